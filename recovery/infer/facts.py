@@ -140,6 +140,37 @@ class Facts:
         return len(self.ledger)
 
 
+@dataclass(frozen=True, slots=True)
+class _HeaderFacts:
+    """What entry headers of strong rows show; what is not named here is as `Facts` has it.
+
+    Attributes:
+        record, entry, lac: of each header, the table's row, the entry and the LAC.
+        copied_record: rows with a header of a copy; copied_weak: the same of rows that are not strong.
+        largest_lac: of each ledger's headers, NO_LAC without one.
+        closed_copy: as if no explicit LAC were larger.
+        beyond: of each ledger, whether a header is impossible, or of an entry above the highest one.
+    """
+
+    record: Ints
+    entry: Ints
+    lac: Ints
+    copied_record: Ints
+    copied_weak: Ints
+    largest_lac: Ints
+    closed_copy: Ints
+    beyond: Mask
+    copied: Mask
+    last_length: Ints
+    lengths_differ: Mask
+    crossed: Mask
+    overlapped: Mask
+    digest: Ints
+    verified: Mask
+    digests_differ: Mask
+    headers: Headers
+
+
 def _ints(column: Any, missing: int = 0) -> Ints:  # noqa: ANN401 - an Arrow column
     if column.null_count:
         column = pc.fill_null(column, missing)
@@ -277,21 +308,20 @@ def read(
         key, key_values = np.where(key < 0, -1, first_of[key]) if len(key_values) else key, pc.unique(key_values)
     key = np.where(_ints(pc.index_in(copies["key_kind"], value_set=pa.array(["set"])), -1) == 0, key, -1)
     explicit = _fold(np.maximum, _ints(copies["explicit_lac"], NO_LAC), number, count, NO_LAC)
-    headers = _fold_headers(copies, number, strong, columns.end, count)
-    gone = headers.pop("copied_weak")
-    row_copied = _mark(unit[headers.pop("copied_record")], len(unit_of))[row_unit]
+    headers = _gather_headers(copies, number, strong, columns.end, count)
+    copied_weak = headers.copied_weak
+    row_copied = _mark(unit[headers.copied_record], len(unit_of))[row_unit]
     first_of = np.full(len(unit_of), -1)
     first_of[row_unit] = columns.lo
-    read_unit = unit[headers["records"]]
-    row_first = _mark(read_unit[headers.pop("entries") == first_of[read_unit]], len(unit_of))[row_unit]
+    read_unit = unit[headers.record]
+    row_first = _mark(read_unit[headers.entry == first_of[read_unit]], len(unit_of))[row_unit]
+    is_leftover = ~unit_strong[unit[copied_weak]] & ~is_partly_seen[of_bookie[copied_weak]]
+    copied_leftover = copied_weak[is_leftover]
     weak_end = np.full(count, -1)
     weak_groups = np.flatnonzero(weak & possible)
     np.maximum.at(weak_end, number[record[weak_groups]], last[weak_groups] + size[weak_groups] - 1)
-    broken |= headers.pop("beyond")
-    header_lac = headers.pop("header_lac")
-    lac = np.maximum(explicit, header_lac)
-    headers["closed_copy"] = np.where(lac > header_lac, -1, headers["closed_copy"])
-    digest = headers.pop("digest")
+    broken |= headers.beyond
+    lac = np.maximum(explicit, headers.largest_lac)
     recorded = np.flatnonzero(_mask(pc.is_valid(copies["lac_record"])))
     return Facts(
         bucket=bucket[head].astype(np.int16),
@@ -303,7 +333,7 @@ def read(
         copies=columns,
         row_bookie=unit_bookie[row_unit],
         row_copied=row_copied,
-        row_lac=_fold(np.maximum, headers.pop("lacs"), unit[headers.pop("records")], len(unit_of), NO_LAC)[row_unit],
+        row_lac=_fold(np.maximum, headers.lac, read_unit, len(unit_of), NO_LAC)[row_unit],
         row_first=row_first,
         idle_ledger=unit_of[idle],
         idle_bookie=unit_bookie[idle],
@@ -314,7 +344,7 @@ def read(
         indexed=_mark(number[in_index], count),
         leftover=_mark(number[record[left]], count),
         leftover_first=leftover_first,
-        leftover_copied=_mark(number[gone[~unit_strong[unit[gone]] & ~is_partly_seen[of_bookie[gone]]]], count),
+        leftover_copied=_mark(number[copied_leftover], count),
         unindexed=unindexed,
         unlisted=unlisted,
         weak_end=weak_end,
@@ -328,8 +358,16 @@ def read(
         lac_record=_fold(np.maximum, np.arange(len(recorded)), number[recorded], count, -1),
         lac_records=_combine(copies["lac_record"]).take(pa.array(recorded)),
         explicit=explicit,
-        digest=digest,
-        **headers,
+        copied=headers.copied,
+        closed_copy=np.where(lac > headers.largest_lac, -1, headers.closed_copy),
+        last_length=headers.last_length,
+        lengths_differ=headers.lengths_differ,
+        crossed=headers.crossed,
+        overlapped=headers.overlapped,
+        digest=headers.digest,
+        verified=headers.verified,
+        digests_differ=headers.digests_differ,
+        headers=headers.headers,
     )
 
 
@@ -341,12 +379,8 @@ def _count_distinct(code: Ints, owner: Ints, owners: int) -> Ints:
     return np.where(highest < 0, 0, np.where(lowest == highest, 1, 2))
 
 
-def _fold_headers(copies: pa.Table, number: Ints, strong: Mask, end: Ints, count: int) -> dict[str, Any]:
-    """Fold the entry headers of each ledger's strong rows into fields of `Facts`.
-
-    And `header_lac`, `beyond`; `records`, `entries`, `lacs`: of each header the table's row, the entry and the LAC;
-    `copied_record`: rows with a header of a copy; `copied_weak`: the same of rows that are not strong.
-    """
+def _gather_headers(copies: pa.Table, number: Ints, strong: Mask, end: Ints, count: int) -> _HeaderFacts:
+    """Gather the entry headers of each ledger's strong rows."""
     record, items = _flat(copies["headers"])
     copied_weak = record[:0]
     if not strong.all():
@@ -368,8 +402,8 @@ def _fold_headers(copies: pa.Table, number: Ints, strong: Mask, end: Ints, count
     kinds = _count_distinct(named, owner, count)
     digest = np.where(kinds == 1, _fold(np.maximum, named, owner, count, -1), -1)
     is_known = ~_mark(owner[named < 0], count)
-    header_lac = _fold(np.maximum, lac, owner, count, NO_LAC)
-    newest = np.flatnonzero((lac >= entry) & (lac == header_lac[owner]))
+    largest_lac = _fold(np.maximum, lac, owner, count, NO_LAC)
+    newest = np.flatnonzero((lac >= entry) & (lac == largest_lac[owner]))
     payload = np.where(named < 0, -1, size - _ENTRY_HEADER - np.append(_WIDTHS, 0)[named])[order]
     all_headers = Headers(ledgers, entry_ids, total, payload)
     crosses[1:] &= distinct[1:] & (total[1:] - np.maximum(payload[1:], 0) < total[:-1])
@@ -381,25 +415,25 @@ def _fold_headers(copies: pa.Table, number: Ints, strong: Mask, end: Ints, count
     wanted = kinds == 0
     order = order[wanted[ledgers]]
     by_width = _tell_digest(copies, number, wanted, owner[order], entry[order], length[order], size[order])
-    return {
-        "header_lac": header_lac,
-        "closed_copy": _fold(np.maximum, entry[newest], owner[newest], count, -1),
-        "copied": _mark(owner[lac >= entry], count),
-        "copied_weak": copied_weak,
-        "copied_record": record[(lac >= entry) & (entry <= end[owner])],
-        "records": record,
-        "entries": entry,
-        "lacs": lac,
-        "headers": all_headers,
-        "last_length": _fold(np.maximum, length[at_end], owner[at_end], count, -1),
-        "lengths_differ": _mark(ledgers[differ], count),
-        "crossed": _mark(ledgers[crosses], count),
-        "overlapped": _mark(owners[1:][overlaps], count),
-        "digest": np.where(kinds == 0, by_width, digest),
-        "verified": (kinds == 1) & is_known,
-        "digests_differ": kinds > 1,
-        "beyond": _mark(owner[(entry > end[owner]) | (entry < 0) | (length < 0)], count),
-    }
+    return _HeaderFacts(
+        largest_lac=largest_lac,
+        closed_copy=_fold(np.maximum, entry[newest], owner[newest], count, -1),
+        copied=_mark(owner[lac >= entry], count),
+        copied_weak=copied_weak,
+        copied_record=record[(lac >= entry) & (entry <= end[owner])],
+        record=record,
+        entry=entry,
+        lac=lac,
+        headers=all_headers,
+        last_length=_fold(np.maximum, length[at_end], owner[at_end], count, -1),
+        lengths_differ=_mark(ledgers[differ], count),
+        crossed=_mark(ledgers[crosses], count),
+        overlapped=_mark(owners[1:][overlaps], count),
+        digest=np.where(kinds == 0, by_width, digest),
+        verified=(kinds == 1) & is_known,
+        digests_differ=kinds > 1,
+        beyond=_mark(owner[(entry > end[owner]) | (entry < 0) | (length < 0)], count),
+    )
 
 
 def _order(owner: Ints, value: Ints) -> Ints:

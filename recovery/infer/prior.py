@@ -162,7 +162,7 @@ class Prior:
                 stored[ensemble, write] += count
                 acks.setdefault((ensemble, write), Counter())[ack] += count
         seen = Counter(shapes.striped) + Counter({(n, n): shapes.full[n] for n in list_supported(shapes)})
-        known_shapes = [*_weigh_shapes(seen, Source.CLUSTER), *_weigh_shapes(stored, Source.SNAPSHOT)]
+        known_shapes = [*_rank_shapes(seen, Source.CLUSTER), *_rank_shapes(stored, Source.SNAPSHOT)]
         if default_quorum is not None:
             known_shapes.append(PriorShape(default_quorum[0], default_quorum[1], 0.0, Source.DEFAULT_QUORUM))
         if not known_shapes:
@@ -209,7 +209,7 @@ class Prior:
         return self.default[2] if self.default is not None and self.default[:2] == (ensemble, write) else 1
 
 
-def _weigh_shapes(counts: Mapping[tuple[int, int], int], source: Source) -> Iterable[PriorShape]:
+def _rank_shapes(counts: Mapping[tuple[int, int], int], source: Source) -> Iterable[PriorShape]:
     total = sum(counts.values())
     for shape, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
         yield PriorShape(*shape, count / total, source)

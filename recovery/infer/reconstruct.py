@@ -346,7 +346,7 @@ def _choose_ack_quorums(explained: Explained, prior: Prior) -> tuple[Ints, Ints]
 
 
 def _count_enough_to_hide(explained: Explained, prior: Prior) -> Ints:
-    """Return how many blind bookies can hide an acknowledged entry of each ledger."""
+    """Return how many unseen bookies can hide an acknowledged entry of each ledger."""
     seen = [prior.surely_acked(shape.ensemble, shape.write) for shape in explained.shapes[: explained.observed]]
     not_seen = len(explained.shapes) - explained.observed + 1
     return np.array(seen + [1] * not_seen)[explained.shape]

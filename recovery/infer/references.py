@@ -8,13 +8,14 @@ one above all that bookies hold       guarded: acknowledged entries are lost, or
 one below an acknowledged entry       what bookies show, and the reference as an alternative
 """
 
-from collections.abc import Mapping
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from recovery.infer.facts import Facts
+from recovery.infer.ledger_row import Alternative, LedgerRow, read_rows, write_rows
 from recovery.infer.readings import Reading
 from recovery.infer.refusal import Refusal
 from recovery.infer.search import read_length
@@ -38,7 +39,14 @@ _READS_AS: Final = "as an upper layer has it: an entry that was acknowledged, as
 _LENGTH: Final = "the same entries; the length as an upper layer has it"
 _ABOVE: Final = "all that bookies hold: entries that the upper layer does not know, and no LAC shows to be acknowledged"
 
-Row = dict[str, Any]
+
+@dataclass(frozen=True, slots=True)
+class _Reference:
+    """What an upper layer knows of one ledger; None: it does not say."""
+
+    last_entry: int | None
+    length: int | None
+    deleted: bool | None
 
 
 def apply_references(rows: pa.Table, known: Facts, references: pa.Table) -> pa.Table:
@@ -52,61 +60,69 @@ def apply_references(rows: pa.Table, known: Facts, references: pa.Table) -> pa.T
     Returns:
         RECONSTRUCTION.
     """
-    reference_of = {(r["scope"], r["ledger"]): r for r in references.to_pylist()}
+    reference_of = _read_references(references)
     scope, ledger = known.scope.tolist(), known.ledger.tolist()
-    numbers = [n for n, key in enumerate(zip(scope, ledger, strict=True)) if _is_informative(reference_of.get(key))]
+    numbers = [n for n, key in enumerate(zip(scope, ledger, strict=True)) if key in reference_of]
     if not numbers:
         return rows
+    shown = rows.take(pa.array(numbers))
     changed = [
         _check_row(known, n, row, reference_of[scope[n], ledger[n]])
-        for n, row in zip(numbers, rows.take(pa.array(numbers)).to_pylist(), strict=True)
+        for n, row in zip(numbers, read_rows(shown), strict=True)
     ]
     untouched = np.setdiff1d(np.arange(rows.num_rows), numbers)
-    joined = pa.concat_tables([rows.take(pa.array(untouched)), pa.Table.from_pylist(changed, schema=rows.schema)])
+    joined = pa.concat_tables([rows.take(pa.array(untouched)), write_rows(shown, changed)])
     return joined.take(pa.array(np.argsort(np.append(untouched, numbers))))
 
 
-def _is_informative(reference: Mapping[str, Any] | None) -> bool:
-    return reference is not None and (bool(reference["deleted"]) or reference["last_entry"] is not None)
+def _read_references(references: pa.Table) -> dict[tuple[int, int], _Reference]:
+    """Return what is known of each ledger, by scope and id, where that is a deletion or a last entry."""
+    keys = zip(references["scope"].to_pylist(), references["ledger"].to_pylist(), strict=True)
+    values = zip(*(references[name].to_pylist() for name in ("last_entry", "length", "deleted")), strict=True)
+    found = {key: _Reference(*value) for key, value in zip(keys, values, strict=True)}
+    return {key: one for key, one in found.items() if one.deleted or one.last_entry is not None}
 
 
-def _check_row(known: Facts, number: int, row: Row, reference: Mapping[str, Any]) -> Row:
-    if reference["deleted"]:
-        return row | {"outcome": "deleted", "reason": str(Refusal.DELETED_BY_REFERENCE)}
+def _check_row(known: Facts, number: int, row: LedgerRow, reference: _Reference) -> LedgerRow:
+    if reference.deleted:
+        return replace(row, outcome="deleted", reason=str(Refusal.DELETED_BY_REFERENCE))
     # A snapshot's record is as sure as a reference, and a hold has no end.
-    if row["outcome"] != "restored" or row["last_entry"] is None or row["raw"] is not None:
+    last = reference.last_entry
+    if last is None or row.outcome != "restored" or row.last_entry is None or row.raw is not None:
         return row
-    last, end, lac = reference["last_entry"], row["last_entry"], int(known.lac[number])
+    end, lac = row.last_entry, int(known.lac[number])
     if last > int(known.copies.end[number]):
-        unproved = {name: "inferred" if grade in _SURE else grade for name, grade in row["grades"].items()}
-        return row | {
-            "outcome": "guarded",
-            "reason": str(Refusal.LAC_BEYOND_END),
-            "reading": str(Reading.LIKELIEST),
-            "acked_high": None,
-            "grades": row["grades"] | {name: unproved[name] for name in ("last_entry", "length")},
-        }
+        unproved = {name: "inferred" if grade in _SURE else grade for name, grade in row.grades.items()}
+        return replace(
+            row,
+            outcome="guarded",
+            reason=str(Refusal.LAC_BEYOND_END),
+            reading=str(Reading.LIKELIEST),
+            acked_high=None,
+            grades={**row.grades, **{name: unproved[name] for name in ("last_entry", "length")}},
+        )
     if last < lac or last > end or last < 0:
         return _add_alternative(row, "last_entry", last, _READS_AS)
-    length = row["length"] if last == end else read_length(known, number, last)
-    stated = reference["length"]
-    if length < 0 and stated is None:
+    length = row.length if last == end else read_length(known, number, last)
+    stated = reference.length
+    is_known = length is not None and length >= 0
+    if not is_known and stated is None:
         return row
-    if stated is not None and length >= 0 and length != stated:
+    if stated is not None and is_known and length != stated:
         row = _add_alternative(row, "length", stated, _LENGTH)
-    alternatives = [a for a in row["alternatives"] if a["field"] != "last_entry"]
+    alternatives = tuple(a for a in row.alternatives if a.field != "last_entry")
     if last < end:
-        alternatives.append({"field": "last_entry", "value": str(end), "reads_as": _ABOVE, "weight": 0.0})
-    return row | {
-        "last_entry": last,
-        "length": stated if length < 0 else length,
-        "segments": [segment for segment in row["segments"] if segment["first"] <= max(last, 0)],
-        "grades": row["grades"] | {"last_entry": "reference", "length": "reference"},
-        "alternatives": alternatives,
-        "acked_high": last,
-    }
+        alternatives = (*alternatives, Alternative("last_entry", str(end), _ABOVE, 0.0))
+    return replace(
+        row,
+        last_entry=last,
+        length=length if is_known else stated,
+        segments=tuple(segment for segment in row.segments or () if segment.first <= max(last, 0)),
+        grades={**row.grades, "last_entry": "reference", "length": "reference"},
+        alternatives=alternatives,
+        acked_high=last,
+    )
 
 
-def _add_alternative(row: Row, field: str, value: int, reads_as: str) -> Row:
-    other = {"field": field, "value": str(value), "reads_as": reads_as, "weight": 0.0}
-    return row | {"alternatives": [*row["alternatives"], other]}
+def _add_alternative(row: LedgerRow, field: str, value: int, reads_as: str) -> LedgerRow:
+    return replace(row, alternatives=(*row.alternatives, Alternative(field, str(value), reads_as, 0.0)))

@@ -14,7 +14,7 @@ from recovery.infer.prior import LARGEST, Prior
 from recovery.infer.refusal import Refusal
 from recovery.infer.segment_cases import NOBODY, Cases, Copies, Lost, Problem, TriedShape
 from recovery.infer.segment_costs import find_cheapest
-from recovery.infer.solve import Solution, lay_on, solve_problems
+from recovery.infer.solve import Solution, mark_held, solve_problems
 from recovery.model.groups import run_counts
 
 MAX_RUNS: Final = 2_000_000
@@ -139,48 +139,48 @@ class _Case:
         self.lost = Lost.UNSEEN if doubt.has_unseen else Lost.WIPED if doubt.wiped else Lost.NOTHING
         self._rows = slice(*np.searchsorted(known.copies.row_ledger, [ledger, ledger + 1]).tolist())
         self.end = int(known.copies.end[ledger])
-        self.laid = copies
+        self.held_copies = copies
         shapes = pattern.list_shapes(prior, len(known.bookies), _STRANGE_IF_UNSEEN if doubt.has_unseen else _STRANGE)
         self.shapes = [c for c in shapes if c.shown or doubt.elsewhere <= prior.count_tolerated(c.ensemble, c.write)]
 
     def choose(self, solutions: Sequence[Solution], prior: Prior) -> SearchResult:
         """Choose an end and a history of those that there are, cheapest first."""
-        known, doubt, end, laid = self._known, self._doubt, self.end, self.laid
+        known, doubt, end, held_copies = self._known, self._doubt, self.end, self.held_copies
         if not solutions:
             return SearchResult(Refusal.FRAGMENTED, None, end, -1)
         lac = max(int(known.lac[self._ledger]), -1)
-        cut = _choose_end(laid, solutions[0], end, lac, prior, doubt)
+        cut = _choose_end(held_copies, solutions[0], end, lac, prior, doubt)
         if (
             not (doubt.hiding or doubt.has_unseen or doubt.wiped)
             and known.closed_copy[self._ledger] >= solutions[0].first[-1]
         ):
             # A copy of the last segment shows where the ledger was closed: what is behind it was dropped.
             cut = min(lac, end)
-        torn = Refusal.RAGGED_TAIL if cut is None else Refusal.NOT_FROM_ZERO if cut < 0 else None
-        if torn is None and cut is not None and cut < end and read_length(known, self._ledger, cut) < 0:
-            torn, cut = Refusal.RAGGED_TAIL, None
+        end_refusal = Refusal.RAGGED_TAIL if cut is None else Refusal.NOT_FROM_ZERO if cut < 0 else None
+        if end_refusal is None and cut is not None and cut < end and read_length(known, self._ledger, cut) < 0:
+            end_refusal, cut = Refusal.RAGGED_TAIL, None
         if cut is None or cut < 0:
             # Where it ends is open; what reads all that is seen is not.
             cut = end
         if cut < end:
-            self.end, self.laid = end, laid = cut, laid.cut_at(cut)
+            self.end, self.held_copies = end, held_copies = cut, held_copies.cut_at(cut)
             [solutions] = _solve_cases([self])
             if not solutions:
                 return SearchResult(Refusal.FRAGMENTED, None, end, -1)
         length = read_length(known, self._ledger, end)
         chosen = solutions[0]
         similar = [s for s in solutions[1:] if s.cost <= chosen.cost + _SIMILAR][:_LISTED]
-        refusal = torn or self._find_doubt(chosen, laid, length, prior)
+        refusal = end_refusal or self._find_doubt(chosen, held_copies, length, prior)
         shapes = tuple((s.ensemble, s.write) for s in similar)
         return SearchResult(refusal, chosen, end, length, shapes, min(lac, end))
 
-    def _find_doubt(self, chosen: Solution, laid: Copies, length: int, prior: Prior) -> Refusal | None:
+    def _find_doubt(self, chosen: Solution, held_copies: Copies, length: int, prior: Prior) -> Refusal | None:
         """Return what speaks against the cheapest history; None where nothing does."""
-        if _has_second_history(laid, self._known, self._rows, chosen) or _is_forced(laid, chosen, prior):
+        if _has_second_history(held_copies, self._known, self._rows, chosen) or _is_forced(held_copies, chosen, prior):
             return Refusal.TWO_HISTORIES
         if length < 0:
             return Refusal.NO_LAST_HEADER
-        unsettled = _is_unsettled(self._known, self._ledger, laid, chosen, self.shapes, self._doubt)
+        unsettled = _is_unsettled(self._known, self._ledger, held_copies, chosen, self.shapes, self._doubt)
         hidden = self._doubt.hiding >= prior.fewest_acked(chosen.ensemble, chosen.write)
         return Refusal.SOURCE_INCOMPLETE if unsettled or (chosen.missing and hidden) else None
 
@@ -188,14 +188,14 @@ class _Case:
 def _solve_cases(cases: Sequence[_Case]) -> list[list[Solution]]:
     """Solve each ledger by each shape that may be of use, the likelier first; return what came of it by cost.
 
-    The first shape that explains a ledger sets a limit, and those after it are weighed together, most of them no
+    The first shape that explains a ledger sets a limit, and those after it are tried together, most of them no
     further than a few entries.
     """
     solutions: list[list[Solution]] = [[] for _ in cases]
     limit = [math.inf] * len(cases)
     if not cases:
         return []
-    together = Cases.build([case.laid for case in cases], [case.end for case in cases])
+    together = Cases.build([case.held_copies for case in cases], [case.end for case in cases])
     left = [case.shapes for case in cases]
     while any(left):
         tried = []
@@ -204,7 +204,7 @@ def _solve_cases(cases: Sequence[_Case]) -> list[list[Solution]]:
             left[number] = shapes[count:]
             case = cases[number]
             tried += [
-                Problem(number, case.laid, case.end, shape, limit[number], case.lost)
+                Problem(number, case.held_copies, case.end, shape, limit[number], case.lost)
                 for shape in shapes[:count]
                 if shape.penalty <= limit[number]
             ]
@@ -287,7 +287,7 @@ class _CopyPattern(NamedTuple):
         return [TriedShape(*shape, penalty, shape in shown) for shape, penalty in ordered]
 
 
-def _choose_end(laid: Copies, solution: Solution, end: int, lac: int, prior: Prior, doubt: Doubt) -> int | None:
+def _choose_end(held_copies: Copies, solution: Solution, end: int, lac: int, prior: Prior, doubt: Doubt) -> int | None:
     """Return the last entry that stays; None where that cannot be said.
 
     An entry that nobody holds ends the ledger if neither it nor any behind it can have been acknowledged. A bookie gets
@@ -298,11 +298,11 @@ def _choose_end(laid: Copies, solution: Solution, end: int, lac: int, prior: Pri
     low = max(lac + 1, end + 1 - TAIL)
     if low > end:
         return end
-    holds = lay_on(laid, low, end + 1)
+    holds = mark_held(held_copies, low, end + 1)
     holes = np.flatnonzero(~holds.any(axis=0))
     if not len(holes) and doubt.policy is not Tail.ACKNOWLEDGED:
         return end
-    copies, unseen = _count_holders(holds, solution, np.arange(low, end + 1), _find_lossy(laid, solution, end))
+    copies, unseen = _count_holders(holds, solution, np.arange(low, end + 1), _find_lossy(held_copies, solution, end))
     copies += unseen + doubt.hiding
     if len(holes):
         hole = int(holes[0])
@@ -330,12 +330,12 @@ def _count_holders(holds: Mask, solution: Solution, entries: Ints, lossy: Mask) 
     return holds.sum(axis=0), unseen
 
 
-def _find_lossy(laid: Copies, solution: Solution, end: int) -> Mask:
+def _find_lossy(held_copies: Copies, solution: Solution, end: int) -> Mask:
     """Say which rows lack an entry of their share and hold a later one of it."""
     low = max(0, end + 1 - TAIL)
-    holds = lay_on(laid, low, end + 1)
+    holds = mark_held(held_copies, low, end + 1)
     bounds = np.append(solution.first, end + 1)
-    lossy = np.zeros(len(laid.bookie), np.bool_)
+    lossy = np.zeros(len(held_copies.bookie), np.bool_)
     for members, begin, behind in zip(solution.members, bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
         entries = np.arange(max(begin, low), behind)
         for position in np.flatnonzero(members != NOBODY).tolist():
@@ -346,7 +346,7 @@ def _find_lossy(laid: Copies, solution: Solution, end: int) -> Mask:
 
 
 def _is_unsettled(
-    known: Facts, ledger: int, laid: Copies, chosen: Solution, shapes: Sequence[TriedShape], doubt: Doubt
+    known: Facts, ledger: int, held_copies: Copies, chosen: Solution, shapes: Sequence[TriedShape], doubt: Doubt
 ) -> bool:
     """Whether it is open which bookies that nobody looked at are members: those that are not named lose their copies.
 
@@ -358,37 +358,37 @@ def _is_unsettled(
     spare = doubt.elsewhere + int(idle[1] - idle[0]) - chosen.lacking[chosen.lacking > 0]
     if any(c.shown and c[:2] == (chosen.ensemble, chosen.write) for c in shapes):
         return bool((spare > 0).any())
-    over = not laid.copied.any() and chosen.extra > _OVER * laid.entries
+    over = not held_copies.copied.any() and chosen.extra > _OVER * held_copies.entries
     return over or chosen.missing > chosen.unnamed or bool(spare.any())
 
 
-def _has_second_history(laid: Copies, known: Facts, rows: slice, solution: Solution) -> bool:
+def _has_second_history(held_copies: Copies, known: Facts, rows: slice, solution: Solution) -> bool:
     """Whether some bookie holds entries that no history of one ledger leaves there.
 
     One that was replaced before anything of its segment was answered is in no segment, and holds what was under way
     then: nothing from before the segment, with no LAC inside it, and the same as a member, as their lengths show. What
     re-replication leaves behind shows its copies.
     """
-    if laid.copied.any():
+    if held_copies.copied.any():
         return False
-    members = np.isin(np.arange(len(laid.bookie)), solution.members)
+    members = np.isin(np.arange(len(held_copies.bookie)), solution.members)
     lo, hi, lacs = known.copies.lo[rows], known.copies.hi[rows], known.row_lac[rows]
     # That their lengths agree was asked before.
     read = np.where(known.row_first[rows], lo, -1)
     shown = np.append(read[members], hi[members])
-    for row in np.flatnonzero(~members & np.isin(np.arange(len(members)), laid.groups.key)).tolist():
+    for row in np.flatnonzero(~members & np.isin(np.arange(len(members)), held_copies.groups.key)).tolist():
         replaced = (solution.low <= lo[row]) & (lacs[row] < solution.first)
         if not replaced.any() or not np.isin([lo[row] if read[row] >= 0 else hi[row], hi[row]], shown).any():
             return True
     return False
 
 
-def _is_forced(laid: Copies, solution: Solution, prior: Prior) -> bool:
+def _is_forced(held_copies: Copies, solution: Solution, prior: Prior) -> bool:
     """Whether a shape that nothing supports leaves much unexplained."""
     if solution.write < solution.ensemble:
         return False
     known = {(shape.ensemble, shape.write) for shape in prior.shapes}
-    odd = solution.missing + solution.extra > _ODD * laid.entries
+    odd = solution.missing + solution.extra > _ODD * held_copies.entries
     return odd and (solution.ensemble, solution.write) not in known
 
 

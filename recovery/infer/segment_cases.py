@@ -14,7 +14,7 @@ from recovery.model.groups import KeyedGroups, count, group_runs, run_counts, to
 Floats = npt.NDArray[np.float64]
 NOBODY: Final = -1
 _CUTS: Final = 160
-"""Places where segments may begin: half as many squared are the intervals that are weighed."""
+"""Places where segments may begin: half as many squared are the intervals whose cost is computed."""
 _MAIN: Final = 14
 """The likeliest cuts: what segments there cost, the cheapest ones need not exceed."""
 

@@ -31,18 +31,18 @@ COPIED_EXTRA: Final = 0.05
 COPIED_EXTRAS: Final = 0.5
 WIPED: Final = 2.0
 """So much less it costs that positions have no bookie where one may have lost it: less than an unsupported shape."""
-_WEIGHED: Final = 1 << 20
-"""Cuts times bookies times positions that are weighed: some seconds."""
+_MAX_COSTS: Final = 1 << 20
+"""Cuts times bookies times positions whose cost is computed: some seconds."""
 _ASSIGNMENTS: Final = 10_000
 """Assignments that one ledger and shape may take: half a second."""
 _AT_ONCE: Final = 1 << 17
-"""Intervals times bookies times positions that are weighed at a time: columns that stay beside the processor."""
+"""Intervals times bookies times positions whose cost is computed at a time: columns that stay beside the processor."""
 _FIRST: Final = 8
-"""Cuts that are weighed at a time."""
+"""Cuts whose cost is computed at a time."""
 _STRETCH: Final = 64
-"""Entries that are weighed first: most shapes cost too much there already."""
+"""Entries whose cost is computed first: most shapes cost too much there already."""
 _TOGETHER: Final = 512
-"""Problems that are weighed side by side."""
+"""Problems whose cost is computed side by side."""
 _PADDED: Final = (5, 7, 11, 15)
 """Rows that a problem is filled up to, where it has fewer."""
 _FEW: Final = 18
@@ -78,7 +78,7 @@ def find_cheapest(cases: Cases, problems: Sequence[Problem]) -> list[Path | None
     for place in np.flatnonzero(_mark_hopeful(cases, problems)).tolist():
         number, (ensemble, write) = problems[place].number, problems[place].shape[:2]
         rows, cuts = len(problems[place].copies.bookie), int(cases.begin[number + 1] - cases.begin[number])
-        if cuts * rows * (ensemble if write < ensemble else 1) <= _WEIGHED:
+        if cuts * rows * (ensemble if write < ensemble else 1) <= _MAX_COSTS:
             # So many rows are added up in one order, so that empty ones beside them change nothing.
             padded = next((n for n in _PADDED if rows <= n), rows)
             alike.setdefault((ensemble, write, padded), []).append(place)
@@ -180,7 +180,7 @@ class _Reached(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _CostTable:
-    """Counts of copies below each cut, from which intervals between two cuts are weighed; of problems of one shape.
+    """Counts of copies below each cut, of problems of one shape: they give the cost of an interval between two cuts.
 
     All have as many rows; what a problem has fewer are rows without entries. A cell is a cut of a problem; those of one
     problem follow each other.
@@ -261,12 +261,12 @@ class _CostTable:
         return paths
 
     def _highest(self, ceiling: Floats) -> Floats:
-        """Return what costs too much; more entries never cost less, but for the taste."""
+        """Return what costs too much; more entries never cost less, but for the preference."""
         highest: Floats = ceiling + 3 * _TINY * self.ensemble + _EXACT
         return highest
 
     def _bound_ends(self, problem: Ints) -> Floats:
-        """Weigh the intervals up to each cell, and from it to the end; problem: the problem that it is of.
+        """Compute what intervals up to each cell, and from it to the end, cost; problem: the one that it is of.
 
         Returns:
             What comes before it, and what follows it, costs at least: one segment, or two or more; and what one segment
@@ -306,9 +306,9 @@ class _CostTable:
         )
 
     def find_paths(self, ceiling: Floats, bounds: Floats) -> "_Reached":
-        """Weigh the intervals that may be part of what costs no more than a ceiling.
+        """Compute the cost of the intervals that may be part of what costs no more than a ceiling.
 
-        More entries never cost less, but for the taste: an interval that costs too much is not made longer.
+        More entries never cost less, but for the preference: an interval that costs too much is not made longer.
 
         Args:
             ceiling: of each problem.
@@ -341,7 +341,7 @@ class _CostTable:
             ends = np.where(valid, ends, start[:, None])
             reach = np.where(best[start] < np.inf, best[start], bound_before[start])
             valid &= (reach + least_segment)[:, None] + bound_behind[ends] <= highest[problem][:, None]
-            # Where one segment from the very first entry costs no more, or one up to the end, two need not be weighed.
+            # Where one segment from the very first entry costs no more, or one up to the end, two are not tried.
             valid &= ((reach + least_segment)[:, None] < first[ends]) | (start == self.begin[problem])[:, None]
             valid &= (least_segment + bound_behind[ends] < final[start, None]) | (
                 ends == self.begin[problem + 1][:, None] - 1

@@ -18,17 +18,18 @@ so is 0 where the last segment is empty (a recovery that no member of it answere
 sent out of order (LedgerHandleAdv), the largest length of a header up to the end is right: its entry was sent last.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from recovery.infer.copies import Ints
 from recovery.infer.facts import DIGESTS, Facts
+from recovery.infer.ledger_row import ContradictionRow, LedgerRow
 from recovery.infer.refusal import Refusal
 from recovery.infer.search import read_length
 from recovery.infer.segment_cases import NOBODY
-from recovery.infer.solve import LaidCopies
+from recovery.infer.solve import PlacedCopies
 from recovery.infer.wiped_bookies import Kept, has_kept
 from recovery.model.groups import run_counts
 from recovery.model.metadata import NO_ENTRY, LedgerMetadata, State
@@ -66,13 +67,13 @@ class Contradiction(NamedTuple):
     bookies: str
     refusal: Refusal | None
 
-    def row(self) -> dict[str, str]:
+    def row(self) -> ContradictionRow:
         """Return it as RECONSTRUCTION has it."""
-        return {"field": self.field, "earlier": self.snapshot, "bookies": self.bookies}
+        return ContradictionRow(self.field, self.snapshot, self.bookies)
 
 
 def find_contradictions(
-    known: Facts, ledger: int, row: Mapping[str, Any], stored: LedgerMetadata, key: bytes | None, doubts: SnapshotDoubts
+    known: Facts, ledger: int, row: LedgerRow, stored: LedgerMetadata, key: bytes | None, doubts: SnapshotDoubts
 ) -> list[Contradiction]:
     """Return what bookies' bytes contradict, whoever the members are.
 
@@ -92,9 +93,9 @@ def find_contradictions(
             *_check_length(known, ledger, stored),
         ]
     implied = stored.segments[-1].first - 1
-    if row["last_entry"] is not None and row["last_entry"] < implied:
+    if row.last_entry is not None and row.last_entry < implied:
         earlier = f"above {implied}: a segment begins there, so what is before it was acknowledged"
-        results.append(Contradiction("last_entry", earlier, str(row["last_entry"]), Refusal.LAC_BEYOND_END))
+        results.append(Contradiction("last_entry", earlier, str(row.last_entry), Refusal.LAC_BEYOND_END))
     return results
 
 
@@ -108,7 +109,7 @@ def find_end_above_all(
     ledger: int,
     stored: LedgerMetadata,
     first: Sequence[int],
-    laid: LaidCopies,
+    placed: PlacedCopies,
     members: Ints,
     doubts: SnapshotDoubts,
 ) -> Contradiction | None:
@@ -123,14 +124,14 @@ def find_end_above_all(
         ledger: the same.
         stored: the same.
         first: of the record's segments.
-        laid: entries up to the highest one, on those of its segments that begin no later.
+        placed: entries up to the highest one, on those of its segments that begin no later.
         members: rows of the ledger, or NOBODY: (segments, E).
         doubts: what may be hidden or lost.
     """
     highest, end = int(known.copies.end[ledger]), read_end(stored)
     if end <= highest:
         return None
-    lacks = laid.due != laid.in_place
+    lacks = placed.due != placed.in_place
     scope, number = int(known.scope[ledger]), int(known.ledger[ledger])
     names = [segment.members for segment in stored.segments]
     lossy = (members == NOBODY) | np.isin(members, members[: len(lacks)][lacks])
@@ -149,10 +150,10 @@ def find_end_above_all(
 
 
 def _check_identity(
-    known: Facts, ledger: int, row: Mapping[str, Any], stored: LedgerMetadata, key: bytes | None
+    known: Facts, ledger: int, row: LedgerRow, stored: LedgerMetadata, key: bytes | None
 ) -> Iterator[Contradiction]:
-    if row["key"] is not None and key is not None and row["key"] != key:
-        earlier, shown = (f"key {one.hex()[:_DIGITS]}…" for one in (key, row["key"]))
+    if row.key is not None and key is not None and row.key != key:
+        earlier, shown = (f"key {one.hex()[:_DIGITS]}…" for one in (key, row.key))
         yield Contradiction("key", earlier, shown, Refusal.TWO_KEYS)
     digest = DIGESTS[known.digest[ledger]] if known.digest[ledger] >= 0 else None
     if digest is not None and stored.digest is not None and digest is not stored.digest:

@@ -11,9 +11,9 @@ What is contradicted is said, whatever becomes of the ledger. Whole batches are 
 at ledger by ledger.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Final
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from recovery.codecs import ledger_metadata
 from recovery.infer.copies import Ints, Mask
 from recovery.infer.facts import Facts
+from recovery.infer.ledger_row import Alternative, CustomItem, LedgerRow, SegmentRow, read_rows, write_rows
 from recovery.infer.readings import Reading
 from recovery.infer.refusal import Refusal
 from recovery.infer.search import MAX_RUNS
@@ -34,7 +35,7 @@ from recovery.infer.snapshot_contradictions import (
     find_end_above_all,
     read_end,
 )
-from recovery.infer.solve import LaidCopies, Solution, solve_problems
+from recovery.infer.solve import PlacedCopies, Solution, solve_problems
 from recovery.model import tables
 from recovery.model.metadata import NO_ENTRY, LedgerMetadata, Segment, State
 
@@ -56,7 +57,14 @@ KEPT: Final = frozenset(
 _GRADED: Final = tuple(name for name in tables.GRADED if name != "password")
 _READS_AS: Final = "as the earlier record had it: entries that moved since could not be read"
 
-Row = dict[str, Any]
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """A snapshot's record; `key`: SHA-256 of the master key of its password, None without one."""
+
+    metadata: LedgerMetadata
+    raw: bytes
+    key: bytes | None
 
 
 def apply_snapshot(rows: pa.Table, known: Facts, catalog: pa.Table, doubts: SnapshotDoubts) -> pa.Table:
@@ -87,16 +95,15 @@ def apply_snapshot(rows: pa.Table, known: Facts, catalog: pa.Table, doubts: Snap
     )
     taken = _restore_records(shown.filter(pa.array(agrees)), records.filter(pa.array(agrees)))
     rest = np.flatnonzero(~agrees)
+    differing = shown.take(pa.array(rest))
     changed = [
-        _decide(known, int(numbers[number]), row, record, doubts)
-        for number, row, record in zip(
-            rest.tolist(), shown.take(pa.array(rest)).to_pylist(), records.take(pa.array(rest)).to_pylist(), strict=True
+        _decide(known, ledger, row, record, doubts)
+        for ledger, row, record in zip(
+            numbers[rest].tolist(), read_rows(differing), _decode_records(records.take(pa.array(rest))), strict=True
         )
     ]
     untouched = np.setdiff1d(np.arange(rows.num_rows), numbers)
-    joined = pa.concat_tables(
-        [rows.take(pa.array(untouched)), taken, pa.Table.from_pylist(changed, schema=tables.RECONSTRUCTION)]
-    )
+    joined = pa.concat_tables([rows.take(pa.array(untouched)), taken, write_rows(differing, changed)])
     order = np.argsort(np.concatenate([untouched, numbers[agrees], numbers[rest]]))
     return joined.take(pa.array(order))
 
@@ -202,7 +209,7 @@ def _mark_same(shown: pa.Table, records: pa.Table) -> Mask:
         )
     )
     fits = (low <= start) & (start <= high)
-    # Members are laid side by side; where the widths differ the ledger is out anyway.
+    # Members stand side by side; where the widths differ the ledger is out anyway.
     cells = [np.repeat(np.arange(len(number)), size[number]), np.repeat(np.arange(len(number)), width)]
     members = [proposed.field(2).flatten(), recorded.field(1).flatten()]
     names = pc.unique(pa.chunked_array([column.cast(pa.string()) for column in members], pa.string()))
@@ -251,33 +258,39 @@ def _restore_records(shown: pa.Table, records: pa.Table) -> pa.Table:
     return pa.table([columns.get(name, shown[name]) for name in names], schema=tables.RECONSTRUCTION)
 
 
-def _decide(known: Facts, ledger: int, row: Row, record: Mapping[str, Any], doubts: SnapshotDoubts) -> Row:
+def _decode_records(records: pa.Table) -> Iterator[_Record]:
+    for raw, key in zip(records["raw"].to_pylist(), records["password_hash"].to_pylist(), strict=True):
+        yield _Record(ledger_metadata.decode(raw), raw, key)
+
+
+def _decide(known: Facts, ledger: int, row: LedgerRow, record: _Record, doubts: SnapshotDoubts) -> LedgerRow:
     """Return the row of a ledger whose record in a snapshot is not what bookies show now."""
-    stored = ledger_metadata.decode(record["raw"])
-    against = find_contradictions(known, ledger, row, stored, record["password_hash"], doubts)
-    if row["reason"] in KEPT:
+    stored = record.metadata
+    against = find_contradictions(known, ledger, row, stored, record.key, doubts)
+    if row.reason in KEPT:
         return _add_contradictions(row, against)
     if against:
         return _refuse(row, against)
     if stored.state is State.CLOSED:
-        return _restore_closed(known, ledger, row, stored, record, doubts)
-    if row["outcome"] not in ("restored", "guarded") or row["last_entry"] is None:
+        return _restore_closed(known, ledger, row, record, doubts)
+    if row.outcome not in ("restored", "guarded") or row.last_entry is None:
         return row
-    if (row["ensemble_size"], row["write_quorum"]) != (stored.ensemble_size, stored.write_quorum):
-        solution = _solve(known, ledger, stored, row["last_entry"])
+    if (row.ensemble_size, row.write_quorum) != (stored.ensemble_size, stored.write_quorum):
+        solution = _solve(known, ledger, stored, row.last_entry)
         if solution is None:
             return row
         row = _with_segments(known, ledger, row, solution, stored)
-    segments = tuple(Segment(s["first"], tuple(s["members"])) for s in row["segments"])
-    made = replace(stored, state=State.CLOSED, last_entry=row["last_entry"], length=row["length"], segments=segments)
+    made = replace(
+        stored, state=State.CLOSED, last_entry=row.last_entry, length=row.length, segments=row.list_segments()
+    )
     return _take_record(row, made, ("ensemble_size", "write_quorum", "ack_quorum", "digest", "ctime", "custom"))
 
 
-def _add_contradictions(row: Row, against: Sequence[Contradiction]) -> Row:
-    return row | {"contradictions": [contradiction.row() for contradiction in against] or None}
+def _add_contradictions(row: LedgerRow, against: Sequence[Contradiction]) -> LedgerRow:
+    return replace(row, contradictions=tuple(contradiction.row() for contradiction in against) or None)
 
 
-def _refuse(row: Row, against: Sequence[Contradiction]) -> Row:
+def _refuse(row: LedgerRow, against: Sequence[Contradiction]) -> LedgerRow:
     """Hold a ledger whose record in a snapshot is contradicted."""
     return _add_contradictions(
         _hold(row, next(c.refusal for c in against if c.refusal is not None)),
@@ -285,9 +298,8 @@ def _refuse(row: Row, against: Sequence[Contradiction]) -> Row:
     )
 
 
-def _restore_closed(
-    known: Facts, ledger: int, row: Row, stored: LedgerMetadata, record: Mapping[str, Any], doubts: SnapshotDoubts
-) -> Row:
+def _restore_closed(known: Facts, ledger: int, row: LedgerRow, record: _Record, doubts: SnapshotDoubts) -> LedgerRow:
+    stored = record.metadata
     end = read_end(stored)
     copies = _copies(known, ledger)
     if copies is None:
@@ -296,58 +308,63 @@ def _restore_closed(
     names = known.bookies.take(pa.array(copies.bookie)).to_pylist()
     place = {name: number for number, name in enumerate(names)}
     members = np.array([[place.get(name, NOBODY) for name in s.members] for s in stored.segments])
-    # Of what is above all entries nothing is there to be laid.
+    # Above the highest entry there are no copies.
     until = min(end, int(known.copies.end[ledger]))
     kept = first <= max(until, 0)
-    laid = LaidCopies.lay(copies.cut_at(until), until, stored.write_quorum, first[kept], members[kept])
-    lost = find_end_above_all(known, ledger, stored, first.tolist(), laid, members, doubts)
+    placed = PlacedCopies.sum_up(copies.cut_at(until), until, stored.write_quorum, first[kept], members[kept])
+    lost = find_end_above_all(known, ledger, stored, first.tolist(), placed, members, doubts)
     if lost is not None and lost.refusal is not None:
         return _refuse(row, [lost])
     against = [] if lost is None else [lost]
-    in_place = int(laid.in_place.sum())
+    in_place = int(placed.in_place.sum())
     if known.leftover[ledger] and in_place < stored.write_quorum * (end + 1):
         # A copy is missing where a bookie that does not serve the ledger has some in its logs: it deleted it.
         return _add_contradictions(_hold(row, Refusal.DELETED_SOMEWHERE), against)
-    row = row | {
-        "outcome": "restored",
-        "reading": str(Reading.PROVED),
-        "reason": None,
-        "class": "clean" if row["class"] == "undecided" else row["class"],
-        "acked_high": end,
-    }
-    if end >= 0 and not laid.readable:
+    row = replace(
+        row,
+        outcome="restored",
+        reading=str(Reading.PROVED),
+        reason=None,
+        class_="clean" if row.class_ == "undecided" else row.class_,
+        acked_high=end,
+    )
+    if end >= 0 and not placed.readable:
         solution = _solve(known, ledger, stored, until)
         if solution is None:
             return _add_contradictions(_hold(row, Refusal.FRAGMENTED), against)
-        row = _with_segments(known, ledger, row, solution, stored) | {"class": "solved"}
-        row["missing"] += stored.write_quorum * (end - until)
-        row["segments"] += _list_segments([s for s in stored.segments if s.first > until], place)
-        segments = tuple(Segment(s["first"], tuple(s["members"])) for s in row["segments"])
+        row = _with_segments(known, ledger, row, solution, stored)
+        later = _list_segments([s for s in stored.segments if s.first > until], place)
+        row = replace(
+            row,
+            class_="solved",
+            missing=row.missing + stored.write_quorum * (end - until),
+            segments=(*(row.segments or ()), *later),
+        )
+        segments = row.list_segments()
         graded = tuple(name for name in _GRADED if name != "segments")
         made = replace(stored, segments=segments)
         if not copies.copied.any():
             # Re-replication leaves its mark: these members wrote, or go by other names.
             shown = Contradiction("segments", _write_segments(stored.segments), _write_segments(segments), None)
             against.append(shown)
-        alternatives = [*row["alternatives"], _list_as_alternative(stored)]
-        return _add_contradictions(_take_record(row, made, graded) | {"alternatives": alternatives}, against)
+        row = replace(row, alternatives=(*row.alternatives, _list_as_alternative(stored)))
+        return _add_contradictions(_take_record(row, made, graded), against)
     kept_copies = copies.cut_at(until).entries
-    counts = {"missing": stored.write_quorum * (end + 1) - in_place, "extra": kept_copies - in_place}
-    row = row | {"segments": _list_segments(stored.segments, place), "alternatives": []} | counts
-    return _add_contradictions(_take_record(row, stored, _GRADED) | {"raw": record["raw"]}, against)
+    row = replace(
+        row,
+        segments=_list_segments(stored.segments, place),
+        alternatives=(),
+        missing=stored.write_quorum * (end + 1) - in_place,
+        extra=kept_copies - in_place,
+    )
+    return _add_contradictions(replace(_take_record(row, stored, _GRADED), raw=record.raw), against)
 
 
-def _list_segments(segments: Sequence[Segment], shown: Mapping[str, int]) -> list[Row]:
+def _list_segments(segments: Sequence[Segment], shown: Container[str]) -> tuple[SegmentRow, ...]:
     """Return segments of a record as RECONSTRUCTION has them; members that show nothing are assumed."""
-    return [
-        {
-            "first": segment.first,
-            "first_low": segment.first,
-            "members": list(segment.members),
-            "assumed": [name not in shown for name in segment.members],
-        }
-        for segment in segments
-    ]
+    return tuple(
+        SegmentRow(s.first, s.first, tuple(s.members), tuple(name not in shown for name in s.members)) for s in segments
+    )
 
 
 def _copies(known: Facts, ledger: int) -> Copies | None:
@@ -361,13 +378,13 @@ def _solve(known: Facts, ledger: int, stored: LedgerMetadata, end: int) -> Solut
     copies = _copies(known, ledger)
     if copies is None or not len(copies.bookie):
         return None
-    laid = copies.cut_at(end)
+    copies_to_end = copies.cut_at(end)
     shape = TriedShape(stored.ensemble_size, stored.write_quorum, 0.0)
-    cases, problems = Cases.build([laid], [end]), [Problem(0, laid, end, shape)]
+    cases, problems = Cases.build([copies_to_end], [end]), [Problem(0, copies_to_end, end, shape)]
     return solve_problems(cases, problems, find_cheapest(cases, problems))[0]
 
 
-def _with_segments(known: Facts, ledger: int, row: Row, solution: Solution, stored: LedgerMetadata) -> Row:
+def _with_segments(known: Facts, ledger: int, row: LedgerRow, solution: Solution, stored: LedgerMetadata) -> LedgerRow:
     """Give a row the segments of a solution; what nobody shows is as the snapshot's record has it."""
     low = int(np.searchsorted(known.copies.row_ledger, ledger))
     names = known.bookies.to_pylist()
@@ -378,54 +395,58 @@ def _with_segments(known: Facts, ledger: int, row: Row, solution: Solution, stor
         members = [None if r == NOBODY else names[known.row_bookie[low + r]] for r in rows]
         previous = next(s.members for s in reversed(stored.segments) if s.first <= first)
         spare = [name for name in dict.fromkeys((*previous, *names)) if name not in members]
-        assumed = [name is None for name in members]
+        assumed = tuple(name is None for name in members)
+        ensemble = []
         for position, name in enumerate(members):
-            if name is None:
-                wanted = previous[position] if previous[position] in spare else spare[0]
-                members[position] = wanted
-                spare.remove(wanted)
-        segments.append({"first": first, "first_low": earliest, "members": members, "assumed": assumed})
-    return row | {
-        "ensemble_size": solution.ensemble,
-        "write_quorum": solution.write,
-        "segments": segments,
-        "missing": solution.missing,
-        "extra": solution.extra,
-    }
+            chosen = name
+            if chosen is None:
+                chosen = previous[position] if previous[position] in spare else spare[0]
+                spare.remove(chosen)
+            ensemble.append(chosen)
+        segments.append(SegmentRow(first, earliest, tuple(ensemble), assumed))
+    return replace(
+        row,
+        ensemble_size=solution.ensemble,
+        write_quorum=solution.write,
+        segments=tuple(segments),
+        missing=solution.missing,
+        extra=solution.extra,
+    )
 
 
-def _list_as_alternative(stored: LedgerMetadata) -> Row:
-    return {"field": "segments", "value": _write_segments(stored.segments), "reads_as": _READS_AS, "weight": 0.0}
+def _list_as_alternative(stored: LedgerMetadata) -> Alternative:
+    return Alternative("segments", _write_segments(stored.segments), _READS_AS, 0.0)
 
 
 def _write_segments(segments: Sequence[Segment]) -> str:
     return " ".join(f"{s.first}:[{','.join(s.members)}]" for s in segments)
 
 
-def _hold(row: Row, reason: Refusal) -> Row:
-    nothing = {field.name: None for field in tables.METADATA_FIELDS}
-    grades = dict.fromkeys(tables.GRADED, "unknown")
-    return row | nothing | {
-        "class": "undecided", "outcome": "held", "reason": str(reason), "reading": None, "segments": None,
-        "custom": None, "grades": grades, "acked_high": None, "missing": 0, "extra": 0, "alternatives": [], "raw": None,
-    }  # fmt: skip
+def _hold(row: LedgerRow, reason: Refusal) -> LedgerRow:
+    """Return the row without any field of a record; its key stays, and what is contradicted."""
+    return LedgerRow(
+        class_="undecided", outcome="held", reason=str(reason), reading=None, format=None, state=None,
+        ensemble_size=None, write_quorum=None, ack_quorum=None, last_entry=None, length=None, digest=None, ctime=None,
+        key=row.key, segments=None, custom=None, grades=dict.fromkeys(tables.GRADED, "unknown"), acked_high=None,
+        missing=0, extra=0, alternatives=(), raw=None, contradictions=row.contradictions,
+    )  # fmt: skip
 
 
-def _take_record(row: Row, made: LedgerMetadata, graded: Sequence[str]) -> Row:
+def _take_record(row: LedgerRow, made: LedgerMetadata, graded: Sequence[str]) -> LedgerRow:
     """Return the row with the fields and bytes of a record, those that are the earlier ones graded `snapshot`."""
     known = graded if made.password is None else (*graded, "password")
-    grades = row["grades"] | dict.fromkeys(known, "snapshot")
-    return row | {
-        "format": made.format,
-        "state": str(made.state),
-        "ensemble_size": made.ensemble_size,
-        "write_quorum": made.write_quorum,
-        "ack_quorum": made.ack_quorum,
-        "last_entry": made.last_entry,
-        "length": made.length,
-        "digest": None if made.digest is None else str(made.digest),
-        "ctime": made.ctime,
-        "custom": [{"key": key, "value": value} for key, value in made.custom],
-        "grades": grades,
-        "raw": ledger_metadata.encode(made),
-    }
+    return replace(
+        row,
+        format=made.format,
+        state=str(made.state),
+        ensemble_size=made.ensemble_size,
+        write_quorum=made.write_quorum,
+        ack_quorum=made.ack_quorum,
+        last_entry=made.last_entry,
+        length=made.length,
+        digest=None if made.digest is None else str(made.digest),
+        ctime=made.ctime,
+        custom=tuple(CustomItem(key, value) for key, value in made.custom),
+        grades={**row.grades, **dict.fromkeys(known, "snapshot")},
+        raw=ledger_metadata.encode(made),
+    )

@@ -213,8 +213,8 @@ def _count_in_place(shares: Ints, members: Ints) -> Ints:
     return np.where(members == NOBODY, 0, shares[segment, np.maximum(members, 0), position])
 
 
-class LaidCopies(NamedTuple):
-    """Copies laid on given segments, both up to the same end: (segments, E).
+class PlacedCopies(NamedTuple):
+    """How many copies stand where given segments place them, up to one end: (segments, E).
 
     Attributes:
         due: how many entries belong to each position.
@@ -227,8 +227,8 @@ class LaidCopies(NamedTuple):
     readable: bool
 
     @classmethod
-    def lay(cls, copies: Copies, end: int, write: int, first: Ints, members: Ints) -> "LaidCopies":
-        """Lay copies on segments that begin no later than the end; copies as for `solve`."""
+    def sum_up(cls, copies: Copies, end: int, write: int, first: Ints, members: Ints) -> "PlacedCopies":
+        """Count the copies of segments that begin no later than the end; copies as for `solve_problems`."""
         if not len(copies.bookie):
             due = _count_due(first, end, members.shape[1], write)
             return cls(due, np.zeros_like(due), readable=True)
@@ -279,7 +279,7 @@ def _patch(copies: Copies, within: tuple[int, int], members: Ints, write: int, a
     current = members
     step = max(_BLOCK, _CELLS // max(len(copies.bookie), 1))
     for begin in range(low, high, step):
-        holds = lay_on(copies, begin, min(high, begin + step))
+        holds = mark_held(copies, begin, min(high, begin + step))
         place, count = 0, holds.shape[1]
         while place < count:
             stop = min(count, place + _BLOCK)
@@ -301,7 +301,7 @@ def _patch(copies: Copies, within: tuple[int, int], members: Ints, write: int, a
     return segments
 
 
-def lay_on(copies: Copies, low: int, high: int) -> Mask:
+def mark_held(copies: Copies, low: int, high: int) -> Mask:
     """Return who holds which entry of [low, high): (rows, entries)."""
     runs = within(copies.groups, low, high - 1)
     return lay_out(runs._replace(first=runs.first - low), len(copies.bookie), high - low)

@@ -71,7 +71,7 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """Count what the solver does: shapes, costs of intervals, assignments, entries that are laid out."""
     done: Counter[str] = Counter()
     cost, assign = segment_costs._CostTable._cost_intervals, linear_sum_assignment
-    lay, solve_problems = solve.lay_on, solve.solve_problems
+    lay, solve_problems = solve.mark_held, solve.solve_problems
 
     def weighed(self: Any, *intervals: Any) -> Any:
         found = cost(self, *intervals)
@@ -92,7 +92,7 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
     monkeypatch.setattr(segment_costs._CostTable, "_cost_intervals", weighed)
     monkeypatch.setattr("recovery.infer.segment_costs.linear_sum_assignment", assigned)
-    monkeypatch.setattr(solve, "lay_on", laid)
+    monkeypatch.setattr(solve, "mark_held", laid)
     monkeypatch.setattr("recovery.infer.search.solve_problems", solved)
     return done
 
@@ -108,7 +108,7 @@ def test_work_does_not_grow_with_the_ledger(kind: Any, entries: int, work: Count
     shapes = 2 * (len(SHAPES) + OTHERS)
     cuts = segment_cases._CUTS + 2
     assert work["shapes"] <= shapes
-    assert work["costs"] <= shapes * cuts * min(segment_costs._WEIGHED, cuts * len(NAMES) ** 2)
+    assert work["costs"] <= shapes * cuts * min(segment_costs._MAX_COSTS, cuts * len(NAMES) ** 2)
     assert work["assignments"] <= shapes * (segment_costs._ASSIGNMENTS + 1)
     assert work["entries"] <= shapes * solve._LOOKED_THROUGH
 
@@ -130,7 +130,7 @@ def test_costs_are_not_weighed_where_they_would_be_too_many(work: Counter[str]) 
     ("module", "bound", "value", "kind"),
     [
         (segment_costs, "_ASSIGNMENTS", 0, alike),
-        (segment_costs, "_WEIGHED", 8, noise),
+        (segment_costs, "_MAX_COSTS", 8, noise),
         (solve, "_PATCHES", 0, noise),
         (solve, "_LOOKED_THROUGH", 10, noise),
         (search, "MAX_RUNS", 10, noise),
