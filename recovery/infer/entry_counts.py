@@ -40,8 +40,8 @@ def count_below(groups: KeyedGroups, row: Ints, place: Ints, ensemble: int, writ
         odd = (groups.last > groups.first) & (groups.period % ensemble != 0)
         if odd.any():
             runs = to_runs(_take(groups, odd))
-            laid = KeyedGroups(runs.key, runs.first, runs.first, runs.size, np.zeros(len(runs.key), np.int64))
-            joined = KeyedGroups(*(np.append(a[~odd], b) for a, b in zip(groups, laid, strict=True)))
+            single_runs = KeyedGroups(runs.key, runs.first, runs.first, runs.size, np.zeros(len(runs.key), np.int64))
+            joined = KeyedGroups(*(np.append(a[~odd], b) for a, b in zip(groups, single_runs, strict=True)))
             groups = _take(joined, np.lexsort((joined.first, joined.key)))
     count = run_counts(groups.first, groups.last, groups.period)
     # The last group of the row that begins below the place.
@@ -89,5 +89,5 @@ def lay_out(runs: KeyedRuns, rows: int, entries: int) -> Mask:
     change = np.zeros((rows, entries + 1), np.int8)
     np.add.at(change, (runs.key, runs.first), 1)
     np.add.at(change, (runs.key, runs.first + runs.size), -1)
-    laid: Mask = np.cumsum(change[:, :-1], axis=1, dtype=np.int8) > 0
-    return laid
+    is_held: Mask = np.cumsum(change[:, :-1], axis=1, dtype=np.int8) > 0
+    return is_held

@@ -185,7 +185,7 @@ class Prior:
         return write, Source.WRITE_QUORUM
 
     def count_tolerated(self, ensemble: int, write: int) -> int:
-        """Return how many unseen bookies a shape that is not seen stands: with more it may be a wider one.
+        """Return how many unseen bookies a shape that is not seen tolerates: with more it may be a wider one.
 
         All entries on n bookies, and m more that nobody looked at, are W = n to n + m. What this cluster shows does not
         settle that, for the same bookies are missing everywhere; a snapshot or the operator does.
@@ -196,14 +196,14 @@ class Prior:
         return min([wider for _, wider in stated if wider > write], default=1 << 62) - write - 1
 
     def fewest_acked(self, ensemble: int, write: int) -> int:
-        """Return the same of a shape that is not sure: the smallest A that anybody stands for; else 1."""
+        """Return the same of a shape that is not sure: the smallest A that is stated; else 1."""
         if (ensemble, write) in self.least_acks:
             return self.least_acks[ensemble, write]
         known = [*self.least_acks.values(), *([self.default[2]] if self.default else [])]
         return min(write, *known) if known else 1
 
     def surely_acked(self, ensemble: int, write: int) -> int:
-        """Return how many copies an acknowledged entry has at least, as far as anybody stands for it; else 1."""
+        """Return how many copies an acknowledged entry has at least, where its A is stated; else 1."""
         if (ensemble, write) in self.least_acks:
             return self.least_acks[ensemble, write]
         return self.default[2] if self.default is not None and self.default[:2] == (ensemble, write) else 1

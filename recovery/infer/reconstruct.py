@@ -371,7 +371,7 @@ def _choose_states(
     """Leave ledgers open where that was asked for and their recovery loses nothing; all others are closed.
 
     A recovery stops at the first entry that W - A + 1 bookies do not have: so all members of the last ensemble must be
-    seen to hold their share, and somebody must stand for A. Copies were made of what was closed.
+    seen to hold their share, and A must be stated. Copies were made of what was closed.
     """
     state = np.full(known.count, rows.CLOSED)
     if doubts.tail is not Tail.OPEN or doubts.has_unseen:

@@ -140,12 +140,12 @@ def _count_matches(copies: CopyColumns, ensemble: int, write: int) -> tuple[Ints
     position, size, quorum = np.arange(ensemble), np.array(ensemble), np.array(write)
     groups = KeyedGroups(copies.group_row, copies.first, copies.last, copies.size, copies.period)
     odd = (groups.period % ensemble != 0) & (write < ensemble)
-    laid = to_runs(KeyedGroups(*(column[odd] for column in groups)))
-    row = np.append(groups.key[~odd], laid.key)
-    first = np.append(groups.first[~odd], laid.first)[:, None]
-    count = np.append(groups.size[~odd], laid.size)[:, None]
+    runs = to_runs(KeyedGroups(*(column[odd] for column in groups)))
+    row = np.append(groups.key[~odd], runs.key)
+    first = np.append(groups.first[~odd], runs.first)[:, None]
+    count = np.append(groups.size[~odd], runs.size)[:, None]
     times = np.append(
-        run_counts(*(column[~odd] for column in (groups.first, groups.last, groups.period))), laid.size**0
+        run_counts(*(column[~odd] for column in (groups.first, groups.last, groups.period))), runs.size**0
     )
     per_run = rank(first + count, position, size, quorum) - rank(first, position, size, quorum)
     matches = np.zeros((len(copies.row_ledger), ensemble), np.int64)

@@ -51,7 +51,7 @@ class Tail(StrEnum):
     INCLUSIVE = "inclusive"
     """At the last entry that a reader could have seen."""
     ACKNOWLEDGED = "acknowledged"
-    """At the last entry that can have been acknowledged, as far as somebody stands for A."""
+    """At the last entry that can have been acknowledged, where A is stated."""
     OPEN = "open"
     """Left open where that loses nothing, so that BookKeeper's own recovery closes it; else as INCLUSIVE."""
 

@@ -1,6 +1,6 @@
 """Where entries may stand that no inventory shows, and what that does to what is claimed.
 
-An acknowledged entry has at least A copies, so fewer than A unseen bookies cannot hide one. Where nobody stands for A,
+An acknowledged entry has at least A copies, so fewer than A unseen bookies cannot hide one. Where A is not stated,
 or E and W are not seen, one unseen bookie is enough. And where every entry stands on n bookies, one that was not
 scanned may be the next member: W is n or more. Damage is not taken for that: it would have to hide a
 whole copy.
