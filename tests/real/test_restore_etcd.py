@@ -254,5 +254,5 @@ def test_a_bookie_that_answers_is_not_stopped() -> None:
         running, *others = (f"127.0.0.1:{one.getsockname()[1]}" for one in (*listening, away))
         with pytest.raises(GuardRefusedError, match=running) as refused:
             demand_stopped([running, *others, "a-name"])
-        assert "1 bookies" in str(refused.value)
+        assert "1 bookie is" in str(refused.value)
         demand_stopped(["a-name"])
