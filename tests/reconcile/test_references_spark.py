@@ -210,7 +210,7 @@ def test_each_disagreement_with_a_reference_is_a_finding(recovered: Recover, tmp
     assert evidence["reference", "owner"] == "one"
     assert (evidence["reference", "last_entry"], evidence["bookies", "last entry held"]) == ("9", "4")
     rows = {row["ledger"]: row for row in plan.read("reconstruction").to_pylist()}
-    assert (rows[first]["outcome"], rows[first]["reason"]) == ("held", "lac_beyond_end")
+    assert (rows[first]["outcome"], rows[first]["reason"]) == ("guarded", "lac_beyond_end")
     assert rows[second]["last_entry"] == 4
     absent = found(plan, "REFERENCE_NOT_FOUND")
     assert {ledger: row["severity"] for ledger, row in absent.items()} == {4711: "critical", 4712: "warning"}

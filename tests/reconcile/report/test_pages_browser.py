@@ -47,7 +47,7 @@ def browse(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """The pages of one inventory and of a plan with restored and with held ledgers."""
+    """The pages of one inventory and of a plan with restored and with guarded ledgers."""
     work = tmp_path_factory.mktemp("pages")
     bookies = case_dir("c05-unclosed") / "bookies"
     inventories = []
@@ -108,7 +108,7 @@ const seen = (name) => {
 };
 const click = async (link) => { link.click(); await new Promise(done => setTimeout(done, 50)); };
 (async () => {
-  const share = [...document.querySelectorAll(".stack a.held")][0];
+  const share = [...document.querySelectorAll(".stack a.guarded")][0];
   await click(share); seen("share");
   const reason = document.querySelector("#reasons").closest("section").querySelector("th a");
   await click(reason); const heading = seen("reason");
@@ -129,7 +129,7 @@ def test_a_click_leads_from_a_share_to_reasons_to_ledgers_to_grids(
     steps = json.loads(answered(plan, CLICK, browse, width)["clicked"])
     assert [step[0] for step in steps] == ["share", "reason", "ledger", "grid"]
     assert all(in_sight for _, _, in_sight, _ in steps)
-    assert steps[1][1].startswith("#list-held-")
+    assert steps[1][1].startswith("#list-guarded-")
     assert steps[2][3].startswith(f"ledger {steps[2][1].removeprefix('#ledger-')}")
 
 
