@@ -338,7 +338,7 @@ def _of_pulsar(folder: str) -> Callable[[], list[bytes]]:
 
 
 def _replication_locks() -> list[bytes]:
-    return [b'bookieId: "worker-1.example.org"\n', replication_lock.encode_guard("0123456789abcdef"), b""]
+    return [b'bookieId: "worker-1.example.org"\n', replication_lock.encode_guard("0123456789abcdef")]
 
 
 def _replication_lock(raw: bytes) -> None:

@@ -229,6 +229,8 @@ def _packages(requirements: Sequence[Requirement], *, spark: bool) -> Iterator[C
         install = _INSTALL_SPARK if wanted.extra == _SPARK else f"pip install '{wanted.name}{span}'"
         if version is not None and satisfies(version, wanted.limits):
             yield Check(wanted.name, State.OK, version)
+        elif wanted.extra not in (None, _SPARK):
+            yield Check(wanted.name, State.SKIPPED, f"{version or 'not installed'}; only {wanted.extra} need it")
         elif wanted.extra is not None and not spark:
             yield Check(wanted.name, State.SKIPPED, f"{version or 'not installed'}; {_ONLY_RECOVER}")
         else:
@@ -336,7 +338,7 @@ def _session(master: str, python: Path | None) -> list[Check]:
 
 def examine_session(spark: "SparkSession", master: str) -> list[Check]:
     """Run tasks in a session with a master, and compare what they find with what is here."""
-    wanted = {DISTRIBUTION, *(r.name for r in _requirements())}
+    wanted = {DISTRIBUTION, *(r.name for r in _requirements() if r.extra in (None, _SPARK))}
     if has_executors(master):
         wanted -= {DISTRIBUTION, _PYSPARK}  # these come with the session, and with Spark
     task = _WorkerFacts(tuple(sorted(wanted)))

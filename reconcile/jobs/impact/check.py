@@ -340,6 +340,9 @@ class _Check:
         if self._marks.unreadable:
             self._undecided.append(f"{count_noun(self._marks.unreadable, 'under-replication mark')} cannot be read")
         request = self._request
+        absent = len(set(request.ledgers)) - total.ledgers if request.ledgers is not None else 0
+        if absent:
+            self._undecided.append(f"of the ledgers that were named, the store has no record of {absent}")
         unplaced = [n for n, place in zip(self._bookies.names, self._bookies.locations, strict=True) if place is None]
         if _needs_places(request) and unplaced:
             names = ", ".join(unplaced[:_SOME])

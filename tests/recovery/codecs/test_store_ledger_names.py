@@ -24,7 +24,7 @@ FORMS = (
     ("1005", "--ledger-scope-id", "0x7"),
     ("7:1005", "--ledger-scope-id", "7"),
 )
-TAKING = {"explain", "plan edit"}
+TAKING = {"check-impact", "explain", "plan edit"}
 """Commands that are given a ledger; the tests below run each of them."""
 
 
@@ -39,15 +39,32 @@ def test_these_are_all_commands_that_name_a_ledger() -> None:
     assert found == TAKING
 
 
-@pytest.mark.parametrize("form", [*FORMS, ("--ledger-qualified-name", LEDGER.qualified_name)])
-def test_explain_takes_every_form(form: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The same ledger, by its number and scope, as a pair, or as a qualified name."""
+def write_catalog(folder: Path) -> str:
+    """Write a catalog of this one ledger; return its URI."""
     source = ScannableMemory()
     source.put("/ledgers/LAYOUT", store.layout_bytes(Layout.HIERARCHICAL))
     source.put("/ledgers" + store.ledger_key(Layout.HIERARCHICAL, LEDGER), RECORD)
-    with DatasetWriter(tmp_path / "cat", "catalog", binding={"root": "/ledgers"}, secret=True) as out:
+    with DatasetWriter(folder, "catalog", binding={"root": "/ledgers"}, secret=True) as out:
         capture(source, "/ledgers", None, out, clock=lambda: READ_AT)
-    done = run(capsys, "explain", *form, "--metadata", f"catalog://{tmp_path / 'cat'}", "--json")
+    return f"catalog://{folder}"
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_check_impact_takes_every_form(
+    form: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of the ledgers of a catalog this one is judged; of one that it does not have nothing is said to be safe."""
+    catalog = write_catalog(tmp_path / "cat")
+    done = run(capsys, "check-impact", "--metadata", catalog, "--ledgers", *form, "--json")
+    assert done.result["counts"]["ledgers"] == 1
+    other = run(capsys, "check-impact", "--metadata", catalog, "--ledgers", "8:1005", "--json")
+    assert (other.code, other.result["counts"]["ledgers"], len(other.result["coverage"]["undecided"])) == (4, 0, 1)
+
+
+@pytest.mark.parametrize("form", [*FORMS, ("--ledger-qualified-name", LEDGER.qualified_name)])
+def test_explain_takes_every_form(form: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The same ledger, by its number and scope, as a pair, or as a qualified name."""
+    done = run(capsys, "explain", *form, "--metadata", write_catalog(tmp_path / "cat"), "--json")
     assert (done.code, done.result["ledger"], done.result["qualified_name"]) == (0, "7:1005", LEDGER.qualified_name)
 
 

@@ -132,7 +132,7 @@ def test_folders_of_before_the_first_layout_are_read_with_an_id(tmp_path: Path) 
         (folder / "current").rmdir()
         (folder / "VERSION").write_bytes(b"2\n")
         (folder / "upgradeTmp.1700000000000").mkdir()  # where an upgrade was broken off
-    with pytest.raises(InputError, match="--bookie-id"):
+    with pytest.raises(InputError, match="name the bookie"):
         look(made, tmp_path / "without")
     seen = look(made, tmp_path / "with", bookie_id="b1:3181")
     assert seen.entries("index", LEDGER) == [0, 1]

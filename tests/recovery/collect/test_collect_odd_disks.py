@@ -290,7 +290,7 @@ def test_without_a_cookie_an_id_is_needed_and_nothing_is_complete(tmp_path: Path
     made = make_bookie(tmp_path, {5: [0, 1]})
     for folder in made.all_dirs:
         (folder / "current" / "VERSION").unlink()
-    with pytest.raises(InputError, match="--bookie-id"):
+    with pytest.raises(InputError, match="name the bookie"):
         look(made, tmp_path / "without")
     seen = look(made, tmp_path / "with", bookie_id="b1:3181")
     assert seen.entries("index", 5) == [0, 1]

@@ -60,15 +60,15 @@ def test_any_text_is_a_requirement_or_none(line: str, version: str) -> None:
 
 
 def test_a_package_that_is_missing_or_too_old_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each has the command that brings it; what only Spark needs is passed over where Spark is not wanted."""
-    lines = ["no-such-package>=1", "click>=99", "no-such-spark>=4; extra == 'spark'"]
+    """Each has the command that brings it; what only Spark or another extra needs is passed over."""
+    lines = ["no-such-package>=1", "click>=99", "no-such-spark>=4; extra == 'spark'", "no-such-signer; extra == 'x'"]
     monkeypatch.setattr(importlib.metadata, "requires", lambda _name: lines)
     found = _by_name(doctor.examine(spark=False))
     assert found["no-such-package"] == Check(
         "no-such-package", State.MISSING, "not installed, needed: >=1", "pip install 'no-such-package>=1'"
     )
     assert (found["click"].state, found["click"].remedy) == (State.MISSING, "pip install 'click>=99'")
-    assert found["no-such-spark"].state is State.SKIPPED
+    assert found["no-such-spark"].state is found["no-such-signer"].state is State.SKIPPED
     wanted = _by_name(doctor.examine(spark=True))["no-such-spark"]
     assert (wanted.state, wanted.remedy) == (State.MISSING, "pip install 'pyspark>=4,<5' 'pandas<3'")
 
