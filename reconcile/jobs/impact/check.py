@@ -332,16 +332,14 @@ class _Check:
         if source["root"] != "present":
             self._undecided.append("the ledgers root does not exist")
         elif not source["complete"]:
-            gaps = "; ".join(source["gaps"][:_SOME])
-            self._undecided.append(f"the capture has gaps: {gaps}")
+            self._undecided.append(f"the capture has gaps: {'; '.join(source['gaps'][:_SOME])}")
         if total.unreadable:
             names = ", ".join(total.unreadable_sample[:_SOME])
             self._undecided.append(f"{count_noun(total.unreadable, 'record')} cannot be read: {names}")
         if self._marks.unreadable:
             self._undecided.append(f"{count_noun(self._marks.unreadable, 'under-replication mark')} cannot be read")
         request = self._request
-        absent = len(set(request.ledgers)) - total.ledgers if request.ledgers is not None else 0
-        if absent:
+        if absent := request.ledgers is not None and len(set(request.ledgers)) - total.ledgers:
             self._undecided.append(f"of the ledgers that were named, the store has no record of {absent}")
         unplaced = [n for n, place in zip(self._bookies.names, self._bookies.locations, strict=True) if place is None]
         if _needs_places(request) and unplaced:
