@@ -71,6 +71,7 @@ class RangeAnswer:
         sample: described segments; the upper layer's own first, then what sets bring about.
         shapes: E/W/A of ledgers of the last day.
         named: bookies of the question that some record names.
+        absent: ledgers of the question that have no record.
         parts: of the dataset.
     """
 
@@ -83,6 +84,7 @@ class RangeAnswer:
     sample: list[SegmentImpact] = field(default_factory=list)
     shapes: list[tuple[int, int, int]] = field(default_factory=list)
     named: list[str] = field(default_factory=list)
+    absent: list[str] = field(default_factory=list)
     parts: list[dict[str, Any]] = field(default_factory=list)
 
     @classmethod
@@ -113,6 +115,7 @@ class RangeAnswer:
         self.sample = sorted(self.sample + other.sample, key=_rank_sample)[:SAMPLE]
         self.shapes = sorted({*self.shapes, *other.shapes})
         self.named = sorted({*self.named, *other.named})
+        self.absent += other.absent
         self.parts += other.parts
 
 
@@ -204,6 +207,7 @@ def _answer_range(question: Question, buckets: range) -> RangeAnswer:
     answer.unreadable_sample = [_name(rows, row) for row in records.unreadable[:_UNREADABLE].tolist()]
     answer.shapes = _list_recent_shapes(question, rows, records)
     answer.named = _list_named(question, records)
+    answer.absent = _list_absent(question, rows, buckets)
     pieces = [
         _Piece(segments, floors, cluster, number == 0, list_hits(segments, cluster, floors))
         for segments, floors in read.parts
@@ -272,6 +276,12 @@ def _list_recent_shapes(question: Question, rows: pa.Table, records: Records) ->
     recent = pc.fill_null(pc.greater_equal(made, int(begin.timestamp() * _EPOCH_MS)), fill_value=False).to_numpy()
     shapes = np.unique(records.shapes[recent & (records.shapes[:, 0] > 0)], axis=0)
     return [tuple(shape) for shape in shapes.tolist()]
+
+
+def _list_absent(question: Question, rows: pa.Table, buckets: range) -> list[str]:
+    there = set(zip(rows["scope"].to_pylist(), rows["ledger"].to_pylist(), strict=True)) if question.ledgers else set()
+    asked = dict.fromkeys(ledger for ledger in question.ledgers or () if ledger.bucket in buckets)
+    return [str(ledger) for ledger in asked if (ledger.scope, ledger.ledger) not in there]
 
 
 def _list_named(question: Question, records: Records) -> list[str]:

@@ -272,6 +272,8 @@ def _choose_next(answer: "ImpactAnswer", uri: str) -> str:
         return "find what may be taken: " + quote_command(
             "bkmeta", "check-impact", "--metadata", uri, "--drill", "bookie", "--max", 100
         )
+    if answer.verdict == "UNSAFE" and answer.drill:
+        return "take one that is SAFE in the table; if none is, add a bookie or wait for re-replication; then ask again"
     if answer.verdict == "UNSAFE":
         return "wait for re-replication, or bring back what is down; then ask again"
     if answer.sets:

@@ -222,7 +222,7 @@ def _word_ground(answer: "ImpactAnswer") -> Iterator[str]:
     if answer.shapes:
         yield f"new ledgers: of {', '.join(answer.shapes)}"
     else:
-        yield "new ledgers: none was made in the last day; --default-quorum E/W/A says what they need"
+        yield "new ledgers: none that was looked at is of the last day; --default-quorum E/W/A says what they need"
     for statement in answer.declared:
         reason = f", {statement.reason}" if statement.reason else ""
         yield (

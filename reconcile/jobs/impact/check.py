@@ -57,7 +57,7 @@ from reconcile.jobs.impact.question import (
 from reconcile.references import References
 from reconcile.rules.segments.placement import find_location
 from reconcile.stores import catalog_path
-from reconcile.words import count_noun
+from reconcile.words import count_noun, list_names
 from recovery.codecs.registration import address_in, decode_registration
 from recovery.codecs.store import REPLICATION_DISABLED, Layout
 from recovery.dataset import prepare, write_manifest
@@ -339,8 +339,8 @@ class _Check:
         if self._marks.unreadable:
             self._undecided.append(f"{count_noun(self._marks.unreadable, 'under-replication mark')} cannot be read")
         request = self._request
-        if absent := request.ledgers is not None and len(set(request.ledgers)) - total.ledgers:
-            self._undecided.append(f"of the ledgers that were named, the store has no record of {absent}")
+        if total.absent:
+            self._undecided.append(f"the store has no record of ledger {list_names(total.absent)}")
         unplaced = [n for n, place in zip(self._bookies.names, self._bookies.locations, strict=True) if place is None]
         if _needs_places(request) and unplaced:
             names = ", ".join(unplaced[:_SOME])

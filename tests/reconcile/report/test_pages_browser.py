@@ -7,13 +7,19 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+from reconcile.check.impact.names import Impact, Level
+from reconcile.report.impact_page import impact_page
 from tests.support.cases import case_dir
 from tests.support.command import process
+from tests.support.impact_judge import Ledger
+from tests.support.impact_question import ask
+from tests.support.impacts import write_catalog
 
 pytestmark = [pytest.mark.real, pytest.mark.spark]
 
@@ -95,6 +101,29 @@ def test_a_page_fits_its_window_and_names_what_it_draws(
         assert found["unnamed"] == "0"
         levels = [1, *map(int, found["headings"])]
         assert all(deeper - level <= 1 for level, deeper in itertools.pairwise(levels))
+
+
+WORDS: Final = """<script>
+const say = parent.document.body.dataset;
+const sizes = [...document.querySelectorAll(".matrix thead th")].map(cell => cell.getBoundingClientRect());
+say.cells = sizes.length;
+say.tallest = Math.max(...sizes.map(size => size.height));
+say.overflow = document.documentElement.scrollWidth - document.documentElement.clientWidth;
+</script>"""
+
+
+@pytest.mark.parametrize("width", [400, 1400])
+def test_names_of_impacts_are_cut_between_words_only(tmp_path: Path, browse: Callable[..., str], width: int) -> None:
+    """A matrix too wide for its window scrolls in its own box; no heading stands letter under letter."""
+    racks = {f"bk{number}:3181": f"/region/rack{number}" for number in range(3)}
+    ledgers = [Ledger(1, (2, 2, 2), "CLOSED", 9, ((0, tuple(racks)[:2]),))]
+    answer = ask(write_catalog(tmp_path / "catalog", racks, ledgers), drill=Level.RACK, topology=racks)
+    page = tmp_path / "impact.html"
+    page.write_text(impact_page(answer, summary="UNSAFE", target="down", made=datetime(2026, 1, 2, tzinfo=UTC)))
+    found = answered(page, WORDS, browse, width)
+    assert int(found["cells"]) >= len(Impact)
+    assert float(found["tallest"]) < 5 * 1.55 * 16  # lines of a name of four words, and one more
+    assert found["overflow"] == "0"
 
 
 CLICK: Final = """<script>

@@ -58,7 +58,8 @@ def test_check_impact_takes_every_form(
     done = run(capsys, "check-impact", "--metadata", catalog, "--ledgers", *form, "--json")
     assert done.result["counts"]["ledgers"] == 1
     other = run(capsys, "check-impact", "--metadata", catalog, "--ledgers", "8:1005", "--json")
-    assert (other.code, other.result["counts"]["ledgers"], len(other.result["coverage"]["undecided"])) == (4, 0, 1)
+    assert (other.code, other.result["counts"]["ledgers"]) == (4, 0)
+    assert other.result["coverage"]["undecided"] == ["the store has no record of ledger 8:1005"]
 
 
 @pytest.mark.parametrize("form", [*FORMS, ("--ledger-qualified-name", LEDGER.qualified_name)])
