@@ -96,6 +96,7 @@ def test_a_drill_is_a_table_and_a_page(
     assert done.code == 3
     assert "  /r4   UNSAFE     1 bookie; REBUILDING_STALL 1 segment" in done.out
     assert "0 of the 2 that were asked for may be taken at once: none" in done.out
+    assert "next: take one that is SAFE in the table" in done.out
     page = (out / "report.html").read_text()
     assert page.count("UNSAFE") >= 13
     assert '<th scope="row" class="mono">/r13</th>' in page

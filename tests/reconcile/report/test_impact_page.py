@@ -36,7 +36,7 @@ def test_the_matrix_shows_every_domain_with_every_impact(catalog: Dataset) -> No
     heads = re.findall(r'<th scope="col" class="mono">(.*?)</th>', matrix)
     assert [head.replace("<wbr>", "") for head in heads] == [str(impact) for impact in Impact]
     rows = {
-        re.search(r'<th scope="row" class="mono">(.*?)</th>', row)[1]: re.findall(r"<td>(.*?)</td>", row)  # type: ignore[index]
+        re.search(r'<th scope="row" class="mono">(.*?)</th>', row)[1]: re.findall(r"<td>(.*?)</td>", row)  # type: ignore[index]  # each row has one
         for row in re.findall(r'<tr><th scope="row".*?</tr>', matrix, re.DOTALL)
     }
     read = list(Impact).index(Impact.READ_AVAILABILITY_LOSS)

@@ -173,7 +173,7 @@ def test_a_settled_record_is_written_before_the_lock_goes(tmp_path: Path) -> Non
         seen.append((value(store, ROOT + record(1)), value(store, lock(1))))
         return inner_write(changes)
 
-    store.write = write  # type: ignore[method-assign]
+    store.write = write  # type: ignore[method-assign]  # the store in memory, troubled
     result = applied(store, [replaced(n, "release") for n in (1, 2, 3)], tmp_path / "j")
     assert seen[0] == (b"former", former)
     assert seen[-1] == (b"record 1", former)
@@ -234,7 +234,7 @@ def test_more_locks_than_a_listing_holds_are_refused(tmp_path: Path) -> None:
     store.write([Write(names[0], OURS)])
     listed = [name.rpartition("/")[2] for name in names]
     inner = store.children
-    store.children = lambda key: listed if key.endswith("/locks") else inner(key)  # type: ignore[method-assign]
+    store.children = lambda key: listed if key.endswith("/locks") else inner(key)  # type: ignore[method-assign]  # the store in memory, troubled
     with pytest.raises(GuardRefusedError, match="50000"):
         applied(store, [guarded(1), guarded(2)], tmp_path / "j")
     assert not (tmp_path / "j").exists()
