@@ -292,7 +292,8 @@ def _add_prior_shapes(known: Facts, explained: Explained) -> Explained:
     """List the shapes of the prior beside one that the copies do not show: a bookie may have lost all without a trace.
 
     But for shapes that a clean ledger cannot be what is left of: full copies of more entries than any E are of W = E,
-    unless they are in runs that stripes have too, and no entry has more copies than W.
+    unless they are in runs that stripes have too, and no entry has more copies than W; or no LAC tells of an entry that
+    was acknowledged: then all may have been sent to one ensemble after another, each of which failed.
     """
     shape_of = explained.shape
     unsure = (shape_of >= 0) & ~explained.seen & ~explained.sure
@@ -310,7 +311,7 @@ def _add_prior_shapes(known: Facts, explained: Explained) -> Explained:
         left_over = np.greater(shape.write, write) | ((ensemble > write) & np.equal(shape.write, write))
         left_over &= (ensemble > write) | (shape.ensemble == shape.write) | (largest <= shape.write)
         other = np.not_equal(ensemble, shape.ensemble) | np.not_equal(write, shape.write)
-        may_be = unsure & other & (~clean | left_over | (explained.end < shape.ensemble))
+        may_be = unsure & other & (~clean | left_over | (explained.end < shape.ensemble) | (known.lac < 0))
         added = np.flatnonzero(may_be)
         added = added[~np.isin(added * base + number, listed)]
         ledgers.append(added)

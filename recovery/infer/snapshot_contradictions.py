@@ -5,7 +5,7 @@
     digest                       entries were made with another type                           held
     ensemble_size/write_quorum   two bookies repeat the pattern of others                      held
     last_entry, closed           a LAC is above it; a copy shows another end; it is above all  held
-                                 entries, and nobody lost any
+                                 entries, and nobody lost any, or others wrote than its members
                                  it is above all entries, and bookies were wiped or not seen   itself, copies missing
     last_entry, open             a segment begins behind the end: an entry before it was told  held
     length                       the header of the last entry has another; an earlier one has  held
@@ -112,21 +112,25 @@ def find_end_above_all(
     placed: PlacedCopies,
     members: Ints,
     doubts: SnapshotDoubts,
+    *,
+    is_written_elsewhere: bool,
 ) -> Contradiction | None:
     """Return the contradiction of a closed record that ends above all entries; None where it does not.
 
     Where nothing is hidden and no bookie can have lost anything, nobody ever had those entries. Where one can, an entry
     is lost, and the record still right, if each member of its write set lacks other copies, too, or has none of the
-    ledger, and nothing shows of it that it kept its ledgers.
+    ledger, and nothing shows of it that it kept its ledgers. But where others wrote what there is, two things speak
+    against the record, which no one loss explains: it is of another ledger.
 
     Args:
-        known: as `contradictions` takes it.
+        known: as `find_contradictions` takes it.
         ledger: the same.
         stored: the same.
         first: of the record's segments.
         placed: entries up to the highest one, on those of its segments that begin no later.
         members: rows of the ledger, or NOBODY: (segments, E).
         doubts: what may be hidden or lost.
+        is_written_elsewhere: some entry is on no member of its write set, and a bookie has it that wrote it.
     """
     highest, end = int(known.copies.end[ledger]), read_end(stored)
     if end <= highest:
@@ -140,12 +144,17 @@ def find_end_above_all(
         for segment, position in np.argwhere(lossy).tolist()
     ]
     bounds = [*first[1:], end + 1]
-    explained = doubts.hidden[ledger] > 0 or all(
-        all(may_lack[(entry + i) % stored.ensemble_size] for i in range(stored.write_quorum))
-        for may_lack, begin, behind in zip(lossy.tolist(), first, bounds, strict=True)
-        for entry in range(max(begin, highest + 1), min(behind, max(begin, highest + 1) + stored.ensemble_size))
+    explained = not is_written_elsewhere and (
+        doubts.hidden[ledger] > 0
+        or all(
+            all(may_lack[(entry + i) % stored.ensemble_size] for i in range(stored.write_quorum))
+            for may_lack, begin, behind in zip(lossy.tolist(), first, bounds, strict=True)
+            for entry in range(max(begin, highest + 1), min(behind, max(begin, highest + 1) + stored.ensemble_size))
+        )
     )
     shown = "no entry" if highest < 0 else f"no entry above {highest}"
+    if is_written_elsewhere:
+        shown += ", and others than its members wrote what there is"
     return Contradiction("last_entry", str(end), shown, None if explained else Refusal.LAC_BEYOND_END)
 
 

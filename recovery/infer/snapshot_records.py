@@ -37,6 +37,7 @@ from recovery.infer.snapshot_contradictions import (
 )
 from recovery.infer.solve import PlacedCopies, Solution, solve_problems
 from recovery.model import tables
+from recovery.model.groups import KeyedGroups
 from recovery.model.metadata import NO_ENTRY, LedgerMetadata, Segment, State
 
 KEPT: Final = frozenset(
@@ -312,7 +313,12 @@ def _restore_closed(known: Facts, ledger: int, row: LedgerRow, record: _Record, 
     until = min(end, int(known.copies.end[ledger]))
     kept = first <= max(until, 0)
     placed = PlacedCopies.sum_up(copies.cut_at(until), until, stored.write_quorum, first[kept], members[kept])
-    lost = find_end_above_all(known, ledger, stored, first.tolist(), placed, members, doubts)
+    is_elsewhere = 0 <= until < end and _is_written_elsewhere(
+        copies, until, stored.write_quorum, first[kept], members[kept]
+    )
+    lost = find_end_above_all(
+        known, ledger, stored, first.tolist(), placed, members, doubts, is_written_elsewhere=is_elsewhere
+    )
     if lost is not None and lost.refusal is not None:
         return _refuse(row, [lost])
     against = [] if lost is None else [lost]
@@ -358,6 +364,14 @@ def _restore_closed(known: Facts, ledger: int, row: LedgerRow, record: _Record, 
         extra=kept_copies - in_place,
     )
     return _add_contradictions(replace(_take_record(row, stored, _GRADED), raw=record.raw), against)
+
+
+def _is_written_elsewhere(copies: Copies, until: int, write: int, first: Ints, members: Ints) -> bool:
+    """Say whether some entry is on no member of its write set, and a bookie has it that no copy's mark explains."""
+    is_of_writer = ~copies.copied | np.isin(np.arange(len(copies.bookie)), members)
+    of_writers = is_of_writer[copies.groups.key]
+    written = copies._replace(groups=KeyedGroups(*(column[of_writers] for column in copies.groups)))
+    return not PlacedCopies.sum_up(written.cut_at(until), until, write, first, members).readable
 
 
 def _list_segments(segments: Sequence[Segment], shown: Container[str]) -> tuple[SegmentRow, ...]:

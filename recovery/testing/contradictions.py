@@ -9,6 +9,7 @@ Written from the protocol, on rows of COPIES as they are: nothing of `recovery.i
              smaller one; not where it is 0 and the last segment empty: so a recovery leaves it that no member answered
     end      every bookie was seen whole, those that are named serve many older ledgers, so were not wiped since,
              and none has an entry so late
+    writers  the same, whoever was seen, where bookies wrote an entry that no member of its write set has
     stripes  two bookies or more repeat a pattern that another E or W gives, and none repeats the claimed one
 """
 
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from recovery.codecs.entry import master_key
-from recovery.model.metadata import LedgerMetadata, State
+from recovery.model.metadata import LedgerMetadata, Segment, State
 from recovery.testing.evidence import Reference
 
 Row = Mapping[str, Any]
@@ -39,6 +40,7 @@ class Claim:
     digest: str | None = None
     key: bytes | None = None
     shape: tuple[int, int] | None = None
+    segments: tuple[Segment, ...] = ()
     is_uncounted: bool = False
 
     def value(self, name: str) -> int | str | None:
@@ -57,6 +59,7 @@ class Claim:
             None if record.digest is None else str(record.digest),
             None if record.password is None else hashlib.sha256(master_key(record.password)).digest(),
             (record.ensemble_size, record.write_quorum),
+            record.segments,
             is_closed and not record.length and record.segments[-1].first == (record.last_entry or 0) + 1,
         )
 
@@ -86,6 +89,8 @@ def contradictions(claim: Claim, rows: Sequence[Row], *, is_all_seen: bool) -> I
         )
     if claim.shape is not None:
         yield from _of_shape(claim.shape, rows)
+    if claim.shape is not None and claim.end is not None:
+        yield from _of_writers(claim.end, claim.shape, claim.segments, rows)
 
 
 def _of_end(
@@ -118,3 +123,26 @@ def _of_shape(shape: tuple[int, int], rows: Sequence[Row]) -> Iterator[str]:
         pattern, bookies = next(iter(shown.items()))
         if len(bookies) > 1:
             yield f"{sorted(bookies)} repeat {pattern[1]} of {pattern[0]}"
+
+
+def _of_writers(end: int, shape: tuple[int, int], segments: Sequence[Segment], rows: Sequence[Row]) -> Iterator[str]:
+    last = max((row["last"] for row in rows if row["last"] is not None), default=-1)
+    if last >= end:
+        return
+    named = {name for segment in segments for name in segment.members}
+    holders: dict[int, set[str]] = {}
+    written: set[int] = set()
+    for row in rows:
+        # Who re-replicates reads what is closed: its LAC is not below the entry.
+        is_copied = any(head["lac"] >= head["entry"] for head in row["headers"])
+        for group in row["groups"]:
+            for start in range(group["first"], group["last"] + 1, group["period"] or group["last"] + 1):
+                for entry in range(start, start + group["size"]):
+                    holders.setdefault(entry, set()).add(row["bookie"])
+                    if not is_copied or row["bookie"] in named:
+                        written.add(entry)
+    for entry in sorted(written):
+        members = next(segment.members for segment in reversed(segments) if segment.first <= entry)
+        if not holders[entry] & {members[(entry + i) % shape[0]] for i in range(shape[1])}:
+            yield f"nobody has an entry above {last}, and {sorted(holders[entry])} have {entry}"
+            return

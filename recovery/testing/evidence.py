@@ -208,6 +208,8 @@ KINDS: Final[Mapping[str, Callable[[Random, World, Draw], Evidence]]] = {
     "counter": _take_counter,
 }
 """By name."""
+DECIDED: Final = ("deletions", "elsewhere", "counter")
+"""What only a decision of `recover` hears of: a reconstruction alone knows no store's history and no generator."""
 
 
 def make(kind: str, history: str, seed: int, world: World, other: Draw) -> Evidence:

@@ -162,13 +162,15 @@ def judge(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Judge classes of histories and print the tables; 1 if a guarantee is broken."""
+    # The others are judged where they are decided on: tests/reconcile/compare/test_decide_histories.py.
+    kinds = ["", *(kind for kind in others.KINDS if kind not in others.DECIDED)]
     parser = argparse.ArgumentParser(prog="python -m recovery.testing.judge", description="Judge the reconstruction.")
     parser.add_argument(
         "classes",
         nargs="*",
         metavar="CLASS[/SCAN]",
         help=f"of {', '.join(CLASSES)}; with a /SCAN of {', '.join(SCANS)}; or of {', '.join(NASTY)}; all with an "
-        f"@EVIDENCE of {', '.join(others.KINDS)}",
+        f"@EVIDENCE of {', '.join(kinds[1:])}",
     )
     parser.add_argument("--count", type=int, default=1000, help="histories of each class")
     parser.add_argument("--seed", type=int, default=0, help="of the first cluster")
@@ -180,11 +182,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--told", action="store_true", help="a snapshot says how many ledgers have which quorums")
     given = parser.parse_args(arguments)
     known = {*CLASSES, *NASTY, *(f"{name}/{scan}" for name in CLASSES for scan in SCANS)}
-    kinds = {"", *others.KINDS}
     if unknown := sorted(
         n for n in given.classes if n.partition("@")[0] not in known or n.partition("@")[2] not in kinds
     ):
-        parser.error(f"no such class: {', '.join(unknown)}")
+        decided = any(name.partition("@")[2] in others.DECIDED for name in unknown)
+        hint = "; what `recover` decides of a store's history or generator: scripts/soak decisions" if decided else ""
+        parser.error(f"no such class: {', '.join(unknown)}{hint}")
     tallies: dict[str, Tally] = {}
     sys.stdout.write(line(HEAD) + line(["---"] * len(HEAD)))
     for name in given.classes or CLASSES:

@@ -110,6 +110,18 @@ def test_what_else_would_fit_is_listed() -> None:
     assert found["segments"][0]["assumed"] == [False, False, True]
 
 
+def test_where_nothing_was_acknowledged_fewer_copies_may_have_been_wanted() -> None:
+    """All may have been sent to one bookie after another, each of which failed; a LAC shows that some answered."""
+
+    def list_others(lac: int) -> list[str]:
+        found = recover(full(3, headers=[header(19, lac=lac)]))
+        assert found["outcome"] == "restored"
+        return [other["value"] for other in found["alternatives"] if other["field"] == "ensemble_size/write_quorum"]
+
+    assert "1/1" in list_others(-1)
+    assert "1/1" not in list_others(0)
+
+
 def test_fewer_changes_go_before_a_heavier_shape() -> None:
     """What one ensemble explains is not explained by a change, however common the other shape is."""
     prior = Prior.build(ShapeCounts(), {(2, 2, 2): 9, (3, 2, 2): 1})

@@ -87,6 +87,29 @@ def test_a_length_that_no_recovery_counted_is_no_contradiction() -> None:
     assert 0 < tally.misled < tally.ledgers // 20
 
 
+@pytest.mark.parametrize(
+    ("name", "seed", "ledgers"),
+    [("long@foreign", 16, 100), ("rereplicated@foreign", 2, 500), ("mixed/unscanned@both", 4, 500)],
+)
+def test_histories_that_once_broke_a_guarantee(name: str, seed: int, ledgers: int) -> None:
+    """Ends of another cluster above all that others wrote; three copies of what nobody acknowledged, of W = 1."""
+    tally = judge.judge(name, seed, ledgers)
+    assert not tally.violations, said(tally)
+
+
+def test_what_a_reconstruction_never_hears_of_is_not_judged(capsys: pytest.CaptureFixture[str]) -> None:
+    """A store's deletions are for `recover` to decide on: the command says where that is judged."""
+    with pytest.raises(SystemExit):
+        judge.main(["mixed@deletions"])
+    assert "mixed@deletions; what `recover` decides" in capsys.readouterr().err
+
+
+def test_a_record_of_others_is_found_where_not_all_was_seen() -> None:
+    """That nobody in a write set has an entry which others wrote speaks against an end above all, too."""
+    found = judge.judge("clean/unscanned@foreign", 3, 150, reconstruct=believing).violations
+    assert any("nobody has an entry above" in v.what and "have" in v.what for v in found if v.guarantee == "earlier")
+
+
 def test_a_record_brings_back_nothing_that_a_member_deleted() -> None:
     """A stale record of a ledger that one member serves a part of, and another one has in its logs only."""
     tally = judge.judge("mixed@stale", 1, 500)

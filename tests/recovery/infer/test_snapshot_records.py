@@ -198,6 +198,24 @@ def test_members_that_wrote_and_are_not_in_the_record_are_said() -> None:
     assert compared(away, copied)["contradictions"] is None
 
 
+def test_a_record_of_others_that_ends_above_all_is_of_another_ledger() -> None:
+    """Two things speak against it, whatever may be lost or hidden: who wrote, and where it ends."""
+    away = tuple(f"gone-{name}" for name in MEMBERS)
+    stored = replace(TRUE, last_entry=39, length=400, segments=(Segment(0, away),))
+    unseen = Options(SECRET.passwords, unscanned_bookies=("z:3181",))
+    for options in (SECRET, unseen):
+        found = compared(stored, striped(30), options=options)
+        assert (found["outcome"], found["reason"]) == ("held", Refusal.LAC_BEYOND_END)
+        assert said(found) == {
+            "last_entry": ("39", "no entry above 29, and others than its members wrote what there is")
+        }
+    # Those that re-replication gave copies to did not write, and a member that may have lost its share did.
+    copied = [one | {"headers": [header(one["last"], lac=39)]} for one in striped(30)]
+    assert compared(stored, copied, options=unseen)["outcome"] == "restored"
+    moved = replace(stored, segments=(Segment(0, (*MEMBERS[:2], away[2])),))
+    assert compared(moved, striped(30), options=unseen)["outcome"] == "restored"
+
+
 def test_a_copy_of_a_closed_ledger_shows_its_end() -> None:
     """What its bookies hold above the LAC of a copy was dropped by the close; an earlier record with it agrees."""
     old = [row(name, range(53), headers=[header(0), header(52, lac=49)]) for name in NAMES[:2]]
