@@ -30,10 +30,9 @@ from reconcile.deletes.records import (
 from reconcile.deletes.tombstones import Tombstone
 from reconcile.errors import GuardRefusedError
 from reconcile.write.audit_journal import Journal, Record
-from recovery.codecs.store import ON_ETCD, ON_ZOOKEEPER
+from recovery.codecs.store import ON_ETCD, ON_ZOOKEEPER, OWN_ROOT
 from recovery.errors import FormatError
 
-SUFFIX: Final = "-bkmeta"
 JOURNAL_KIND: Final = "deletes"
 TOMBSTONES: Final[Codec[Tombstone]] = Codec(
     "tombstones", encode_tombstones, decode_tombstones, lambda tombstone: tombstone.ledger
@@ -69,7 +68,7 @@ def name_own_root(ledgers_root: str) -> str:
     if not root:
         problem = "is the whole store: nothing can stand beside it"
         raise GuardRefusedError("the ledgers root /", problem, "name the ledgers root's own key in the URI")
-    return root + SUFFIX
+    return root + OWN_ROOT
 
 
 def read_instance_id(store: MetadataStore, ledgers_root: str) -> str:

@@ -24,6 +24,7 @@ from reconcile.errors import PartlyAppliedError
 from reconcile.write.audit_journal import Journal
 from reconcile.write.journal_events import AnnouncedWrite, Done, End, Event, Intent, RefusedWrite
 from reconcile.write.writer import ABSENT, ByKey, Outcome, Step, Writer, settle_changes
+from recovery.errors import FormatError
 from recovery.model.ids import LedgerId, mix
 
 NODE_BYTES: Final = 512 << 10
@@ -245,8 +246,11 @@ class PackedRecords(Generic[T]):
             Write(f"{self._top}/{FIRST}", self._codec.encode([]), None, self._acl),
         ]
 
-    def read_all(self) -> Iterator[list[T]]:
+    def read_all(self, report: Callable[[str, FormatError], None] | None = None) -> Iterator[list[T]]:
         """Yield the records of each node.
+
+        Args:
+            report: is told the key of a node that is not ours to read, and why, and the others are read; None: raise.
 
         Raises:
             FormatError: a node is not ours to read.
@@ -254,7 +258,12 @@ class PackedRecords(Generic[T]):
         """
         names = self._list_names()
         for name, stored in zip(names, self._read(names), strict=True):
-            yield from self._read_down(name, stored)
+            try:
+                yield from self._read_down(name, stored)
+            except FormatError as error:
+                if report is None:
+                    raise
+                report(f"{self._top}/{name}", error)
 
     def read_some(self, ledgers: Sequence[LedgerId]) -> dict[LedgerId, T]:
         """Return the records that ledgers have."""

@@ -177,7 +177,7 @@ def _capture_target(
         # What bookies hold and no listing names is asked for before anybody calls it lost.
         summary = capture_store(opened, folder, context, list_known_ledgers(inventories))
         root = opened.root
-        known += find_deleted(opened)
+    known += find_deleted(of_catalog(open_dataset(folder, "catalog"), request.uri))
     if not summary.complete:
         problem = f"could not be read whole ({summary.gaps[0]})"
         raise InputError(
@@ -195,12 +195,10 @@ def _open_snapshot(uri: str, out: Path, context: Context, known: list[References
     added to what is known.
     """
     path = catalog_path(uri)
-    if path is not None:
-        catalog = open_dataset(path, "catalog")
-        known += find_deleted(of_catalog(catalog, uri))
-        return catalog
-    out.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with connect(uri, context) as opened:
-        capture_store(opened, out, context)
-        known += find_deleted(opened)
-    return open_dataset(out, "catalog")
+    if path is None:
+        out.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with connect(uri, context) as opened:
+            capture_store(opened, out, context)
+    catalog = open_dataset(out if path is None else path, "catalog")
+    known += find_deleted(of_catalog(catalog, uri))
+    return catalog

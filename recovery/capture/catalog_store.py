@@ -1,14 +1,14 @@
 """A catalog as the store that it was made from, read-only: what takes a store takes a capture.
 
-Ledgers are found by their bucket, other nodes by their path. Inner nodes of the ledgers' tree, which a catalog does not
-keep, are there again, empty. Only the names of children below them need more than a bucket: they are made from the keys
-of all ledgers, 48 bytes each, once.
+Ledgers are found by their bucket, other nodes by their path, those of bkmeta's own root too. Inner nodes of the
+ledgers' tree, which a catalog does not keep, are there again, empty. Only the names of children below them need more
+than a bucket: they are made from the keys of all ledgers, 48 bytes each, once.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any, Final, NoReturn
 
 import numpy as np
@@ -19,10 +19,11 @@ import pyarrow.compute as pc
 from backends.errors import ReadOnlyStoreError, UnavailableError
 from backends.protocols import CHANGES, KEYS, Point, Versioned, Write
 from recovery.codecs.keys import ledger_keys
-from recovery.codecs.store import ROOT, Layout, ledger_of
+from recovery.codecs.store import OWN_ROOT, ROOT, Layout, ledger_of
 from recovery.dataset import Dataset
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_OWN: Final = "own_root"
 _STEP: Final = 100_000
 """Changes held at a time."""
 
@@ -95,7 +96,9 @@ class CatalogStore:
         if below is None:
             if self.get(key) is None:
                 return None
-            return [self._root[len(key.rstrip("/")) + 1 :].split("/")[0]]
+            names = [self._root[len(key.rstrip("/")) + 1 :].split("/")[0]]
+            is_parent = self._root.rpartition("/")[0] == key.rstrip("/")
+            return [*names, names[0] + OWN_ROOT] if is_parent and self._dataset.rows(_OWN) else names
         names = self._children(below)
         return names if names or self.get(key) is not None else None
 
@@ -152,6 +155,8 @@ class CatalogStore:
         """Return a key as the catalog has it; None where it is not in the catalog's root."""
         if key == (self._root or ROOT):
             return ROOT
+        if self._root and (key + "/").startswith(f"{self._root}{OWN_ROOT}/"):
+            return key[len(self._root) :]
         return key[len(self._root) :] if key.startswith(self._root + "/") else None
 
     def _is_below(self, keys: Any, root: str) -> Any:  # noqa: ANN401 - Arrow columns
@@ -166,7 +171,7 @@ class CatalogStore:
 
     def _tables(self) -> Iterator[pa.Table]:
         """Yield all that the catalog has, as `KEYS`."""
-        for rows in self._dataset.batches("nodes"):
+        for rows in chain(self._dataset.batches("nodes"), self._dataset.batches(_OWN)):
             paths = rows["path"]
             if self._root:
                 named = pc.binary_join_element_wise(self._root, paths, "")
@@ -177,7 +182,7 @@ class CatalogStore:
 
     def _all_nodes(self) -> pa.Table:
         if self._nodes is None:
-            self._nodes = self._dataset.read("nodes")
+            self._nodes = pa.concat_tables([self._dataset.read("nodes"), self._dataset.read(_OWN)])
         return self._nodes
 
     def _children(self, below: str) -> list[str]:

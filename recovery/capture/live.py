@@ -1,4 +1,4 @@
-"""Any metadata store to a catalog: every ledger's record, and every other node below the ledgers root.
+"""Any metadata store to a catalog: every ledger's record, every other node below the ledgers root, and our own root.
 
 Ledgers are found by listing, level by level, as the layout says; what stands in the ledgers' tree and is not exactly a
 ledger's key becomes a node of kind "other", with all below it. The empty inner nodes of the ledgers' tree are not kept.
@@ -35,6 +35,7 @@ from recovery.codecs.store import (
     INSTANCE_ID,
     LAYOUT,
     MARKS,
+    OWN_ROOT,
     ROOT,
     SCOPED,
     SCOPED_MARKS,
@@ -50,6 +51,8 @@ from recovery.model.ids import buckets
 
 _BATCH: Final = 8_192
 """Rows read and written at a time."""
+_OWN_BATCH: Final = 64
+"""Nodes of our own root, half a MiB each, that are read at a time."""
 _GAPS: Final = 1_000
 """Gaps that are named one by one; more are counted."""
 
@@ -171,6 +174,8 @@ class _Run:
             self._write_everything(layout)
             if first is not None:
                 self._read_unlisted(layout, chain([first], known))
+        if self._prefix:
+            self._write_own_root()
         if self._live is not None:
             self._txn = self._live.latest_txn()
         gaps = (*self._gaps, f"and {self._more_gaps} more") if self._more_gaps else tuple(self._gaps)
@@ -405,13 +410,36 @@ class _Run:
             for key, names in zip(folders, self._tree.list_folders(folders), strict=True):
                 stack += [f"{key}/{name}" for name in names]
 
-    def _write_nodes(self, keys: list[str]) -> None:
+    def _write_own_root(self) -> None:
+        """Write bkmeta's own root; after the ledgers, so that no ledger that is missing lacks its tombstone.
+
+        A node that is split while they are read is gone, and its halves, whose names begin with its own, are there.
+        """
+        if self._prefix + OWN_ROOT not in self._write_nodes([OWN_ROOT], "own_root"):
+            return
+        [folders] = self._tree.list_folders([OWN_ROOT])
+        for folder in [f"{OWN_ROOT}/{name}" for name in folders]:
+            self._write_nodes([folder], "own_root")
+            read: set[str] = set()
+            for _ in range(MOST_LISTINGS):
+                [names] = self._tree.list_folders([folder])
+                missing = [n for n in names if not any(n[:end] in read for end in range(1, len(n) + 1))]
+                if not missing:
+                    break
+                for start in range(0, len(missing), _OWN_BATCH):
+                    keys = [f"{folder}/{name}" for name in missing[start : start + _OWN_BATCH]]
+                    read |= {key.rpartition("/")[2] for key in self._write_nodes(keys, "own_root")}
+            else:
+                self._add_gap(folder, "its nodes changed again and again, or may not be read")
+
+    def _write_nodes(self, keys: list[str], table: str = "nodes") -> set[str]:
+        """Write what stands at keys; return the store's keys of what was there."""
         # Marks are many: they come without their ACLs, which would cost a second read each.
         marks = [key for key in keys if key.startswith((MARKS, SCOPED_MARKS))]
         rest = [key for key in keys if not key.startswith((MARKS, SCOPED_MARKS))]
         nodes = {key: node for key, node in chain(self._read(marks), self._read_with_acls(rest)) if node is not None}
         if not nodes:
-            return
+            return set()
         paths = pa.array(list(nodes), pa.string())
         columns = {
             "path": paths,
@@ -421,8 +449,9 @@ class _Run:
             "owner": pa.array([node.owner or None for node in nodes.values()], pa.int64()),
             "children_created": pa.array([node.children_created for node in nodes.values()], pa.int64()),
         }
-        self._out.append("nodes", pa.table(columns, schema=tables.CATALOG_NODES))
-        self._nodes += len(nodes)
+        self._out.append(table, pa.table(columns, schema=tables.CATALOG_NODES))
+        self._nodes += len(nodes) if table == "nodes" else 0
+        return {self._key(key) for key in nodes}
 
     def _read_with_acls(self, keys: Sequence[str]) -> Iterator[tuple[str, Versioned | None]]:
         def read(key: str) -> Versioned | AccessDeniedError | None:

@@ -19,7 +19,7 @@ from backends.protocols import ScannableStore
 from recovery.capture.summary import CaptureSummary, choose_layout, close_catalog
 from recovery.codecs.keys import are_folders, kinds_of, ledgers_of
 from recovery.codecs.ledger_metadata import decode_columns
-from recovery.codecs.store import ROOT, Layout, decode_instance_id
+from recovery.codecs.store import OWN_ROOT, ROOT, Layout, decode_instance_id
 from recovery.codecs.store import places as store_places
 from recovery.dataset import DatasetWriter
 from recovery.errors import FormatError
@@ -85,11 +85,12 @@ def capture_scan(
     if present or places.layout in raw or named is not None:
         layout = choose_layout(raw.get(places.layout), root + places.layout, named)
         scanned = scan(store, root, layout, out, progress)
+    gap = _copy_own_root(store, root, layout, out) if root else None
     if places.instance_id in raw:
         with suppress(FormatError):
             instance_id = decode_instance_id(raw[places.instance_id])
     progress(scanned.ledgers, scanned.ledgers)
-    gaps = (*point.gaps, *([scanned.gap] if scanned.gap else []))
+    gaps = tuple(dict.fromkeys((*point.gaps, *filter(None, (scanned.gap, gap)))))
     notes = (*point.notes, *([scanned.note] if scanned.note else []))
     if point.at_ms is None:
         notes = (*notes, "the source keeps no times: the time is that of its reading")
@@ -154,6 +155,16 @@ def scan(
     except AccessDeniedError as error:
         note = f"history is not in it, or not all: {error}"
     return Scanned(ledgers, unparsable, nodes, changes, gap, note)
+
+
+def _copy_own_root(store: ScannableStore, root: str, layout: Layout | None, out: DatasetWriter) -> str | None:
+    """Write the nodes of bkmeta's own root beside a ledgers root; return why not all could be read."""
+    try:
+        for batch in store.scan(root + OWN_ROOT):
+            out.append("own_root", _nodes(batch, pa.array(np.arange(batch.num_rows)), root, layout))
+    except CorruptStoreError as error:
+        return str(error)
+    return None
 
 
 def _even(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -221,12 +232,13 @@ def times(milliseconds: pa.Array) -> pa.Array:
     return milliseconds.cast(pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC"))
 
 
-def _nodes(batch: pa.RecordBatch, rest: pa.Array, root: str, layout: Layout) -> pa.Table:
+def _nodes(batch: pa.RecordBatch, rest: pa.Array, root: str, layout: Layout | None) -> pa.Table:
     rows = batch.take(rest)
     paths = _below(rows["key"], root)
-    empty = pc.equal(pc.binary_length(rows["value"]), 0)
-    kept = pc.invert(pc.and_(empty, are_folders(layout, paths)))
-    rows, paths = rows.filter(kept), paths.filter(kept)
+    if layout is not None:
+        empty = pc.equal(pc.binary_length(rows["value"]), 0)
+        kept = pc.invert(pc.and_(empty, are_folders(layout, paths)))
+        rows, paths = rows.filter(kept), paths.filter(kept)
     owner = rows["owner"]
     return pa.table(
         {

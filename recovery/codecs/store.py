@@ -106,6 +106,8 @@ UNSCOPED_FORMS: Final[Mapping[Layout, tuple[str, ...]]] = {
     Layout.ETCD: (),
 }
 """Forms of the keys of scope 0: 0 stands for a decimal digit, # for a hex digit."""
+OWN_ROOT: Final = "-bkmeta"
+"""End of the key of our own root, behind that of the ledgers root: tombstones and archive marks are there."""
 KIND_PATTERNS: Final = (
     ("layout", "/(LAYOUT|layout)"),
     ("instance_id", "/(INSTANCEID|instanceid)"),

@@ -9,7 +9,7 @@ from typing import Final
 
 import pyarrow as pa
 
-SCHEMA_VERSION: Final = (1, 4)
+SCHEMA_VERSION: Final = (1, 5)
 """Major, minor: readers take any minor of the same major."""
 
 
@@ -365,6 +365,7 @@ CATALOG: Final = {
     "nodes": CATALOG_NODES,
     "sources": CATALOG_SOURCES,
     "history": CATALOG_HISTORY,
+    "own_root": CATALOG_NODES,  # of bkmeta's own root beside the ledgers root; paths begin with its suffix
 }
 PLAN: Final = {"actions": ACTIONS, "findings": FINDINGS, "reconstruction": RECONSTRUCTION, "sides": SIDES}
 SCRUTINY: Final = {"findings": FINDINGS, "verdicts": VERDICTS}

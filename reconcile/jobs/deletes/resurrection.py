@@ -1,6 +1,7 @@
 """Ledgers that tombstones name, as references that say "deleted": a recovery never restores what was purged."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import numpy as np
@@ -11,11 +12,10 @@ from reconcile.deletes.own_root import TOMBSTONES, name_own_root
 from reconcile.deletes.packed import PackedRecords
 from reconcile.deletes.records import decode_root_mark
 from reconcile.deletes.tombstones import REMOVED, State, Tombstone
-from reconcile.errors import GuardRefusedError
 from reconcile.jobs.context import Context, connect
 from reconcile.references import References
 from recovery.dataset import sort_by_key
-from recovery.errors import FormatError, InputError
+from recovery.errors import FormatError, InputError, Reason
 from recovery.infer.references import SCHEMA
 from recovery.model.ids import buckets
 
@@ -36,41 +36,50 @@ def read_deleted(uris: Sequence[str], context: Context) -> list[References]:
     remedy = "name the store, or a copy of it, that bkmeta deleted in"
     for uri in dict.fromkeys(uris):
         with connect(uri, context) as opened:
-            try:
-                tombstones = _read(opened)
-            except (FormatError, GuardRefusedError) as error:
-                raise InputError(uri, f"has tombstones that cannot be read ({error})", remedy) from error
-        if tombstones is None:
+            found = _read(opened)
+        if found is None:
             raise InputError(uri, "has no tombstones", remedy)
-        parts.append(_make_references(tombstones, uri))
+        if found.unreadable:
+            where, why = found.unreadable[0]
+            raise InputError(where, f"has tombstones that cannot be read ({why})", remedy)
+        parts.append(found)
     return parts
 
 
 def find_deleted(opened: OpenStore) -> list[References]:
-    """Return the ledgers that tombstones beside a store's ledgers say were purged; what is not ours is passed over.
+    """Return the ledgers that tombstones beside a store's ledgers say were purged, and nodes that cannot be read.
+
+    What another program made at our own root's key is passed over.
 
     Raises:
         UnavailableError: the store does not answer.
     """
-    try:
-        tombstones = _read(opened)
-    except (FormatError, GuardRefusedError):
-        return []
-    return [_make_references(tombstones, opened.uri)] if tombstones else []
+    found = _read(opened)
+    return [] if found is None or not (found.rows.num_rows or found.unreadable) else [found]
 
 
-def _read(opened: OpenStore) -> list[Tombstone] | None:
-    """Return the tombstones of ledgers whose records were removed; None where there is no root of ours.
+def _read(opened: OpenStore) -> References | None:
+    """Return the ledgers whose records were removed; None where there is no root of ours.
 
     The cluster's instance id is not compared: after a loss the store may have another one, or none.
     """
-    key = name_own_root(opened.root)
-    stored = opened.store.get(key)
+    key = name_own_root(opened.root) if opened.root.rstrip("/") else ""
+    stored = opened.store.get(key) if key else None
     if stored is None:
         return None
-    decode_root_mark(stored.value)
-    nodes = PackedRecords(opened.store, key, TOMBSTONES, None).read_all()
-    return [tombstone for node in nodes for tombstone in node if tombstone.state in REMOVED]
+    try:
+        decode_root_mark(stored.value)
+    except FormatError as error:
+        # A later version's mark is ours, and what it stands for must not be passed over.
+        is_ours = error.reason is Reason.BAD_VERSION
+        return References(SCHEMA.empty_table(), ((key, str(error)),), names_all=False) if is_ours else None
+    damaged: list[tuple[str, str]] = []
+    nodes = PackedRecords(opened.store, key, TOMBSTONES, None).read_all(
+        lambda node, error: damaged.append((f"{opened.uri} {node}", str(error)))
+    )
+    removed = [tombstone for node in nodes for tombstone in node if tombstone.state in REMOVED]
+    found = _make_references(removed, opened.uri)
+    return replace(found, unreadable=tuple(damaged))
 
 
 def _make_references(tombstones: Sequence[Tombstone], uri: str) -> References:
