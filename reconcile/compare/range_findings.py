@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.compare.evidence import Catalog, Evidence
-from reconcile.compare.three_way import Range
+from reconcile.compare.three_way import Range, find_said
 from reconcile.findings import table
 from reconcile.findings.categories import SEVERITIES, Category
 from reconcile.findings.table import Run, Statement
@@ -41,7 +41,7 @@ def find_all(
         entries_beyond_end.findings(copies, part.stored, run, seen=seen),
         id_reuse.findings(copies, part.stored, part.shown, run),
         copy_findings.findings(part.stored, faults, run, everywhere=seen),
-        _find_deletions(evidence, part, copies, run),
+        _find_deletions(evidence, part, copies, run, references),
         _find_stale_marks(evidence, part, buckets, run),
     ]
     if references is not None:
@@ -84,8 +84,10 @@ def find_all(
     return pa.concat_tables(parts)
 
 
-def _find_deletions(evidence: Evidence, part: Range, copies: pa.Table, run: Run) -> pa.Table:
-    places = part.compared.where(Relation.DELETED)
+def _find_deletions(
+    evidence: Evidence, part: Range, copies: pa.Table, run: Run, references: pa.Table | None
+) -> pa.Table:
+    places = np.setdiff1d(part.compared.where(Relation.DELETED), find_said(part.compared.sides, references))
     keys = take_rows(part.compared.sides, places)
     on = keys["on_bookies"]
     quiet = pa.scalar("info" if evidence.everywhere and evidence.looked_at else SEVERITIES[Category.DELETED_OUTSIDE])

@@ -364,6 +364,25 @@ def list_waiting(tombstone: Tombstone) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*open_ones, *(member for member in tombstone.members if member not in seen))))
 
 
+def list_returned(before: Tombstone, after: Tombstone) -> tuple[str, ...]:
+    """Return the bookies that a look shows with a removed ledger though they, or all, had been seen without it.
+
+    Args:
+        before: as it was.
+        after: the same with what the look shows.
+    """
+    waiting, known = set(list_waiting(before)), {holder.bookie for holder in before.holders}
+    was_confirmed = before.find_time(State.CONFIRMED) is not None
+    names = (
+        holder.bookie
+        for holder in after.holders
+        if holder.released_ms is None
+        and holder not in before.holders
+        and (was_confirmed or (holder.bookie in known and holder.bookie not in waiting))
+    )
+    return tuple(dict.fromkeys(names))
+
+
 def is_expired(tombstone: Tombstone, now_ms: int, retention_ms: int = RETENTION_MS) -> bool:
     """Whether a tombstone may go: all holders are released, and the retention since its purge is over."""
     purged_ms = tombstone.find_time(State.PURGED)

@@ -93,6 +93,8 @@ class Category(StrEnum):
     """A bookie is not registered, its ledgers are not marked, and nobody will mark them, or would have by now."""
     ALIAS_UNRESOLVED = "ALIAS_UNRESOLVED"
     """Records name a bookie of which the store has neither a registration nor a cookie."""
+    ENTRIES_OF_DELETED_LEDGER = "ENTRIES_OF_DELETED_LEDGER"
+    """Bookies have entries of a ledger that was deleted with bkmeta, and had been seen without them."""
     LISTING_INCOMPLETE = "LISTING_INCOMPLETE"
     """Parts of the store could not be listed, or so many ledgers are gone at once that nobody may have deleted them."""
 
@@ -144,6 +146,7 @@ SEVERITIES: Final[dict[Category, str]] = {
     Category.BOOKIE_SILENT: "critical",
     Category.AUDITOR_UNAWARE: "warning",
     Category.ALIAS_UNRESOLVED: "warning",
+    Category.ENTRIES_OF_DELETED_LEDGER: "critical",
     Category.LISTING_INCOMPLETE: "critical",
 }
 
@@ -190,6 +193,8 @@ SUGGESTED: Final = {
     Category.UNDER_REPLICATED_OVERDUE: "see that auto-recovery runs: bookkeeper shell listunderreplicated",
     Category.BOOKIE_SILENT: "look at its process: it hangs, or the network between it and this host does",
     Category.AUDITOR_UNAWARE: "see that auto-recovery runs and is enabled; bookkeeper shell whoisauditor, triggeraudit",
+    Category.ENTRIES_OF_DELETED_LEDGER: "find out which disks came back; the ledger stays deleted: "
+    "bkmeta delete confirm says when they are without it",
     Category.LISTING_INCOMPLETE: "stop bookies' garbage collection (bkmeta freeze) until it is known what happened",
     Category.ALIAS_UNRESOLVED: "if it is another name of a bookie: --aliases; else collect its disks",
     Category.RECOVERY_STUCK: "open it with a client, which ends the recovery; find out why the last one did not",

@@ -13,6 +13,7 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from recovery.infer.facts import Facts
 from recovery.infer.ledger_row import Alternative, LedgerRow, read_rows, write_rows
@@ -73,6 +74,14 @@ def apply_references(rows: pa.Table, known: Facts, references: pa.Table) -> pa.T
     untouched = np.setdiff1d(np.arange(rows.num_rows), numbers)
     joined = pa.concat_tables([rows.take(pa.array(untouched)), write_rows(shown, changed)])
     return joined.take(pa.array(np.argsort(np.append(untouched, numbers))))
+
+
+def select_said(references: pa.Table | None) -> pa.Table:
+    """Return the references that say that a ledger was deleted; not those where only a store's history shows it."""
+    if references is None:
+        return SCHEMA.empty_table()
+    deleted = pc.fill_null(references["deleted"], fill_value=False)
+    return references.filter(pc.and_(deleted, pc.is_null(references["deletion"])))
 
 
 def _read_references(references: pa.Table) -> dict[tuple[int, int], _Reference]:

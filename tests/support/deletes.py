@@ -35,6 +35,7 @@ class Ledger:
     state: State = State.CLOSED
     members: tuple[str, ...] = BOOKIES
     ctime: int | None = CREATED_MS
+    custom: tuple[tuple[str, bytes], ...] = ()
 
     @property
     def raw(self) -> bytes:
@@ -54,6 +55,7 @@ class Ledger:
                 Digest.CRC32C,
                 b"secret",
                 self.ctime,
+                self.custom,
             )
         )
 

@@ -35,11 +35,13 @@ class Listing:
         references: None: no upper layer was named.
         at_ms: when it was made, ms since 1970; of a file, when that was written; the earliest of several.
         problem: why it is not complete; empty: it is.
+        is_stated: a file is among what was read: somebody says that nothing else is referred to.
     """
 
     references: References | None
     at_ms: int
     problem: str = ""
+    is_stated: bool = True
 
 
 @dataclass(frozen=True, slots=True)

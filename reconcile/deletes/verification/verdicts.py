@@ -3,7 +3,8 @@
 check                    unsafe                          undecided
 record                   open, in recovery, none         cannot be parsed; changed while it was looked at
 replication              a mark, a lock                  the store could not be listed
-references               one names it                    a listing failed; the ledger is too young, or its age unknown
+references               one names it                    a listing failed; the ledger is too young, or its age unknown;
+                                                         who made it may name it where no listing shows it
 archive, where wanted    no mark                         marks cannot be read
 holders                  entries beyond the end that     one did not answer lately; whose disks answered is not known
                          a LAC proves
@@ -31,6 +32,7 @@ from reconcile.deletes.tombstones import (
     Verdict,
     Verification,
 )
+from reconcile.deletes.verification import makers
 from reconcile.deletes.verification.copies_due import Positions, count_missing, list_positions, make_keys
 from reconcile.deletes.verification.evidence import Holdings, Listing, Mask, to_ms
 from reconcile.deletes.verification.objections import Objections, Reason
@@ -39,6 +41,7 @@ from recovery.codecs import store as keys
 from recovery.codecs.keys import read_marks
 from recovery.codecs.replication_lock import ledger_of_lock
 from recovery.dataset import Dataset
+from recovery.infer.references import select_said
 from recovery.model.groups import KeyedGroups
 from recovery.model.ids import LedgerId
 from recovery.model.metadata import State as LedgerState
@@ -51,7 +54,7 @@ FEW: Final = 10
 """So many a day trip no breaker, whatever share of a small cluster they are."""
 _COLUMNS: Final = (
     "raw", "version", "acl", "created_at", "changed_at", "error", "state", "ensemble_size", "write_quorum",
-    "ack_quorum", "last_entry", "ctime", "segments",
+    "ack_quorum", "last_entry", "ctime", "segments", "custom",
 )  # fmt: skip
 _NAMED: Final = 3
 """Bookies that a reason names."""
@@ -216,6 +219,7 @@ def _judge_references(
         live = ~pc.fill_null(rows["deleted"], fill_value=False).to_numpy(zero_copy_only=False)
         owners = pc.fill_null(rows["owner"], "an upper layer").filter(pa.array(live)).to_pylist()
         objections.add(numbers[live], Reason.REFERENCED, [f"{owner} refers to it" for owner in owners])
+    _judge_makers(wanted, records, evidence, objections)
     first_ms = min(listing.at_ms for listing in evidence.listings)
     _judge_age(records, first_ms, rules, objections)
     earlier = [
@@ -228,6 +232,20 @@ def _judge_references(
     ]
     detail = "these references were listed for the verification before: list them again"
     objections.add(np.array(earlier, np.int64), Reason.REFERENCES_UNKNOWN, detail)
+
+
+def _judge_makers(wanted: Wanted, records: pa.Table, evidence: Evidence, objections: Objections) -> None:
+    """Object to ledgers that a broker, or another application, may name where nobody looked."""
+    row, custom = records["row"].to_numpy(), records["custom"]
+    said = np.zeros(len(wanted), np.bool_)
+    for listing in evidence.listings:
+        if listing.references is not None:
+            _, numbers = wanted.select(select_said(listing.references.rows))
+            said[numbers] = True
+    unsaid = ~said[row]
+    objections.add(row[makers.find_hidden(custom) & unsaid], Reason.MAKER_UNLISTED, makers.HIDDEN)
+    if not all(listing.is_stated for listing in evidence.listings):
+        objections.add(row[makers.find_others(custom) & unsaid], Reason.MAKER_UNLISTED, makers.OTHERS)
 
 
 def _judge_age(records: pa.Table, listed_ms: int, rules: Rules, objections: Objections) -> None:

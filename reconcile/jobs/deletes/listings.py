@@ -8,6 +8,8 @@ from pathlib import Path
 from backends.errors import BackendError
 from backends.protocols import ScannableStore
 from backends.registry import OpenStore
+from reconcile.clusters import Source, demand_one
+from reconcile.deletes.own_root import read_instance_id
 from reconcile.deletes.verification.evidence import Listing
 from reconcile.jobs.context import Context, connect
 from reconcile.jobs.deletes.clusters import now_ms
@@ -37,7 +39,7 @@ def list_references(names: Sequence[str], opened: OpenStore, context: Context) -
         context: of the job.
 
     Raises:
-        InputError: a file cannot be read, or is none.
+        InputError: a file cannot be read, or is none; or a store is of another cluster.
         UnsupportedStoreError: a URI that is malformed, or of a store that is not read.
     """
     at_ms = now_ms(context)
@@ -71,4 +73,7 @@ def list_references(names: Sequence[str], opened: OpenStore, context: Context) -
     if united is not None:
         problems += [f"{where} cannot be read ({why})" for where, why in united.unreadable[:1]]
         problems += [f"a copy of a store lacks a part ({gap})" for gap in united.gaps[:1]]
-    return ListedReferences(Listing(united, at_ms, "; ".join(problems)), tuple(sources))
+        own = Source(f"the store {opened.uri}", read_instance_id(opened.store, opened.root) or None)
+        demand_one([own, *united.stores])
+    is_stated = any(digest for _, digest in sources)
+    return ListedReferences(Listing(united, at_ms, "; ".join(problems), is_stated), tuple(sources))

@@ -12,6 +12,7 @@ from reconcile.deletes.tombstones import (
     decommission,
     is_expired,
     list_overdue,
+    list_returned,
     list_waiting,
     take_sightings,
 )
@@ -79,7 +80,7 @@ def confirm_deletes(request: ConfirmRequest, context: Context) -> Receipts:
         at_ms = now_ms(context)
         for ledger, tombstone in known.items():
             seen = take_sightings(tombstone, sightings[ledger], at_ms, target.by)
-            came_back = _list_returned(tombstone, seen)
+            came_back = list_returned(tombstone, seen)
             if came_back:
                 receipts.returned[ledger] = came_back
             if seen.state is State.CONFIRMED:
@@ -152,20 +153,3 @@ def _change(target: OpenDeletes, known: dict[LedgerId, Tombstone], change: Calla
         return None if changed == tombstone else Decision(changed)
 
     target.own.tombstones.change(list(known), decide, target.log, rows=_ROWS)
-
-
-def _list_returned(tombstone: Tombstone, changed: Tombstone) -> tuple[str, ...]:
-    """Return the bookies that were seen with a ledger though they, or all, had been seen without it."""
-    released = {(h.bookie, h.incarnation) for h in tombstone.holders if h.released_ms is not None}
-    known = {(h.bookie, h.incarnation) for h in tombstone.holders}
-    names = (
-        h.bookie
-        for h in changed.holders
-        if h.released_ms is None
-        and h not in tombstone.holders
-        and (
-            (h.bookie, h.incarnation) in released
-            or (tombstone.state is State.CONFIRMED and (h.bookie, h.incarnation) not in known)
-        )
-    )
-    return tuple(dict.fromkeys(names))

@@ -1,6 +1,6 @@
 """Ledgers that tombstones name, as references that say "deleted": a recovery never restores what was purged."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -59,9 +59,26 @@ def find_deleted(opened: OpenStore) -> list[References]:
 
 
 def _read(opened: OpenStore) -> References | None:
-    """Return the ledgers whose records were removed; None where there is no root of ours.
+    """Return the ledgers whose records were removed, and nodes that cannot be read; None: there is no root of ours."""
+    damaged: list[tuple[str, str]] = []
+    nodes = read_removed(opened, lambda node, error: damaged.append((f"{opened.uri} {node}", str(error))))
+    if nodes is None:
+        return None
+    found = _make_references([tombstone for node in nodes for tombstone in node], opened.uri)
+    return replace(found, unreadable=tuple(damaged))
+
+
+def read_removed(opened: OpenStore, report: Callable[[str, FormatError], None]) -> Iterator[list[Tombstone]] | None:
+    """Yield, node by node, the tombstones of ledgers whose records were removed; None: there is no root of ours.
 
     The cluster's instance id is not compared: after a loss the store may have another one, or none.
+
+    Args:
+        opened: a store, or a copy of one.
+        report: is told the key of a node that cannot be read, and why.
+
+    Raises:
+        UnavailableError: the store does not answer.
     """
     key = name_own_root(opened.root) if opened.root.rstrip("/") else ""
     stored = opened.store.get(key) if key else None
@@ -70,16 +87,13 @@ def _read(opened: OpenStore) -> References | None:
     try:
         decode_root_mark(stored.value)
     except FormatError as error:
+        if error.reason is not Reason.BAD_VERSION:
+            return None
         # A later version's mark is ours, and what it stands for must not be passed over.
-        is_ours = error.reason is Reason.BAD_VERSION
-        return References(SCHEMA.empty_table(), ((key, str(error)),), names_all=False) if is_ours else None
-    damaged: list[tuple[str, str]] = []
-    nodes = PackedRecords(opened.store, key, TOMBSTONES, None).read_all(
-        lambda node, error: damaged.append((f"{opened.uri} {node}", str(error)))
-    )
-    removed = [tombstone for node in nodes for tombstone in node if tombstone.state in REMOVED]
-    found = _make_references(removed, opened.uri)
-    return replace(found, unreadable=tuple(damaged))
+        report(key, error)
+        return iter(())
+    nodes = PackedRecords(opened.store, key, TOMBSTONES, None).read_all(report)
+    return ([tombstone for tombstone in node if tombstone.state in REMOVED] for node in nodes)
 
 
 def _make_references(tombstones: Sequence[Tombstone], uri: str) -> References:

@@ -39,6 +39,7 @@ from reconcile.jobs.scrutiny.range_task import (
     read_all,
 )
 from reconcile.jobs.scrutiny.request import Scrutinized, ScrutinyRequest
+from reconcile.jobs.scrutiny.returned_data import list_returned_data
 from reconcile.jobs.scrutiny.second_look import SecondLook
 from reconcile.rules import nodes as beside
 from reconcile.rules import used_ids
@@ -178,6 +179,7 @@ def scrutinize(
         )
         found = _find_of_bookies(request, catalog, bookies, second_look)
         found += bookie_findings.list_listing_doubts(captured.gaps, sums.vanished, sums.listed_before)
+        found += list_returned_data(request, opened, catalog, layout, context)
         rows = lifecycle.apply(make_rows([*found, *_find_beside(opened, catalog, layout, bookies, answers)], run))
     sums.parts["findings"].append(write_part(request.out, "findings", "beside", [rows], secret=True))
     sums.add("findings", count_findings(rows))

@@ -1,5 +1,6 @@
 """Every check of a verification: one ledger that is just safe, and one for each reason that is not."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -48,6 +49,8 @@ class Case:
     rules: Rules = RULES
     archive: dict[LedgerId, ArchiveMark] | None = field(default_factory=dict)
     between: Any = None
+    is_stated: bool = True
+    deleted: Sequence[int] = ()
 
     def judge(self) -> Verification:
         """Return what is seen of the ledger."""
@@ -63,7 +66,11 @@ class Case:
         wanted = Wanted([self.ledger.id])
         holdings = gather_holdings([open_dataset(path, "inventory") for path in looks], wanted)
         rows = read(write_references(self.folder / "refs.jsonl", self.referenced))
-        listing = Listing(References(rows) if self.has_references else None, self.listed_ms, self.problem)
+        said = [{"ledger": number, "deleted": True} for number in self.deleted]
+        (self.folder / "said.jsonl").write_text("".join(json.dumps(row) + "\n" for row in said))
+        known = References.unite([References(rows), References(read(self.folder / "said.jsonl"))])
+        given = known if self.has_references else None
+        listing = Listing(given, self.listed_ms, self.problem, self.is_stated)
         evidence = Evidence((first, second), (listing, listing), holdings, {}, self.archive, 0, {}, NOW_MS)
         [found], _ = judge_deletes(wanted, evidence, self.rules)
         return found
@@ -97,6 +104,11 @@ def drop(store: MemoryStore) -> None:
     store.write([Write(ROOT + ledger_key(Layout.HIERARCHICAL, ONE), None, 0)])
 
 
+def made(component: str) -> tuple[tuple[str, bytes], ...]:
+    """Return the custom metadata of a ledger that a part of Pulsar made."""
+    return (("application", b"pulsar"), ("component", component.encode()))
+
+
 MARKED = ArchiveMark(ONE, "backup", "s3://b/1", "", 1)
 TWO_LOST = {"without": {BOOKIES[0]: [1], BOOKIES[1]: [1]}}
 SAFE: dict[str, dict[str, Any]] = {
@@ -108,6 +120,14 @@ SAFE: dict[str, dict[str, Any]] = {
     "just old enough": {"rules": replace(RULES, min_age_ms=NOW_MS - CREATED_MS)},
     "a LAC at the end": {"looks": {"lac": {1: 9}}},
     "another ledger is referenced": {"referenced": [2]},
+    "a topic's, and its records were listed": {"ledger": Ledger(ONE, custom=made("managed-ledger")), "is_stated": False},
+    "a schema's": {"ledger": Ledger(ONE, custom=made("schema")), "is_stated": False},
+    "another application's, of which a file tells": {"ledger": Ledger(ONE, custom=(("application", b"x"),))},
+    "a compacted topic's that somebody deleted": {
+        "ledger": Ledger(ONE, custom=made("compacted-ledger")),
+        "deleted": [1],
+        "is_stated": False,
+    },
 }
 UNSAFE: dict[str, dict[str, Any]] = {
     "OPEN": {"ledger": Ledger(ONE, state=State.OPEN)},
@@ -124,6 +144,14 @@ UNDECIDED: dict[str, dict[str, Any]] = {
     "CHANGED: its record went": {"between": drop},
     "REFERENCES_UNKNOWN": {"problem": "a store did not answer"},
     "REFERENCES_UNKNOWN: no upper layer": {"has_references": False},
+    "MAKER_UNLISTED": {"ledger": Ledger(ONE, custom=made("compacted-ledger"))},
+    "MAKER_UNLISTED: a broker may": {"ledger": Ledger(ONE, custom=made("delayed-index-bucket")), "deleted": [2]},
+    "MAKER_UNLISTED: a broker may keep": {"ledger": Ledger(ONE, custom=(("application", b"pulsar"),))},
+    "MAKER_UNLISTED: no part of Pulsar": {"is_stated": False},
+    "MAKER_UNLISTED: no part of Pulsar made": {
+        "ledger": Ledger(ONE, custom=(("application", b"\xff"), ("component", b"schema"))),
+        "is_stated": False,
+    },
     "TOO_YOUNG": {"rules": replace(RULES, min_age_ms=NOW_MS - CREATED_MS + 1)},
     "ARCHIVE_UNREADABLE": {"rules": replace(RULES, archived=True), "archive": None},
     "HOLDER_UNSEEN": {"looks": {"bookies": BOOKIES[:2]}},

@@ -1,5 +1,6 @@
 """Deletes on real bookies: asked over the wire, garbage collected, one of them away and back, the store lost."""
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 
 from backends.registry import open_store
 from recovery.codecs.store import Layout, ledger_key
+from recovery.dataset import open_dataset
 from recovery.model.ids import LedgerId
 from tests.support.cluster import Bookie, Cluster
 from tests.support.command import Done, run
@@ -49,6 +51,17 @@ class Site:
         refs = write_references(self.home / "refs.jsonl", [])
         words = ("delete", "verify", "--due", "--wire", "--deadline", "30", "--references", refs, "--min-age", "0s")
         return self.bkmeta(capsys, *words, *more, code=code)
+
+    def scrutinize(self, capsys: pytest.CaptureFixture[str], out: Path) -> dict[int, list[str]]:
+        """Scrutinize by asking the bookies; return the deleted ledgers that came back, with their bookies."""
+        words = ("--out", out, "--deadline", "20", "--recheck-after", "0s", "--json")
+        done = run(capsys, "scrutinize", "--metadata", self.uri, *words)
+        assert done.code in (0, 3), done.out + done.err
+        rows = open_dataset(out, "scrutiny").read("findings").to_pylist()
+        back = [row for row in rows if row["category"] == "ENTRIES_OF_DELETED_LEDGER"]
+        assert all(row["severity"] == "critical" for row in back)
+        assert not back or done.code == 3
+        return {row["ledger"]: row["bookies"] for row in back}
 
     def has_record(self, ledger: int) -> bool:
         """Whether the store has a ledger's record."""
@@ -93,6 +106,7 @@ def test_a_bookie_that_was_away_is_caught(
     site.verify(capsys, "--certificate", "c.json")
     away = site.bookies[1]
     site.cluster("bookie_stop", n=away.n)
+    shutil.copytree(site.home / f"b{away.n}", tmp_path / "old-disks")
     site.bkmeta(capsys, "delete", "purge", "--certificate", "c.json")
     site.cluster.collect_garbage(len(STORAGES) - 1)
     wire = ("--wire", "--deadline", "5")
@@ -106,3 +120,43 @@ def test_a_bookie_that_was_away_is_caught(
     disks = [word for d in (*away.ledgers, *away.journals) for word in ("--ledger-dir", site.home / d)]
     assert run(capsys, "collect", *disks, "--out", tmp_path / "disks").code == 0
     site.bkmeta(capsys, "delete", "confirm", "--inventory", tmp_path / "disks")
+    assert site.scrutinize(capsys, tmp_path / "quiet") == {}
+    # Somebody puts the disks back as they were: what bkmeta had seen to be gone is there again.
+    site.bkmeta(capsys, "capture", "--out", tmp_path / "captured")
+    site.cluster("bookie_stop", n=away.n)
+    shutil.rmtree(site.home / f"b{away.n}")
+    shutil.copytree(tmp_path / "old-disks", site.home / f"b{away.n}")
+    site.cluster.start(away)
+    for run_name in ("first", "again"):
+        assert site.scrutinize(capsys, tmp_path / run_name) == {ledger: [away.id]}
+        back = site.bkmeta(capsys, "delete", "confirm", *wire, code=3)
+        assert back["returned"] == {str(ledger): [away.id]}
+
+
+@pytest.mark.spark
+def test_a_store_that_is_lost_whole_is_rebuilt_without_what_was_deleted(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of disks that hold a purged ledger still, and a capture, everything comes back but that one."""
+    monkeypatch.chdir(tmp_path)
+    ledger, kept = site.ledgers[6], site.ledgers[7]
+    bookie = site.bookies[0]
+    site.cluster("bookie_stop", n=bookie.n)
+    folders = [word for d in (*bookie.ledgers, *bookie.journals) for word in ("--ledger-dir", site.home / d)]
+    assert run(capsys, "collect", *folders, "--out", tmp_path / "disks").code == 0
+    site.cluster.start(bookie)
+    site.bkmeta(capsys, "delete", "request", ledger, "--soak", "0s", "--reason", "T-8")
+    site.verify(capsys)
+    site.verify(capsys, "--certificate", "c.json")
+    site.bkmeta(capsys, "delete", "purge", "--certificate", "c.json")
+    site.bkmeta(capsys, "capture", "--out", tmp_path / "captured")
+    lost = f"zk+hierarchical://{site.cluster.zookeeper}/all/is/lost"
+    line = ("--snapshot", f"catalog://{tmp_path / 'captured'}", "--metadata", lost, "--out", tmp_path / "plan")
+    done = run(capsys, "recover", "--inventory", tmp_path / "disks", *line, "--json")
+    assert done.code in (0, 3, 4), done.out + done.err
+    plan = open_dataset(tmp_path / "plan", "plan")
+    rows = {row["ledger"]: row for row in plan.read("reconstruction").to_pylist()}
+    assert (rows[ledger]["outcome"], rows[ledger]["reason"]) == ("deleted", "deleted_by_reference")
+    assert rows[kept]["outcome"] == "restored"
+    written = {row["ledger"] for row in plan.read("actions").to_pylist() if row["op"] != "leave"}
+    assert (ledger in written, kept in written) == (False, True)

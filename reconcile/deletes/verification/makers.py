@@ -1,0 +1,79 @@
+"""Who made ledgers, as their records' custom metadata says; and whose names of ledgers no listing shows.
+
+Pulsar writes into each record which of its parts made it:
+
+    application   pulsar
+    component     managed-ledger (topics and subscriptions), schema: named in Pulsar's records
+                  compacted-ledger, delayed-index-bucket: named in a subscription's own ledger while it is open; no
+                  record of the store has them then
+
+Function packages and state, and whatever else uses the bookies, say nothing.
+
+Source: apache/pulsar 4.0.7, LedgerMetadataUtils; docs/formats/pulsar-records.md.
+"""
+
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from reconcile.deletes.verification.evidence import Mask
+
+_APPLICATION: Final = "application"
+_COMPONENT: Final = "component"
+_PULSAR: Final = "pulsar"
+_LISTED: Final = pa.array(["managed-ledger", "schema"])
+HIDDEN: Final = "a broker may keep its name where no listing shows it"
+OTHERS: Final = (
+    "no part of Pulsar made it, and only Pulsar's records were listed: name a file of what others refer to"
+)
+
+
+def read_makers(custom: pa.ChunkedArray) -> pa.Array:
+    """Return who made each ledger: a component of Pulsar, another application; null: the record does not say.
+
+    Args:
+        custom: of CATALOG_LEDGERS.
+    """
+    application, component = (_read_value(custom, name) for name in (_APPLICATION, _COMPONENT))
+    is_pulsar = pc.fill_null(pc.equal(application, _PULSAR), fill_value=False)
+    return pc.if_else(is_pulsar, pc.coalesce(component, application), application)
+
+
+def find_hidden(custom: pa.ChunkedArray) -> Mask:
+    """Return the ledgers of parts of Pulsar whose names of ledgers are not all in its records."""
+    is_pulsar = pc.fill_null(pc.equal(_read_value(custom, _APPLICATION), _PULSAR), fill_value=False)
+    listed = pc.is_in(_read_value(custom, _COMPONENT), value_set=_LISTED)
+    return _to_mask(pc.and_(is_pulsar, pc.invert(listed)))
+
+
+def find_others(custom: pa.ChunkedArray) -> Mask:
+    """Return the ledgers that no part of Pulsar made, as far as their records say."""
+    is_pulsar = pc.fill_null(pc.equal(_read_value(custom, _APPLICATION), _PULSAR), fill_value=False)
+    return _to_mask(pc.invert(is_pulsar))
+
+
+def _read_value(custom: pa.ChunkedArray, name: str) -> pa.Array:
+    """Return the value that each row has under a name, as text; null where it has none, or one that is no text."""
+    lists = custom.combine_chunks() if isinstance(custom, pa.ChunkedArray) else custom
+    items, parents = lists.flatten(), pc.list_parent_indices(lists)
+    wanted = pc.equal(pc.struct_field(items, 0), name)
+    rows = parents.filter(wanted).to_numpy()
+    places = np.full(len(lists), -1)
+    places[rows] = np.arange(len(rows))
+    values = pc.struct_field(items, 1).filter(wanted).dictionary_encode()
+    # They are few: bytes that are no text are nobody's name.
+    named = pa.array([_decode(raw) for raw in values.dictionary.to_pylist()], pa.string()).take(values.indices)
+    return named.take(pa.array(places, mask=places < 0))
+
+
+def _decode(raw: bytes) -> str | None:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _to_mask(column: Any) -> Mask:  # noqa: ANN401 - an Arrow column
+    return np.asarray(column.to_numpy(zero_copy_only=False), np.bool_)
