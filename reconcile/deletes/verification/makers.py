@@ -25,9 +25,7 @@ _COMPONENT: Final = "component"
 _PULSAR: Final = "pulsar"
 _LISTED: Final = pa.array(["managed-ledger", "schema"])
 HIDDEN: Final = "a broker may keep its name where no listing shows it"
-OTHERS: Final = (
-    "no part of Pulsar made it, and only Pulsar's records were listed: name a file of what others refer to"
-)
+OTHERS: Final = "no part of Pulsar made it, and only Pulsar's records were listed: name a file of what others refer to"
 
 
 def read_makers(custom: pa.ChunkedArray) -> pa.Array:

@@ -120,7 +120,10 @@ SAFE: dict[str, dict[str, Any]] = {
     "just old enough": {"rules": replace(RULES, min_age_ms=NOW_MS - CREATED_MS)},
     "a LAC at the end": {"looks": {"lac": {1: 9}}},
     "another ledger is referenced": {"referenced": [2]},
-    "a topic's, and its records were listed": {"ledger": Ledger(ONE, custom=made("managed-ledger")), "is_stated": False},
+    "a topic's, and its records were listed": {
+        "ledger": Ledger(ONE, custom=made("managed-ledger")),
+        "is_stated": False,
+    },
     "a schema's": {"ledger": Ledger(ONE, custom=made("schema")), "is_stated": False},
     "another application's, of which a file tells": {"ledger": Ledger(ONE, custom=(("application", b"x"),))},
     "a compacted topic's that somebody deleted": {
