@@ -39,16 +39,16 @@ def test_a_capture_has_it_at_its_keys(kind: type[MemoryStore], tmp_path: Path) -
     summary, catalog = run(source, tmp_path / "one")
     assert summary.complete
     assert (summary.ledgers, summary.nodes) == (without.ledgers, without.nodes)
-    store = CatalogStore(catalog, "/ledgers")
+    copy = CatalogStore(catalog, "/ledgers")
     for key, value in OWN.items():
-        held, theirs = store.get(key), source.get(key)
+        held, theirs = copy.get(key), source.get(key)
         assert held is not None
         assert theirs is not None
         assert (held.value, held.version) == (value, theirs.version)
-        assert sorted(store.children(key) or ()) == sorted(source.children(key) or ()), key
-    assert sorted(store.children("/") or ()) == ["ledgers", "ledgers-bkmeta"]
-    assert store.get("/ledgers-bkmeta2") is None
-    again, twice = run(store, tmp_path / "two")
+        assert sorted(copy.children(key) or ()) == sorted(source.children(key) or ()), key
+    assert sorted(copy.children("/") or ()) == ["ledgers", "ledgers-bkmeta"]
+    assert copy.get("/ledgers-bkmeta2") is None
+    again, twice = run(copy, tmp_path / "two")
     assert again.complete
     assert twice.read("own_root").num_rows == catalog.read("own_root").num_rows == len(OWN)
 

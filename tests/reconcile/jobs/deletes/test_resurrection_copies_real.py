@@ -34,12 +34,11 @@ def test_every_copy_names_what_was_purged(
     """The ledgers that were purged, with who and why, and none that is only asked for; damage is never passed over."""
     monkeypatch.chdir(tmp_path)
     root = "/copied/ledgers"
+    server: EtcdServer | ZooKeeperServer = request.getfixturevalue(f"{kind}_server")
     if kind == "etcd":
-        etcd: EtcdServer = request.getfixturevalue("etcd_server")
-        uri, layout, ledgers = f"etcd://{etcd.hosts}{root}", Layout.ETCD, LEDGERS[:6]
+        uri, layout, ledgers = f"etcd://{server.hosts}{root}", Layout.ETCD, LEDGERS[:6]
     else:
-        zookeeper: ZooKeeperServer = request.getfixturevalue("zookeeper_server")
-        uri, layout, ledgers = f"zk+longlonghierarchical://{zookeeper.hosts}{root}", Layout.LONGHIERARCHICAL, LEDGERS
+        uri, layout, ledgers = f"zk+longlonghierarchical://{server.hosts}{root}", Layout.LONGHIERARCHICAL, LEDGERS
     with open_store(uri, writable=True) as opened:
         fill_store(opened.store, root, layout, ledgers)
 
@@ -58,11 +57,11 @@ def test_every_copy_names_what_was_purged(
     bkmeta("delete", "request", str(ledgers[1].id))
     bkmeta("capture", "--out", tmp_path / "captured")
     copies = [uri, f"catalog://{tmp_path / 'captured'}"]
-    if kind == "etcd":
-        etcd.etcdctl("snapshot", "save", str(tmp_path / "snapshot.db"))
+    if isinstance(server, EtcdServer):
+        server.etcdctl("snapshot", "save", str(tmp_path / "snapshot.db"))
         copies.append(f"etcdfile://{tmp_path / 'snapshot.db'}?root={root}")
     else:
-        shutil.copytree(zookeeper.data_dir, tmp_path / "files")
+        shutil.copytree(server.data_dir, tmp_path / "files")
         copies.append(f"zkfiles://{tmp_path / 'files'}?root={root}&layout=longlonghierarchical")
     context = make_context(Output(as_json=True, progress="none"))
     for copy in copies:
