@@ -52,7 +52,7 @@ SCHEMAS: Final = "/schemas"
 _LEDGERS: Final = "/ledgers"
 """Where Pulsar's ledgers are, beside its topics."""
 _DERIVED: Final = ("bucket", "deletion", "source")
-_SAID: Final = "said"
+_STATED: Final = "stated"
 _FIELDS = {field.name: field.type for field in SCHEMA if field.name not in _DERIVED}
 _REMEDY = (
     "give JSON lines or Parquet with `ledger`, and `scope`, `last_entry`, `length`, `deleted`, `owner` where known"
@@ -141,13 +141,13 @@ def _lines(path: Path) -> pa.Table:
 
 def _once(rows: pa.Table) -> pa.Table:
     keys: Sequence[str] = ("scope", "ledger")
-    said = pc.and_(pc.fill_null(rows["deleted"], fill_value=False), pc.is_null(rows["deletion"]))
-    rows = rows.append_column(_SAID, said)
-    names = [name for name in (*_FIELDS, "deletion", "source", _SAID) if name not in keys]
+    stated = pc.and_(pc.fill_null(rows["deleted"], fill_value=False), pc.is_null(rows["deletion"]))
+    rows = rows.append_column(_STATED, stated)
+    names = [name for name in (*_FIELDS, "deletion", "source", _STATED) if name not in keys]
     grouped = rows.group_by(list(keys)).aggregate([(name, "max") for name in names])
     rows = grouped.rename_columns([name.removesuffix("_max") for name in grouped.column_names])
     # What somebody says counts for more than what a history shows.
-    deletion = pc.if_else(rows[_SAID], pa.scalar(None, pa.string()), rows["deletion"])
+    deletion = pc.if_else(rows[_STATED], pa.scalar(None, pa.string()), rows["deletion"])
     rows = rows.set_column(rows.column_names.index("deletion"), "deletion", deletion)
     bucket = buckets(rows["scope"].to_numpy().astype(np.int64), rows["ledger"].to_numpy().astype(np.int64))
     rows = rows.append_column("bucket", pa.array(bucket)).select(SCHEMA.names).cast(SCHEMA)

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from reconcile.rules import holds, sides
 from recovery.codecs.store import Layout, generator_key
 from recovery.dataset import Dataset, select_rows, sort_by_key
-from recovery.infer.references import select_said
+from recovery.infer.references import select_stated
 from recovery.model import tables
 from recovery.model.ids import LedgerId
 from recovery.model.ids import buckets as buckets_of
@@ -152,13 +152,13 @@ class Evidence:
         stored = self.read_stored(buckets).select(keys)
         gone = sides.deletions(self.read_history(buckets)).select(keys)
         left = stored.slice(0, 0) if let_go is None else let_go.select(keys)
-        meant = select_said(references).select(keys)
-        is_on_bookies, is_stored, deleted, has, named, said = (
+        meant = select_stated(references).select(keys)
+        is_on_bookies, is_stored, deleted, has, named, stated = (
             r != sides.ABSENT for r in sides.unite([on, stored, gone, serving, left, meant]).rows
         )
         return {
             "on_bookies": on.num_rows,
-            "deleted": int((is_on_bookies & deleted & ~is_stored & ~said).sum()),
+            "deleted": int((is_on_bookies & deleted & ~is_stored & ~stated).sum()),
             "let_go": int((has & named & ~is_stored).sum()),
             "named": 0 if references is None or let_go is None else references.num_rows - let_go.num_rows,
         }

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.compare.evidence import Catalog, Evidence
-from reconcile.compare.three_way import Range, find_said
+from reconcile.compare.three_way import Range, find_stated
 from reconcile.findings import table
 from reconcile.findings.categories import SEVERITIES, Category
 from reconcile.findings.table import Run, Statement
@@ -87,7 +87,7 @@ def find_all(
 def _find_deletions(
     evidence: Evidence, part: Range, copies: pa.Table, run: Run, references: pa.Table | None
 ) -> pa.Table:
-    places = np.setdiff1d(part.compared.where(Relation.DELETED), find_said(part.compared.sides, references))
+    places = np.setdiff1d(part.compared.where(Relation.DELETED), find_stated(part.compared.sides, references))
     keys = take_rows(part.compared.sides, places)
     on = keys["on_bookies"]
     quiet = pa.scalar("info" if evidence.everywhere and evidence.looked_at else SEVERITIES[Category.DELETED_OUTSIDE])

@@ -19,7 +19,7 @@ from reconcile.compare.outcomes import set_outcome
 from reconcile.rules import contradicted, sides
 from reconcile.rules.sides import Joined, Relation, take_rows
 from recovery.dataset import sort_by_key
-from recovery.infer.references import select_said
+from recovery.infer.references import select_stated
 from recovery.infer.refusal import Refusal
 
 Mask = npt.NDArray[np.bool_]
@@ -80,13 +80,13 @@ def join_sides(rows: pa.Table, known: KnownTables) -> Range:
 def settle_range(evidence: Evidence, part: Range, known: KnownTables, copies: pa.Table, issued: int = 0) -> Range:
     """Return the range with what somebody deleted not restored, and what collides held; COPIES of its ledgers."""
     on = part.compared.shown != sides.ABSENT
-    said = find_said(part.compared.sides, known.references)
+    stated = find_stated(part.compared.sides, known.references)
     deleted = np.zeros(len(on), np.bool_)
     deleted[part.compared.where(Relation.DELETED)] = True
-    deleted[said] = False
+    deleted[stated] = False
     another = _find_other_ledgers(part, copies)
     deleted[another] = False
-    before = np.setdiff1d(_find_deleted_before(part, issued), part.compared.shown[said])
+    before = np.setdiff1d(_find_deleted_before(part, issued), part.compared.shown[stated])
     rows = set_outcome(part.rows, before, "held", Refusal.DELETED_BEFORE)
     if evidence.mass_let_go and known.references is not None:
         let_go = known.references.filter(pc.is_valid(known.references["deletion"]))
@@ -103,9 +103,9 @@ def settle_range(evidence: Evidence, part: Range, known: KnownTables, copies: pa
     return replace(part, rows=rows)
 
 
-def find_said(keys: pa.Table, references: pa.Table | None) -> npt.NDArray[np.int64]:
+def find_stated(keys: pa.Table, references: pa.Table | None) -> npt.NDArray[np.int64]:
     """Return the rows of ledgers that a reference, or a tombstone, says are deleted: no history can say it better."""
-    places, named = sides.unite([keys, select_said(references)]).rows
+    places, named = sides.unite([keys, select_stated(references)]).rows
     return np.asarray(places[(places != sides.ABSENT) & (named != sides.ABSENT)])
 
 

@@ -76,7 +76,7 @@ def apply_references(rows: pa.Table, known: Facts, references: pa.Table) -> pa.T
     return joined.take(pa.array(np.argsort(np.append(untouched, numbers))))
 
 
-def select_said(references: pa.Table | None) -> pa.Table:
+def select_stated(references: pa.Table | None) -> pa.Table:
     """Return the references that say that a ledger was deleted; not those where only a store's history shows it."""
     if references is None:
         return SCHEMA.empty_table()

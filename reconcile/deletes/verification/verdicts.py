@@ -41,7 +41,7 @@ from recovery.codecs import store as keys
 from recovery.codecs.keys import read_marks
 from recovery.codecs.replication_lock import ledger_of_lock
 from recovery.dataset import Dataset
-from recovery.infer.references import select_said
+from recovery.infer.references import select_stated
 from recovery.model.groups import KeyedGroups
 from recovery.model.ids import LedgerId
 from recovery.model.metadata import State as LedgerState
@@ -237,15 +237,15 @@ def _judge_references(
 def _judge_makers(wanted: Wanted, records: pa.Table, evidence: Evidence, objections: Objections) -> None:
     """Object to ledgers that a broker, or another application, may name where nobody looked."""
     row, custom = records["row"].to_numpy(), records["custom"]
-    said = np.zeros(len(wanted), np.bool_)
+    stated = np.zeros(len(wanted), np.bool_)
     for listing in evidence.listings:
         if listing.references is not None:
-            _, numbers = wanted.select(select_said(listing.references.rows))
-            said[numbers] = True
-    unsaid = ~said[row]
-    objections.add(row[makers.find_hidden(custom) & unsaid], Reason.MAKER_UNLISTED, makers.HIDDEN)
+            _, numbers = wanted.select(select_stated(listing.references.rows))
+            stated[numbers] = True
+    is_open = ~stated[row]
+    objections.add(row[makers.find_hidden(custom) & is_open], Reason.MAKER_UNLISTED, makers.HIDDEN)
     if not all(listing.is_stated for listing in evidence.listings):
-        objections.add(row[makers.find_others(custom) & unsaid], Reason.MAKER_UNLISTED, makers.OTHERS)
+        objections.add(row[makers.find_others(custom) & is_open], Reason.MAKER_UNLISTED, makers.OTHERS)
 
 
 def _judge_age(records: pa.Table, listed_ms: int, rules: Rules, objections: Objections) -> None:

@@ -36,13 +36,13 @@ def read_deleted(uris: Sequence[str], context: Context) -> list[References]:
     remedy = "name the store, or a copy of it, that bkmeta deleted in"
     for uri in dict.fromkeys(uris):
         with connect(uri, context) as opened:
-            found = _read(opened)
-        if found is None:
+            deleted = _read(opened)
+        if deleted is None:
             raise InputError(uri, "has no tombstones", remedy)
-        if found.unreadable:
-            where, why = found.unreadable[0]
+        if deleted.unreadable:
+            where, why = deleted.unreadable[0]
             raise InputError(where, f"has tombstones that cannot be read ({why})", remedy)
-        parts.append(found)
+        parts.append(deleted)
     return parts
 
 
@@ -54,8 +54,8 @@ def find_deleted(opened: OpenStore) -> list[References]:
     Raises:
         UnavailableError: the store does not answer.
     """
-    found = _read(opened)
-    return [] if found is None or not (found.rows.num_rows or found.unreadable) else [found]
+    deleted = _read(opened)
+    return [] if deleted is None or not (deleted.rows.num_rows or deleted.unreadable) else [deleted]
 
 
 def _read(opened: OpenStore) -> References | None:
@@ -64,8 +64,8 @@ def _read(opened: OpenStore) -> References | None:
     nodes = read_removed(opened, lambda node, error: damaged.append((f"{opened.uri} {node}", str(error))))
     if nodes is None:
         return None
-    found = _make_references([tombstone for node in nodes for tombstone in node], opened.uri)
-    return replace(found, unreadable=tuple(damaged))
+    deleted = _make_references([tombstone for node in nodes for tombstone in node], opened.uri)
+    return replace(deleted, unreadable=tuple(damaged))
 
 
 def read_removed(opened: OpenStore, report: Callable[[str, FormatError], None]) -> Iterator[list[Tombstone]] | None:
