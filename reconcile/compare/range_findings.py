@@ -1,7 +1,7 @@
 """The findings of a bucket range, one verdict for each ledger, and the findings of what stands beside the ledgers."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +12,15 @@ from reconcile.compare.three_way import Range, find_stated
 from reconcile.findings import table
 from reconcile.findings.categories import SEVERITIES, Category
 from reconcile.findings.table import Run, Statement
-from reconcile.rules import contradicted, entries_beyond_end, id_reuse, nodes, only_in_snapshot, reference_checks, sides
+from reconcile.rules import (
+    contradicted,
+    entries_beyond_end,
+    id_reuse,
+    nodes,
+    only_in_snapshot,
+    reference_checks,
+    sides,
+)
 from reconcile.rules.segments import copy_findings
 from reconcile.rules.segments.copies import Sight, find_faults
 from reconcile.rules.sides import Relation, take_rows
@@ -49,22 +57,7 @@ def find_all(
         parts.append(reference_checks.findings(references, part.shown, copies, part.stored, run, **how))
     store = evidence.live.source if evidence.live else ""
     snapshots = ", ".join(side.source for side in evidence.snapshots)
-    for relation, category in ((Relation.REUSED, Category.ID_REUSE), (Relation.WENT_BACK, Category.STORE_WENT_BACK)):
-        places = part.compared.where(relation)
-        stored, snapshot = (
-            take_rows(part.stored, part.compared.stored[places]),
-            take_rows(part.snapshot, part.compared.snapshot[places]),
-        )
-        statements = [
-            Statement(side, name, _describe_column(rows, name), source)
-            for name in ("state", "last_entry", "digest", "ctime", "password_hash")
-            for side, rows, source in (("store", stored, store), ("earlier", snapshot, snapshots))
-        ]
-        parts.append(
-            table.make_ledger_findings(
-                category, take_rows(part.compared.sides, places), statements, run, subject="record"
-            )
-        )
+    parts.append(sides.find_other_records(part.compared, part.stored, part.snapshot, run, store, snapshots))
     places = part.compared.where(Relation.SNAPSHOT_ONLY)
     alone = tables.RECONSTRUCTION.empty_table() if part.alone is None else part.alone
     how = {"looked_at": evidence.looked_at, "seen": seen}
@@ -190,11 +183,3 @@ def find_beside_ledgers(
     snapshot = side("earlier", evidence.snapshots[0]) if evidence.snapshots else None
     rows = nodes.findings(side("store", evidence.live), snapshot, about, layout=layout, taken=taken, raised=raised)
     return table.make_rows(rows, run)
-
-
-def _describe_column(rows: pa.Table, name: str) -> Any:  # noqa: ANN401 - an Arrow column
-    if name != "password_hash":
-        return rows[name]
-    return pa.array(
-        [None if value is None else f"key {value.hex()[:_LISTED]}…" for value in rows[name].to_pylist()], pa.string()
-    )

@@ -95,6 +95,16 @@ class Category(StrEnum):
     """Records name a bookie of which the store has neither a registration nor a cookie."""
     ENTRIES_OF_DELETED_LEDGER = "ENTRIES_OF_DELETED_LEDGER"
     """Bookies have entries of a ledger that was deleted with bkmeta, and had been seen without them."""
+    INCARNATION_CHANGED = "INCARNATION_CHANGED"
+    """A bookie was started anew without its data, and records from before that name it."""
+    SUSPECT_DISK = "SUSPECT_DISK"
+    """Many files of one folder of a bookie are damaged."""
+    OPEN_FRAGMENT_PENDING = "OPEN_FRAGMENT_PENDING"
+    """The segment that a ledger is written to lacks a bookie, and waits to be repaired for longer than the grace."""
+    RETURNED_WRITER = "RETURNED_WRITER"
+    """A bookie that was replaced has entries from after that, and they are not those of its replacement."""
+    DATA_WITHOUT_RECORD = "DATA_WITHOUT_RECORD"
+    """Bookies hold a ledger that the store does not list."""
     LISTING_INCOMPLETE = "LISTING_INCOMPLETE"
     """Parts of the store could not be listed, or so many ledgers are gone at once that nobody may have deleted them."""
 
@@ -147,6 +157,11 @@ SEVERITIES: Final[dict[Category, str]] = {
     Category.AUDITOR_UNAWARE: "warning",
     Category.ALIAS_UNRESOLVED: "warning",
     Category.ENTRIES_OF_DELETED_LEDGER: "critical",
+    Category.INCARNATION_CHANGED: "critical",
+    Category.SUSPECT_DISK: "warning",
+    Category.OPEN_FRAGMENT_PENDING: "warning",
+    Category.RETURNED_WRITER: "critical",
+    Category.DATA_WITHOUT_RECORD: "info",
     Category.LISTING_INCOMPLETE: "critical",
 }
 
@@ -195,6 +210,12 @@ SUGGESTED: Final = {
     Category.AUDITOR_UNAWARE: "see that auto-recovery runs and is enabled; bookkeeper shell whoisauditor, triggeraudit",
     Category.ENTRIES_OF_DELETED_LEDGER: "find out which disks came back; the ledger stays deleted: "
     "bkmeta delete confirm says when they are without it",
+    Category.INCARNATION_CHANGED: "keep its old disks; let no other bookie be wiped before its ledgers are replicated: "
+    "bookkeeper shell recover BOOKIE",
+    Category.SUSPECT_DISK: "collect its disks with --deep; replace it, and let the ledgers of its bookie be replicated",
+    Category.OPEN_FRAGMENT_PENDING: "see whether its writer lives; a client that opens the ledger ends the segment",
+    Category.RETURNED_WRITER: "keep both bookies as they are; a person compares the entries: bkmeta explain LEDGER",
+    Category.DATA_WITHOUT_RECORD: "none, if it was deleted: bookies collect it; else bkmeta freeze, and recover it",
     Category.LISTING_INCOMPLETE: "stop bookies' garbage collection (bkmeta freeze) until it is known what happened",
     Category.ALIAS_UNRESOLVED: "if it is another name of a bookie: --aliases; else collect its disks",
     Category.RECOVERY_STUCK: "open it with a client, which ends the recovery; find out why the last one did not",

@@ -21,13 +21,15 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from reconcile.findings.categories import Category
+from reconcile.findings.table import Run, Statement, make_ledger_findings
 from recovery.codecs.ledger_metadata import decode_columns
 from recovery.model import tables
 from recovery.model.tables import KEY_COLUMNS
@@ -109,6 +111,9 @@ AFTER_SNAPSHOT: Final = "created after the snapshot was taken, or deleted before
 """What a ledger is that only bookies have, where there is a snapshot."""
 
 _CODES: Final = {relation: code for code, relation in enumerate(Relation)}
+_DIGITS: Final = 12
+_SHOWN: Final = ("state", "last_entry", "digest", "ctime", "password_hash")
+"""Of records that differ: what tells them from each other."""
 _STATES: Final = ("OPEN", "IN_RECOVERY", "CLOSED")
 _CLOSED: Final = _STATES.index("CLOSED")
 _SAME_WHERE_MOVED: Final = (
@@ -340,3 +345,38 @@ def last_records(compared: Joined, snapshot: pa.Table, history: pa.Table, rows: 
 def take_rows(rows: pa.Table, places: npt.NDArray[np.int64]) -> pa.Table:
     """Return some rows; of none, Arrow would still lay out all columns."""
     return rows.take(pa.array(places)) if len(places) else rows.slice(0, 0)
+
+
+def find_other_records(
+    compared: Joined, stored: pa.Table, snapshot: pa.Table, run: Run, store: str, source: str
+) -> pa.Table:
+    """Return a finding for each record that went back (STORE_WENT_BACK), or is another ledger's (ID_REUSE).
+
+    Args:
+        compared: the sides of a bucket range.
+        stored: CATALOG_LEDGERS of the store, as it was compared.
+        snapshot: likewise of the snapshot.
+        run: this one.
+        store: where the store's records are from.
+        source: where the snapshot's are from.
+    """
+    parts = []
+    for relation, category in ((Relation.REUSED, Category.ID_REUSE), (Relation.WENT_BACK, Category.STORE_WENT_BACK)):
+        places = compared.where(relation)
+        current, earlier = take_rows(stored, compared.stored[places]), take_rows(snapshot, compared.snapshot[places])
+        statements = [
+            Statement(side, name, _describe_column(rows, name), where)
+            for name in _SHOWN
+            for side, rows, where in (("store", current, store), ("earlier", earlier, source))
+        ]
+        keys = take_rows(compared.sides, places)
+        parts.append(make_ledger_findings(category, keys, statements, run, subject="record"))
+    return pa.concat_tables(parts)
+
+
+def _describe_column(rows: pa.Table, name: str) -> Any:  # noqa: ANN401 - an Arrow column
+    if name != "password_hash":
+        return rows[name]
+    return pa.array(
+        [None if value is None else f"key {value.hex()[:_DIGITS]}…" for value in rows[name].to_pylist()], pa.string()
+    )

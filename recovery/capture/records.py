@@ -36,6 +36,8 @@ def read_records(store: MetadataStore, root: str, layout: Layout, scope: Ints, l
         "ledger": pa.array(ledger[there]),
         "raw": raws,
         "version": pa.array([node.version for node in nodes], pa.int64()),
+        "created_txn": pa.array([node.created_txn for node in nodes], pa.int64()),
+        "changed_txn": pa.array([node.changed_txn for node in nodes], pa.int64()),
         "created_at": times(pa.array([node.created_ms for node in nodes], pa.int64())),
         "changed_at": times(pa.array([node.changed_ms for node in nodes], pa.int64())),
         **{name: parsed[name] for name in parsed.column_names},

@@ -22,13 +22,14 @@ class ScrutinizedCluster:
     Args:
         cluster: the JVM; nothing runs in it yet.
         storage: of the bookies.
+        bookies: how many.
     """
 
-    def __init__(self, cluster: Cluster, storage: str = "sorted") -> None:
+    def __init__(self, cluster: Cluster, storage: str = "sorted", bookies: int = BOOKIES) -> None:
         self.cluster = cluster
         cluster.start_zookeeper("zookeeper", "/ledgers")
         cluster("format", layout="hierarchical")
-        self.bookies = [Bookie(n, f"bk{n}:3181", storage, [f"b{n}/journal"], [f"b{n}/ledgers"]) for n in range(BOOKIES)]
+        self.bookies = [Bookie(n, f"bk{n}:3181", storage, [f"b{n}/journal"], [f"b{n}/ledgers"]) for n in range(bookies)]
         for bookie in self.bookies:
             cluster.start(bookie)
         self.uri = f"zk+hierarchical://{cluster.zookeeper}/ledgers"
@@ -57,6 +58,11 @@ class ScrutinizedCluster:
     def key(self, ledger: int) -> str:
         """Return the key of a ledger's record."""
         return "/ledgers" + store.ledger_key(Layout.HIERARCHICAL, LedgerId(0, ledger))
+
+    @staticmethod
+    def index_of(ledger: int) -> str:
+        """Return a ledger's index file, below the folder of indexes."""
+        return path_of(ledger)
 
     def record(self, ledger: int) -> LedgerMetadata:
         """Return a ledger's record."""

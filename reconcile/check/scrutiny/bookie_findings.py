@@ -4,6 +4,7 @@ BOOKIE_SILENT     a bookie is registered, and answered in no look
 AUDITOR_UNAWARE   records name a bookie that is not registered, its ledgers are not marked, and: nobody is elected
 auditor, or replication is disabled, or the auditor had the time that it waits for a lost bookie
 ALIAS_UNRESOLVED  records name a bookie of which the store has neither a registration nor a cookie
+SUSPECT_DISK      an inventory shows that many files of one folder are damaged, as a failing disk damages them
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,6 +17,7 @@ from reconcile.check.scrutiny.lifecycle import is_mass
 from reconcile.check.scrutiny.replication import Replication
 from reconcile.findings.categories import Category
 from reconcile.findings.table import Finding, Statement
+from recovery.errors import Reason
 
 LOST_BOOKIE_DELAY: Final = "/underreplication/lostBookieRecoveryDelay"
 _GAPS: Final = 12
@@ -38,6 +40,16 @@ def list_unresolved(unresolved: Mapping[str, str]) -> Iterator[Finding]:
     """Yield a finding for each name in records that is no known bookie's."""
     for name, why in sorted(unresolved.items()):
         yield Finding(Category.ALIAS_UNRESOLVED, name, [Statement("store", "name", why, "records")], bookies=[name])
+
+
+def list_suspect_disks(damage: pa.Table) -> Iterator[Finding]:
+    """Yield a finding for each folder whose disk is suspect; DAMAGE of inventories in."""
+    for row in damage.filter(pc.equal(damage["reason"], Reason.SUSPECT_DISK.value)).to_pylist():
+        statements = [
+            Statement("bookies", "folder", row["file"], "inventory"),
+            Statement("bookies", "damage", row["detail"], "inventory"),
+        ]
+        yield Finding(Category.SUSPECT_DISK, f"{row['bookie']} {row['file']}", statements, bookies=[row["bookie"]])
 
 
 def list_unaware(
@@ -93,8 +105,14 @@ def read_lost_bookie_delay(nodes: pa.Table) -> float:
     return float(text) if text.isdecimal() else 0.0
 
 
-def count_unmarked(stored: pa.Table, marked: pa.Table, bookies: Iterable[str]) -> dict[str, int]:
-    """Count the ledgers that name each of some bookies and are not marked; CATALOG_LEDGERS and marks in."""
+def count_naming(stored: pa.Table, bookies: Iterable[str], but: pa.Table | None = None) -> dict[str, int]:
+    """Count the ledgers that name each of some bookies.
+
+    Args:
+        stored: CATALOG_LEDGERS.
+        bookies: of these.
+        but: key columns of ledgers that are not counted, marked ones for example.
+    """
     gone = pa.array(sorted(bookies), pa.string())
     if not len(gone) or not stored.num_rows:
         return {}
@@ -104,5 +122,6 @@ def count_unmarked(stored: pa.Table, marked: pa.Table, bookies: Iterable[str]) -
     names = pc.list_flatten(members)
     keys = stored.select(["scope", "ledger"]).take(row_of).append_column("bookie", names)
     keys = keys.filter(pc.is_in(names, value_set=gone)).group_by(["scope", "ledger", "bookie"]).aggregate([])
-    left = keys.join(marked.select(["scope", "ledger"]), ["scope", "ledger"], join_type="left anti")
-    return {row["values"]: row["counts"] for row in pc.value_counts(left["bookie"]).to_pylist()}
+    if but is not None:
+        keys = keys.join(but.select(["scope", "ledger"]), ["scope", "ledger"], join_type="left anti")
+    return {row["values"]: row["counts"] for row in pc.value_counts(keys["bookie"]).to_pylist()}

@@ -34,8 +34,8 @@ from reconcile.rules.segments.record_rules import (
     find_single_copies,
     find_stuck_recoveries,
 )
-from reconcile.rules.sides import ABSENT, unite
-from recovery.model.tables import KEY_COLUMNS, VERDICTS
+from reconcile.rules.sides import ABSENT, compare, find_other_records, unite
+from recovery.model.tables import CATALOG_HISTORY, KEY_COLUMNS, VERDICTS
 
 Mask = npt.NDArray[np.bool_]
 
@@ -43,8 +43,14 @@ CLEAN: Final = "clean"
 SKIPPED: Final = "skipped"
 UNDECIDED: Final = "undecided"
 NOT_SEEN: Final = "not seen"
-_NO_SECOND_LOOK: Final = pa.array([str(Category.PLACEMENT_VIOLATED), str(Category.PLACEMENT_SOFT)])
-"""Findings of records alone: nothing that happens on bookies changes them."""
+OF_RECORDS: Final = (
+    Category.PLACEMENT_VIOLATED,
+    Category.PLACEMENT_SOFT,
+    Category.STORE_WENT_BACK,
+    Category.ID_REUSE,
+)
+"""Findings of records alone: nothing that happens on bookies changes them, so they need no second look."""
+_OF_RECORDS: Final = pa.array([str(category) for category in OF_RECORDS])
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +99,7 @@ def judge_range(
     *,
     everywhere: bool,
     awaited: frozenset[str] = frozenset(),
+    earlier_records: pa.Table | None = None,
 ) -> Judgement:
     """Judge the ledgers of a bucket range.
 
@@ -105,6 +112,7 @@ def judge_range(
         run: this one.
         everywhere: every bookie was asked for every ledger here: what none has is lost.
         awaited: bookies that may answer when they are asked again: what they decide is looked at again.
+        earlier_records: CATALOG_LEDGERS of these ledgers as the run before saw them; None: there is none.
     """
     broken = pc.is_valid(stored["error"]).to_numpy()
     closed = pc.fill_null(pc.equal(stored["state"], "CLOSED"), fill_value=False).to_numpy()
@@ -126,6 +134,10 @@ def judge_range(
         find_single_copies(free, run),
         find_stuck_recoveries(records, run, demands.grace_s),
     ]
+    if earlier_records is not None:
+        keys, unknown = stored.select(list(KEY_COLUMNS)).slice(0, 0), np.full(earlier_records.num_rows, ABSENT)
+        compared = compare(keys, stored, earlier_records, unknown, CATALOG_HISTORY.empty_table(), has_snapshot=True)
+        parts.append(find_other_records(compared, stored, earlier_records, run, "store", "the run before"))
     counts = PlacementCounts()
     if demands.topology is not None:
         placed, counts = find_misplaced_segments(records, demands.topology, demands.placement, run)
@@ -135,7 +147,7 @@ def judge_range(
     unseen[np.flatnonzero(reason == "")[faults.undecided]] = True
     verdicts = give_verdicts(stored, found, reason != "", unseen, np.where(unseen, NOT_SEEN, reason).tolist())
     doubtful = pc.and_(
-        pc.not_equal(found["severity"], "info"), pc.invert(pc.is_in(found["category"], value_set=_NO_SECOND_LOOK))
+        pc.not_equal(found["severity"], "info"), pc.invert(pc.is_in(found["category"], value_set=_OF_RECORDS))
     )
     suspect = _find_among(stored, found.filter(doubtful)) | (unseen & name_any(stored, awaited))
     return Judgement(found, verdicts, suspect, faults.positions, faults.judged, counts)

@@ -12,9 +12,12 @@ A mark says since when by its own ctime, else by its node's. One that is older t
     no destination         fewer writable bookies outside of a segment's ensemble than it has members that are gone
     no auditor             nobody holds a vote of the auditor's election
     waiting                none of these: no worker runs, or all are busy
+
+Where the bookie that is lacking is one of the open segment, and that is not the ledger's only one, the finding is
+OPEN_FRAGMENT_PENDING: a worker waits `OPEN_GRACE_S` for the writer to go on without it, then it ends the segment.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final, Self
@@ -33,6 +36,8 @@ from recovery.codecs.store import AVAILABLE, READ_ONLY, REPLICATION_DISABLED
 from recovery.model.ids import LedgerId, buckets
 from recovery.model.tables import FINDINGS, KEY_COLUMNS
 
+OPEN_GRACE_S: Final = 30.0
+"""Seconds: the default of BookKeeper's openLedgerRereplicationGracePeriod."""
 _VOTES: Final = "/underreplication/auditorelection/V_"
 MARKS: Final = pa.schema(
     [
@@ -137,19 +142,31 @@ def find_overdue(stored: pa.Table, replication: Replication, run: Run, grace_s: 
     ledgers = [LedgerId(*pair) for pair in zip(late["scope"].to_pylist(), late["ledger"].to_pylist(), strict=True)]
     reasons = [_explain(*pair, replication) for pair in zip(ledgers, records, strict=True)]
     replicas = [list_replicas(raw) for raw in late["raw"].to_pylist()]
-    statements = [
-        Statement("store", "marked since", late["since"]),
-        Statement("store", "bookies that are believed to lack it", pa.array([", ".join(names) for names in replicas])),
-        Statement("store", "why it stands", pa.array(reasons)),
-    ]
-    return make_ledger_findings(
-        Category.UNDER_REPLICATED_OVERDUE,
-        late.select(list(KEY_COLUMNS)),
-        statements,
-        run,
-        subject="mark",
-        bookies=pa.array([list(names) for names in replicas], pa.list_(pa.string())),
-    )
+    pending = np.array([_is_open_there(*pair, replication) for pair in zip(records, replicas, strict=True)], np.bool_)
+    pending &= (pc.less(late["since"], run.at - timedelta(seconds=max(grace_s, OPEN_GRACE_S)))).to_numpy()
+    texts = pa.array([", ".join(names) for names in replicas])
+    parts = []
+    for category, mask in ((Category.UNDER_REPLICATED_OVERDUE, ~pending), (Category.OPEN_FRAGMENT_PENDING, pending)):
+        rows = pa.array(np.flatnonzero(mask))
+        some = late.take(rows)
+        statements = [
+            Statement("store", "marked since", some["since"]),
+            Statement("store", "bookies that are believed to lack it", texts.take(rows)),
+            Statement("store", "why it stands", pa.array(reasons, pa.string()).take(rows)),
+        ]
+        named = pa.array([list(names) for names in replicas], pa.list_(pa.string())).take(rows)
+        keys = some.select(list(KEY_COLUMNS))
+        parts.append(make_ledger_findings(category, keys, statements, run, subject="mark", bookies=named))
+    return pa.concat_tables(parts)
+
+
+def _is_open_there(record: Mapping[str, Any], replicas: Sequence[str], replication: Replication) -> bool:
+    """Say whether what is lacking is of the segment that is written to, and an earlier segment shows entries."""
+    segments: Sequence[Any] = record["segments"] or []
+    if record["state"] != "OPEN" or len(segments) < 2:
+        return False
+    lacking = set(replicas) or {name for name in segments[-1]["members"] if name not in replication.registered}
+    return not lacking.isdisjoint(segments[-1]["members"])
 
 
 def _explain(ledger: LedgerId, record: Mapping[str, Any], replication: Replication) -> str:

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from reconcile.check.scrutiny.judge import Demands, Judgement, judge_range
 from reconcile.check.scrutiny.lifecycle import Lifecycle, count_vanished
 from reconcile.check.scrutiny.replication import Replication
+from reconcile.check.scrutiny.unlisted import find_unlisted, raise_old
 from reconcile.findings.table import Run
 from reconcile.rules import used_ids
 from reconcile.rules.segments.copy_findings import see_bookies
@@ -42,6 +43,8 @@ class RangeTask:
         awaited: bookies that may answer when they are asked again.
         lifecycle: what is known of findings besides.
         earlier: the run before.
+        earlier_store: the store as that run saw it.
+        born: bookies that may have been started anew without their data; see `Sight`.
     """
 
     out: str
@@ -55,15 +58,18 @@ class RangeTask:
     awaited: frozenset[str] = frozenset()
     lifecycle: Lifecycle = field(default_factory=Lifecycle)
     earlier: Dataset | None = None
+    earlier_store: Dataset | None = None
+    born: Mapping[str, int] = field(default_factory=dict)
 
     def __call__(self, buckets: range) -> dict[str, Any]:
         """Judge the range, write what is settled, and return counts."""
-        judged = self.judge(buckets)
+        judged, unlisted = self.judge(buckets)
         name = f"buckets-{buckets.start:04d}-{buckets.stop - 1:04d}"
         doubtful = pa.array(judged.suspect)
         keys = judged.verdicts.filter(doubtful)
         of_suspects = _are_of(judged.findings, keys)
-        settled = self.lifecycle.apply(judged.findings.filter(pc.invert(of_suspects)))
+        settled = pa.concat_tables([judged.findings.filter(pc.invert(of_suspects)), unlisted])
+        settled = raise_old(self.lifecycle.apply(settled), self.run, self.demands.grace_s)
         verdicts = judged.verdicts.filter(pc.invert(doubtful))
         files = {}
         if keys.num_rows:
@@ -103,16 +109,24 @@ class RangeTask:
         parts = [_ids(one.read("copies", buckets=buckets, columns=["scope", "ledger"])) for one in self.inventories]
         return used_ids.NamedIds(recorded, np.setdiff1d(np.concatenate([recorded[:0], *parts]), recorded))
 
-    def judge(self, buckets: range) -> Judgement:
-        """Judge the range, and write nothing."""
+    def read_earlier_records(self, buckets: range) -> pa.Table | None:
+        """Return the records of a range as the run before saw them."""
+        return None if self.earlier_store is None else self.earlier_store.read("ledgers", buckets=buckets)
+
+    def judge(self, buckets: range) -> tuple[Judgement, pa.Table]:
+        """Judge the range, and return the findings of ledgers that the store does not list, too."""
         stored = rename_members(self.catalog.read("ledgers", buckets=buckets), self.renames)
         parts = [inventory.read("copies", buckets=buckets) for inventory in self.inventories]
         copies = pa.concat_tables([tables.COPIES.empty_table(), *parts])
         replication = Replication.from_nodes(self.catalog.read("nodes"), buckets)
         sight = see_bookies(
-            read_all(self.inventories, "bookies"), read_all(self.inventories, "damage"), replication.registered
+            read_all(self.inventories, "bookies"),
+            read_all(self.inventories, "damage"),
+            replication.registered,
+            self.born,
         )
-        return judge_range(
+        earlier_records = self.read_earlier_records(buckets)
+        judged = judge_range(
             stored,
             copies,
             sight,
@@ -121,7 +135,9 @@ class RangeTask:
             self.run,
             everywhere=self.everywhere,
             awaited=self.awaited,
+            earlier_records=earlier_records,
         )
+        return judged, find_unlisted(stored, copies, earlier_records, self.run)
 
 
 def _ids(rows: pa.Table) -> used_ids.Ids:

@@ -29,6 +29,7 @@ from reconcile.findings.table import Finding, Run, make_rows
 from reconcile.jobs.capture import capture_store
 from reconcile.jobs.context import Context, add_remedy, connect, start_spark, throttle
 from reconcile.jobs.make_plan.request import open_inventories
+from reconcile.jobs.scrutiny.incarnations import find_born, find_changed
 from reconcile.jobs.scrutiny.metrics import format_metrics
 from reconcile.jobs.scrutiny.range_task import (
     RangeTask,
@@ -162,8 +163,14 @@ def scrutinize(
         catalog, layout = open_dataset(request.out / STORE, "catalog"), Layout(captured.layout)
         with _start(request, catalog, context) as (carry, tasks):
             bookies = _ask_bookies(request, catalog, members, given, context, carry, tasks)
-            task = replace(_make_task(request, catalog, bookies, run, layout), lifecycle=lifecycle, earlier=earlier)
             ranges = _cut_share(request.buckets, catalog, bookies.inventories)
+            task = replace(
+                _make_task(request, catalog, bookies, run, layout),
+                lifecycle=lifecycle,
+                earlier=earlier,
+                earlier_store=None if request.since is None else open_dataset(request.since / STORE, "catalog"),
+                born=find_born(catalog, bookies.inventories, ranges),
+            )
             with context.reporter.progress("judging ledgers", "parts") as progress:
                 answers = carry(task, ranges, throttle(progress))
         sums = _Sums()
@@ -307,7 +314,13 @@ def _find_of_bookies(
     """Return the findings of bookies; those that did not answer are asked once more before."""
     why = {} if bookies.summary is None else {result.bookie: result.why for result in bookies.summary.bookies}
     silent, absent = second_look.recheck_bookies(bookies.silent, bookies.absent)
-    found = [*bookie_findings.list_silent(silent, why), *bookie_findings.list_unresolved(bookies.unresolved)]
+    task = second_look.task
+    found = [
+        *bookie_findings.list_silent(silent, why),
+        *bookie_findings.list_unresolved(bookies.unresolved),
+        *bookie_findings.list_suspect_disks(read_all(bookies.given, "damage")),
+        *find_changed(catalog, task.earlier_store, task.born, _cut_share(request.buckets, catalog, ())),
+    ]
     nodes = catalog.read("nodes")
     replication = second_look.replication
     named = {bookies.renames.get(name, name) for name in sample_ledgers(catalog)}
@@ -315,7 +328,7 @@ def _find_of_bookies(
     unmarked: Counter[str] = Counter()
     for part in _cut_share(request.buckets, catalog, ()) if gone else ():
         stored = catalog.read("ledgers", buckets=part)
-        unmarked.update(bookie_findings.count_unmarked(stored, replication.marks, gone))
+        unmarked.update(bookie_findings.count_naming(stored, gone, replication.marks))
     delay = bookie_findings.read_lost_bookie_delay(nodes)
     return [*found, *bookie_findings.list_unaware(unmarked, replication, delay, second_look.waited_s)]
 

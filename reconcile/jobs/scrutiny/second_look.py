@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from backends.registry import OpenStore
-from reconcile.check.scrutiny.judge import SKIPPED, UNDECIDED, Judgement, give_verdicts, judge_range
+from reconcile.check.scrutiny.judge import OF_RECORDS, SKIPPED, UNDECIDED, Judgement, give_verdicts, judge_range
 from reconcile.check.scrutiny.looks import Kind, Look, Outcome, Suspect, look_again
 from reconcile.check.scrutiny.replication import Replication
 from reconcile.findings.categories import Category
@@ -38,7 +38,6 @@ _COPIES: Final = (
     Category.BELOW_WRITE_QUORUM,
     Category.ENTRIES_MISPLACED,
 )
-_OF_RECORDS: Final = (Category.PLACEMENT_VIOLATED, Category.PLACEMENT_SOFT)
 Key = tuple[int, int]
 
 
@@ -49,7 +48,7 @@ def kind_of(category: str) -> str:
 
 def is_doubtful(row: Mapping[str, Any]) -> bool:
     """Whether a finding needs a second look: it is more than a note, and not of a record alone."""
-    return row["severity"] != "info" and row["category"] not in _OF_RECORDS
+    return row["severity"] != "info" and row["category"] not in OF_RECORDS
 
 
 @dataclass(slots=True)
@@ -190,7 +189,9 @@ class SecondLook:
         buckets = records["bucket"].to_numpy()
         part = range(int(buckets.min()), int(buckets.max()) + 1) if len(buckets) else range(0)
         copies = [tables.COPIES.empty_table(), *(one.read("copies", buckets=part) for one in inventories)]
-        sight = see_bookies(read_all(inventories, "bookies"), read_all(inventories, "damage"), replication.registered)
+        sight = see_bookies(
+            read_all(inventories, "bookies"), read_all(inventories, "damage"), replication.registered, self.task.born
+        )
         judged = judge_range(
             rename_members(records, self.task.renames),
             pa.concat_tables(copies),
@@ -199,6 +200,7 @@ class SecondLook:
             self.task.demands,
             self.task.run,
             everywhere=everywhere,
+            earlier_records=self.task.read_earlier_records(part),
         )
         shutil.rmtree(folder, ignore_errors=True)
         return judged

@@ -23,8 +23,8 @@ laid out in runs, so many at a time.
 Source: docs/operations/scrutiny.md for what each fault means to an operator.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -60,12 +60,15 @@ class Sight:
         blind: bookies of these of which any entry may not have been seen.
         hidden: scope, ledger and bookie: of these ledgers the bookie may have entries that were not seen.
         stopped: bookies that were stopped as is due: they do not read their journals again.
+        born: of bookies that may have been started anew without their data, the store's transaction of their cookie:
+            of a ledger whose record has not changed since, nothing shows that they never had what they lack.
     """
 
     since: dict[str, int | None]
     blind: frozenset[str]
     hidden: pa.Table
     stopped: frozenset[str] = frozenset()
+    born: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -143,8 +146,8 @@ def find_faults(stored: pa.Table, copies: pa.Table, sight: Sight) -> CopyFaults:
     pairs = _pair(cells, held_groups, len(names))
     known = _find_known(stored, closed, pairs, names, sight, doubtful)
     pairs = pairs._replace(known=known)
-    suspects = _find_suspects(cells, held_groups, pairs, len(closed))
-    dark_cells = ~known[pairs.of_cell]
+    suspects, counted = _find_suspects(cells, held_groups, pairs, len(closed))
+    dark_cells = ~known[pairs.of_cell] & ~counted[pairs.of_cell]
     every = int(cells.due.sum())
     hidden = int(cells.due[dark_cells].sum())
     load = _weigh(cells, held_groups, suspects)
@@ -257,6 +260,8 @@ def _find_known(
     changed = pc.fill_null(pc.cast(stored["changed_at"], pa.int64()), 0).to_numpy()[closed]
     if len(names):
         known &= changed[pairs.ledger] <= since[pairs.bookie]
+        txn = pc.fill_null(stored["changed_txn"], np.iinfo(np.int64).max).to_numpy()[closed]
+        known &= txn[pairs.ledger] >= np.array([sight.born.get(name, -1) for name in names])[pairs.bookie]
     number = {name: place for place, name in enumerate(names)}
     rows = sight.hidden.filter(pc.is_in(sight.hidden["bookie"], value_set=pa.array(list(names), pa.string())))
     halves = [
@@ -273,8 +278,8 @@ def _find_known(
     return np.asarray(known & ~np.isin(pairs.ledger * max(len(names), 1) + pairs.bookie, hidden))
 
 
-def _find_suspects(cells: _Cells, held_groups: _Held, pairs: _Pairs, ledgers: int) -> Mask:
-    """Return which ledgers are not shown to be clean by counting."""
+def _find_suspects(cells: _Cells, held_groups: _Held, pairs: _Pairs, ledgers: int) -> tuple[Mask, Mask]:
+    """Return which ledgers are not shown to be clean by counting, and which pairs are."""
     number = len(pairs.ledger)
     count = np.bincount(pairs.of_cell, minlength=number)
     cell = np.zeros(number, np.int64)
@@ -299,7 +304,7 @@ def _find_suspects(cells: _Cells, held_groups: _Held, pairs: _Pairs, ledgers: in
     clean[pairs.of_group[~inside]] = False
     suspects = np.zeros(ledgers, np.bool_)
     suspects[pairs.ledger[~clean]] = True
-    return suspects
+    return suspects, clean
 
 
 def _weigh(cells: _Cells, held_groups: _Held, suspects: Mask) -> Ints:

@@ -9,7 +9,7 @@ MISPLACED                             ENTRIES_MISPLACED       warning
 OVER_REPLICATED                       OVER_REPLICATED         info
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import numpy as np
@@ -35,13 +35,16 @@ _WORDS: Final = {
 }
 
 
-def see_bookies(bookies: pa.Table, damage: pa.Table, running: Iterable[str]) -> Sight:
+def see_bookies(
+    bookies: pa.Table, damage: pa.Table, running: Iterable[str], born: Mapping[str, int] | None = None
+) -> Sight:
     """Return how bookies were looked at.
 
     Args:
         bookies: BOOKIES of their inventories.
         damage: DAMAGE of these.
         running: those that run: they may have got entries after their disks were read.
+        born: see `Sight`.
     """
     alive = frozenset(running)
     rows = bookies.select(["bookie", "mode", "complete", "started", "dirty"]).to_pylist()
@@ -65,6 +68,7 @@ def see_bookies(bookies: pa.Table, damage: pa.Table, running: Iterable[str]) -> 
             }
         ),
         stopped=frozenset(row["bookie"] for row in rows if row["dirty"] is False),
+        born=born or {},
     )
 
 

@@ -13,6 +13,7 @@ from tests.reconcile.rules.test_copies_properties import NOTHING_HIDDEN, Ledger,
 
 LACKS = Ledger(2, 2, 9, [(0, ["bk0", "bk1"])], {"bk0": set(range(10))})
 CHANGED = datetime(2026, 1, 1, tzinfo=UTC)
+CHANGED_TXN = 100
 CHANGED_US = int(CHANGED.timestamp() * 1_000_000)
 
 
@@ -26,6 +27,8 @@ def judge(sight: Sight, copies: pa.Table | None = None) -> CopyFaults:
     stored = make_stored([LACKS])
     where = stored.schema.get_field_index("changed_at")
     stored = stored.set_column(where, stored.schema.field(where), pa.array([CHANGED], pa.timestamp("us", "UTC")))
+    where = stored.schema.get_field_index("changed_txn")
+    stored = stored.set_column(where, stored.schema.field(where), pa.array([CHANGED_TXN]))
     return find_faults(stored, make_copies([LACKS]) if copies is None else copies, sight)
 
 
@@ -40,10 +43,13 @@ def judge(sight: Sight, copies: pa.Table | None = None) -> CopyFaults:
         (Sight({"bk0": None, "bk1": None}, frozenset(), hidden("bk9", 0)), True),
         (Sight({"bk0": None, "bk1": CHANGED_US}, frozenset(), NOTHING_HIDDEN), True),
         (Sight({"bk0": None, "bk1": CHANGED_US - 1}, frozenset(), NOTHING_HIDDEN), False),
+        (Sight({"bk0": None, "bk1": None}, frozenset(), NOTHING_HIDDEN, born={"bk1": CHANGED_TXN}), True),
+        (Sight({"bk0": None, "bk1": None}, frozenset(), NOTHING_HIDDEN, born={"bk1": CHANGED_TXN + 1}), False),
+        (Sight({"bk0": None, "bk1": None}, frozenset(), NOTHING_HIDDEN, born={"bk9": CHANGED_TXN + 1}), True),
     ],
 )
 def test_a_negative_counts_only_from_whom_was_seen(sight: Sight, sure: bool) -> None:
-    """Not looked at, not completely, damage that hides this ledger, a disk that was read before the record changed."""
+    """Not looked at, not completely, damage hides this ledger, read before the record changed, started anew since."""
     faults = judge(sight)
     kinds = faults.faults["fault"].to_pylist()
     assert kinds == ([Fault.BELOW_ACK_QUORUM] if sure else [])
@@ -83,3 +89,11 @@ def test_a_record_that_ends_beyond_all_ledgers_stops_nothing() -> None:
     faults = find_faults(many, make_copies([]), Sight({"bk0": None, "bk1": None}, frozenset(), NOTHING_HIDDEN))
     assert (faults.faults.num_rows, faults.undecided.tolist()) == (0, [0])
     assert rule._TOO_MANY < 1 << 40
+
+
+def test_what_is_shown_counts_as_judged_whoever_it_is_shown_by() -> None:
+    """A bookie that was started anew, and has all that it should: nothing of the ledger is undecided."""
+    whole = Ledger(2, 2, 9, LACKS.segments, {"bk0": set(range(10)), "bk1": set(range(10))})
+    sight = Sight({"bk0": None, "bk1": None}, frozenset(), NOTHING_HIDDEN, born={"bk1": CHANGED_TXN + 1})
+    faults = judge(sight, make_copies([whole]))
+    assert (faults.faults.num_rows, faults.undecided.tolist(), faults.judged) == (0, [], 20)

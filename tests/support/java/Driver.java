@@ -490,6 +490,20 @@ public final class Driver {
         return true;
     }
 
+    /** Copies what a bookie has of a ledger to other bookies: to those that were told, or to any that the policy takes. */
+    private boolean repair(JsonNode a) throws Exception {
+        BookKeeper client = a.path("anywhere").asBoolean() ? client() : placed(false);
+        CompletableFuture<Integer> code = new CompletableFuture<>();
+        Set<BookieId> bad = Set.of(BookieId.parse(a.get("bad").asText()));
+        new BookKeeperAdmin(client, clientConf()).asyncRecoverBookieData(
+            a.get("ledger").asLong(), bad, false, false, (answer, context) -> code.complete(answer), null);
+        int answer = code.get(60, TimeUnit.SECONDS);
+        if (answer != BKException.Code.OK) {
+            throw BKException.create(answer);
+        }
+        return true;
+    }
+
     private static BookKeeper.DigestType digest(JsonNode a) {
         return BookKeeper.DigestType.valueOf(a.get("digest").asText());
     }
@@ -744,12 +758,8 @@ public final class Driver {
             case "recover":
                 placed(false).openLedger(a.get("ledger").asLong(), digest(a), bytes(a.get("password"))).close();
                 return true;
-            case "repair": {
-                BookKeeperAdmin admin = new BookKeeperAdmin(placed(false), clientConf());
-                BookieId bad = BookieId.parse(a.get("bad").asText());
-                admin.recoverBookieData(a.get("ledger").asLong(), Set.of(bad), false, false);
-                return true;
-            }
+            case "repair":
+                return repair(a);
             case "delete":
                 placed(false).deleteLedger(a.get("ledger").asLong());
                 return true;

@@ -1,0 +1,80 @@
+"""Ledgers that bookies hold and the store does not list: deleted and not collected yet, or a record that is lost.
+
+    who says what
+    a bookie whose index has it     holds it: it has not collected it
+    one of which only logs have it  has collected it: it saw that the store did not list it
+    the run before                  listed it, or did not
+
+DATA_WITHOUT_RECORD is a note; a warning where it was seen first longer ago than the grace: collection takes no so long.
+"""
+
+from datetime import timedelta
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from reconcile.findings.categories import Category
+from reconcile.findings.table import Run, Statement, make_ledger_findings
+from reconcile.rules.sides import ABSENT, unite
+from recovery.model.tables import KEY_COLUMNS
+
+_HELD: Final = pa.array(["index", "journal"])
+
+
+def find_unlisted(stored: pa.Table, copies: pa.Table, earlier_records: pa.Table | None, run: Run) -> pa.Table:
+    """Return a finding for each.
+
+    Args:
+        stored: CATALOG_LEDGERS of a bucket range, or its key columns: all that the store lists there.
+        copies: COPIES of the same range.
+        earlier_records: CATALOG_LEDGERS of the range as the run before saw them; None: there is none.
+        run: this one.
+    """
+    keys = list(KEY_COLUMNS)
+    ledgers_held = (
+        copies.filter(pc.is_in(copies["source"], value_set=_HELD)).group_by(keys).aggregate([("entries", "max")])
+    )
+    rows, listed = unite([ledgers_held, stored]).rows
+    alone = ledgers_held.take(pa.array(np.sort(rows[(rows != ABSENT) & (listed == ABSENT)])))
+    names: dict[tuple[int, int], dict[str, set[str]]] = {}
+    copies_alone = copies.filter(pc.is_in(copies["ledger"], value_set=alone["ledger"].combine_chunks()))
+    for row in copies_alone.select(["scope", "ledger", "bookie", "source"]).to_pylist():
+        kind = "log" if row["source"] == "log" else "held"
+        names.setdefault((row["scope"], row["ledger"]), {}).setdefault(row["bookie"], set()).add(kind)
+    ledgers = list(zip(alone["scope"].to_pylist(), alone["ledger"].to_pylist(), strict=True))
+    holders = [sorted(name for name, kinds in names[key].items() if "held" in kinds) for key in ledgers]
+    collected = [sorted(name for name, kinds in names[key].items() if kinds == {"log"}) for key in ledgers]
+    known = np.zeros(alone.num_rows, np.bool_)
+    if earlier_records is not None:
+        places, earlier = unite([alone, earlier_records]).rows
+        known[places[(places != ABSENT) & (earlier != ABSENT)]] = True
+    statements = [
+        Statement("store", "record", "none", "store"),
+        Statement(
+            "earlier", "record", "not asked" if earlier_records is None else pc.if_else(pa.array(known), "yes", "none")
+        ),
+        Statement("bookies", "hold it", pa.array([", ".join(names) for names in holders], pa.string())),
+        Statement("bookies", "entries on one of them, at most", alone["entries_max"]),
+        Statement("bookies", "have collected it", pa.array([", ".join(names) for names in collected], pa.string())),
+    ]
+    return make_ledger_findings(
+        Category.DATA_WITHOUT_RECORD,
+        alone.select(keys),
+        statements,
+        run,
+        subject="record",
+        bookies=pa.array(holders, pa.list_(pa.string())),
+        unknowns=["whether it was deleted, or its record is lost"],
+    )
+
+
+def raise_old(findings: pa.Table, run: Run, grace_s: float) -> pa.Table:
+    """Return findings with those of ledgers that are held without a record for longer than the grace as warnings."""
+    old = pc.and_(
+        pc.equal(findings["category"], Category.DATA_WITHOUT_RECORD),
+        pc.less(findings["first_seen"], pa.scalar(run.at - timedelta(seconds=grace_s), pa.timestamp("us", "UTC"))),
+    )
+    where = findings.schema.get_field_index("severity")
+    return findings.set_column(where, findings.schema.field(where), pc.if_else(old, "warning", findings["severity"]))

@@ -1,0 +1,163 @@
+"""Bookies that changed, disks that fail, records that went back or are gone: each is found, and nothing else."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from time import time
+from typing import Any
+
+import pytest
+
+from recovery.codecs import ledger_metadata
+from recovery.dataset import open_dataset
+from recovery.model.metadata import State
+from tests.support.cluster import Bookie, Cluster
+from tests.support.command import Done, run
+from tests.support.findings import said
+from tests.support.scrutinized_cluster import ScrutinizedCluster
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
+
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture(scope="module")
+def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScrutinizedCluster]:
+    """A healthy cluster; each test mends what it broke."""
+    with Cluster(tmp_path_factory.mktemp("bookies") / "cluster") as cluster:
+        healthy = ScrutinizedCluster(cluster)
+        for _ in range(4):
+            healthy.write((4, 3, 2), 20)
+        yield healthy
+
+
+def scrutinize(
+    capsys: pytest.CaptureFixture[str], there: ScrutinizedCluster, out: Path, *options: object
+) -> tuple[Done, dict[str, dict[Any, dict[str, Any]]]]:
+    """Run the command; return how it ended, and category → ledger or subject → finding."""
+    done = run(
+        capsys, "scrutinize", "--metadata", there.uri, "--out", out, "--recheck-after", "0s", "--deadline", "20",
+        "--json", *options,
+    )  # fmt: skip
+    found: dict[str, dict[Any, dict[str, Any]]] = {}
+    for row in open_dataset(out, "scrutiny").read("findings").to_pylist():
+        found.setdefault(row["category"], {})[row["subject"] if row["ledger"] is None else row["ledger"]] = row
+    return done, found
+
+
+def collect(capsys: pytest.CaptureFixture[str], there: ScrutinizedCluster, bookie: Bookie, out: Path) -> Path:
+    """Make the inventory of a bookie's disks while it is stopped."""
+    home = there.cluster.home
+    folders = ["--journal-dir", home / bookie.journals[0], "--ledger-dir", home / bookie.ledgers[0]]
+    there.cluster("bookie_stop", n=bookie.n)
+    run(capsys, "collect", *folders, "--out", out)
+    there.cluster.start(bookie)
+    return out
+
+
+def test_a_record_that_went_back_is_told_by_the_run_before(
+    there: ScrutinizedCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Closed in the run before, in recovery now: only an older backup does that. What went on since is not named."""
+    back, onward = there.write((3, 3, 2), 5), there.write((3, 3, 2), 5, close=False)
+    scrutinize(capsys, there, tmp_path / "first")
+    record = there.record(back)
+    there.edit(back, state=State.IN_RECOVERY, last_entry=None, length=None)
+    there.cluster("close", ledger=onward)
+    done, found = scrutinize(capsys, there, tmp_path / "second", "--since", tmp_path / "first")
+    there.edit(back, state=record.state, last_entry=record.last_entry, length=record.length)
+    assert {category: set(of) for category, of in found.items()} == {"STORE_WENT_BACK": {back}}
+    assert done.code == 3
+    evidence = said(found["STORE_WENT_BACK"][back])
+    assert (evidence["store", "state"], evidence["earlier", "state"]) == ("IN_RECOVERY", "CLOSED")
+
+
+def test_an_open_segment_that_waits_for_too_long_is_told(
+    there: ScrutinizedCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its writer went on to another bookie once; now a member of the last segment is marked, for two days."""
+    ledger = there.write((3, 3, 2), 5, close=False)
+    lost = next(bookie for bookie in there.bookies if bookie.id in there.members(ledger))
+    there.cluster("bookie_stop", n=lost.n)
+    there.cluster("add", ledger=ledger, sizes=[20] * 5, ids=None)
+    there.cluster.start(lost)
+    there.mark(ledger, there.members(ledger)[0], int(time() * 1000) - 48 * HOUR_MS)
+    fresh = there.write((3, 3, 2), 5, close=False)
+    there.mark(fresh, there.members(fresh)[0], int(time() * 1000))
+    done, found = scrutinize(capsys, there, tmp_path / "run")
+    there.cluster("zk_wipe", paths=["/ledgers/underreplication/ledgers"])
+    assert {category: set(of) for category, of in found.items()} == {"OPEN_FRAGMENT_PENDING": {ledger}}
+    assert (done.code, found["OPEN_FRAGMENT_PENDING"][ledger]["severity"]) == (3, "warning")
+
+
+def test_data_without_a_record_is_a_note_and_past_the_grace_a_warning(
+    there: ScrutinizedCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An inventory has a ledger that the store no longer lists: a bookie collects it soon, or its record is lost."""
+    ledger = there.write((4, 4, 4), 5)
+    inventory = collect(capsys, there, there.bookies[0], tmp_path / "bk0")
+    options = ("--wire", "--inventory", inventory)
+    _, found = scrutinize(capsys, there, tmp_path / "listed", *options)
+    assert found == {}
+    record = ledger_metadata.encode(there.record(ledger))
+    there.remove(there.key(ledger))
+    done, found = scrutinize(capsys, there, tmp_path / "first", *options, "--since", tmp_path / "listed")
+    assert {category: set(of) for category, of in found.items()} == {"DATA_WITHOUT_RECORD": {ledger}}
+    row = found["DATA_WITHOUT_RECORD"][ledger]
+    assert (done.code, row["severity"], row["bookies"]) == (0, "info", [there.bookies[0].id])
+    assert said(row)["earlier", "record"] == "yes"
+    late, found = scrutinize(
+        capsys, there, tmp_path / "late", *options, "--since", tmp_path / "first", "--grace", "0s"
+    )  # fmt: skip
+    there.put({there.key(ledger): record})
+    assert (late.code, found["DATA_WITHOUT_RECORD"][ledger]["severity"]) == (3, "warning")
+
+
+def test_files_that_a_failing_disk_damaged_are_one_finding_a_folder(
+    there: ScrutinizedCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Three index files begin with zeros in a copy of the disks: one warning; their ledgers are undecided, not lost."""
+    bookie = there.bookies[1]
+    ledgers = [there.write((4, 4, 4), 5) for _ in range(3)]
+    there.cluster("bookie_stop", n=bookie.n)
+    home = tmp_path / "copy"
+    for folder in (bookie.journals[0], bookie.ledgers[0]):
+        shutil.copytree(there.cluster.home / folder, home / folder)
+    there.cluster.start(bookie)
+    files = [home / bookie.ledgers[0] / "current" / there.index_of(ledger) for ledger in ledgers]
+    for file in files:
+        file.write_bytes(bytes(1024) + file.read_bytes()[1024:])
+    folders = ["--journal-dir", home / bookie.journals[0], "--ledger-dir", home / bookie.ledgers[0]]
+    run(capsys, "collect", *folders, "--out", tmp_path / "bk1")
+    done, found = scrutinize(capsys, there, tmp_path / "run", "--wire", "--inventory", tmp_path / "bk1")
+    [row] = found.pop("SUSPECT_DISK").values()
+    assert found == {}
+    assert (row["severity"], row["bookies"]) == ("warning", [bookie.id])
+    assert "3 of " in said(row)["bookies", "damage"]
+    assert (done.code, done.result["counts"]["undecided"]) == (3, {"not seen": 3})
+
+
+def test_a_bookie_that_was_wiped_and_started_again_is_told_and_its_ledgers_wait(
+    there: ScrutinizedCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """New disks, new cookie, old name: one critical finding. What it lacks is not called missing as yet."""
+    wiped = there.bookies[2]
+    ledgers = [there.write((4, 4, 4), 6) for _ in range(3)]
+    scrutinize(capsys, there, tmp_path / "first")
+    there.cluster("bookie_stop", n=wiped.n)
+    for folder in (*wiped.journals, *wiped.ledgers):
+        shutil.rmtree(there.cluster.home / folder)
+    there.remove(f"/ledgers/cookies/{wiped.id}")
+    there.cluster.start(wiped)
+    later = there.write((4, 4, 4), 6)
+    alone, quiet = scrutinize(capsys, there, tmp_path / "alone")
+    done, found = scrutinize(capsys, there, tmp_path / "second", "--since", tmp_path / "first")
+    assert (alone.code, quiet) == (4, {})
+    assert {category: set(of) for category, of in found.items()} == {"INCARNATION_CHANGED": {wiped.id}}
+    assert (done.code, found["INCARNATION_CHANGED"][wiped.id]["severity"]) == (3, "critical")
+    rows = open_dataset(tmp_path / "second", "scrutiny").read("verdicts").to_pylist()
+    judged = {row["ledger"]: (row["verdict"], row["reason"]) for row in rows}
+    assert {judged[ledger] for ledger in ledgers} == {("undecided", "not seen")}
+    assert judged[later] == ("clean", None)
+    again, quiet = scrutinize(capsys, there, tmp_path / "third", "--since", tmp_path / "second")
+    assert (again.code, quiet) == (4, {})
