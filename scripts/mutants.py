@@ -132,8 +132,9 @@ def tests_of(path: str) -> list[str]:
     if missing := [test for test in found[0] if not Path(test).exists()]:
         raise SystemExit(f"{path}: its tests are not there any more: {', '.join(missing)}")
     files = [str(file) for folder in found[0] for file in sorted(Path(folder).rglob("test_*.py"))]
-    # A change that examples notice need not be judged by thousands of histories.
-    return sorted(files, key=lambda file: file.endswith(_JUDGED))
+    # The file's own tests notice most; and a change that examples notice need not be judged by thousands of histories.
+    own = f"test_{Path(path).stem}"
+    return sorted(files, key=lambda file: (not Path(file).name.startswith(own), file.endswith(_JUDGED)))
 
 
 def run(folder: str, tests: Sequence[str]) -> None:

@@ -16,18 +16,17 @@ def count_reach(row: Row, true: Record, served: Mapping[str, Mapping[int, Any]])
         served: entries by bookie.
     """
     last = must_keep(true)
-    wanted = {
-        entry
-        for name, entries in served.items()
-        for entry in entries
-        if entry <= last and name in true.write_set(entry)
-    }
+    holders: dict[int, set[str]] = {}
+    for name, entries in served.items():
+        for entry in entries:
+            if entry <= last:
+                holders.setdefault(entry, set()).add(name)
+    wanted = [entry for entry, names in holders.items() if not names.isdisjoint(true.write_set(entry))]
     if row["outcome"] not in ("restored", "guarded"):
         return len(wanted), 0
     end, sets = row["last_entry"], WriteSets(row)
     reached = sum(
-        (end is None or entry <= end) and any(entry in served.get(name, ()) for name in sets.of(entry))
-        for entry in wanted
+        (end is None or entry <= end) and not holders[entry].isdisjoint(sets.of(entry)) for entry in sorted(wanted)
     )
     return len(wanted), reached
 
