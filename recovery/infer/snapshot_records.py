@@ -57,6 +57,8 @@ KEPT: Final = frozenset(
 
 _GRADED: Final = tuple(name for name in tables.GRADED if name != "password")
 _READS_AS: Final = "as the earlier record had it: entries that moved since could not be read"
+_SHAPE: Final = "ensemble_size/write_quorum"
+_READS_AS_SHOWN: Final = "as bookies alone show it: the same entries; checks and repairs would count other copies"
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,9 +315,7 @@ def _restore_closed(known: Facts, ledger: int, row: LedgerRow, record: _Record, 
     until = min(end, int(known.copies.end[ledger]))
     kept = first <= max(until, 0)
     placed = PlacedCopies.sum_up(copies.cut_at(until), until, stored.write_quorum, first[kept], members[kept])
-    is_elsewhere = 0 <= until < end and _is_written_elsewhere(
-        copies, until, stored.write_quorum, first[kept], members[kept]
-    )
+    is_elsewhere = until < end and _is_written_elsewhere(copies, until, stored.write_quorum, first[kept], members[kept])
     lost = find_end_above_all(
         known, ledger, stored, first.tolist(), placed, members, doubts, is_written_elsewhere=is_elsewhere
     )
@@ -425,7 +425,17 @@ def _with_segments(known: Facts, ledger: int, row: LedgerRow, solution: Solution
         segments=tuple(segments),
         missing=solution.missing,
         extra=solution.extra,
+        alternatives=_list_shown_shape(row, solution.ensemble, solution.write),
     )
+
+
+def _list_shown_shape(row: LedgerRow, ensemble: int, write: int) -> tuple[Alternative, ...]:
+    """Return a row's alternatives once it takes another shape: the one that bookies show, in place of that one."""
+    if row.ensemble_size is None or (row.ensemble_size, row.write_quorum) == (ensemble, write):
+        return row.alternatives
+    shown = Alternative(_SHAPE, f"{row.ensemble_size}/{row.write_quorum}", _READS_AS_SHOWN, 0.0)
+    taken = (_SHAPE, f"{ensemble}/{write}")
+    return (shown, *(other for other in row.alternatives if (other.field, other.value) != taken))
 
 
 def _list_as_alternative(stored: LedgerMetadata) -> Alternative:

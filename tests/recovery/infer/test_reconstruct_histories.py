@@ -89,10 +89,17 @@ def test_a_length_that_no_recovery_counted_is_no_contradiction() -> None:
 
 @pytest.mark.parametrize(
     ("name", "seed", "ledgers"),
-    [("long@foreign", 16, 100), ("rereplicated@foreign", 2, 500), ("mixed/unscanned@both", 4, 500)],
+    [
+        ("long@foreign", 16, 100),
+        ("rereplicated@foreign", 2, 500),
+        ("mixed/unscanned@both", 4, 500),
+        ("wiped@contradicting", 10, 500),
+    ],
 )
 def test_histories_that_once_broke_a_guarantee(name: str, seed: int, ledgers: int) -> None:
-    """Ends of another cluster above all that others wrote; three copies of what nobody acknowledged, of W = 1."""
+    """Ends of another cluster above all that others wrote; three copies of what nobody acknowledged, of W = 1;
+    a wrong shape that a record gives, beside the right one that bookies show.
+    """
     tally = judge.judge(name, seed, ledgers)
     assert not tally.violations, said(tally)
 

@@ -216,6 +216,23 @@ def test_a_record_of_others_that_ends_above_all_is_of_another_ledger() -> None:
     assert compared(moved, striped(30), options=unseen)["outcome"] == "restored"
 
 
+@pytest.mark.parametrize("state", State)
+def test_the_shape_that_bookies_show_is_listed_beside_the_records(state: State) -> None:
+    """Whoever takes the record's E and W can go back to what bookies alone give, and is offered no shape twice."""
+    alone = recover(full(3, 30))
+    assert (alone["ensemble_size"], alone["write_quorum"]) == (3, 3)
+    away = (Segment(0, ("x:3181", "y:3181")),)
+    stored = replace(
+        TRUE if state is State.CLOSED else OPEN, state=state, ensemble_size=2, write_quorum=2, segments=away
+    )
+    found = compared(stored, full(3, 30))
+    assert (found["outcome"], found["ensemble_size"], found["write_quorum"]) == ("restored", 2, 2)
+    shapes = [other["value"] for other in found["alternatives"] if other["field"] == "ensemble_size/write_quorum"]
+    assert "3/3" in shapes
+    assert "2/2" not in shapes
+    assert len(shapes) == len(set(shapes))
+
+
 def test_a_copy_of_a_closed_ledger_shows_its_end() -> None:
     """What its bookies hold above the LAC of a copy was dropped by the close; an earlier record with it agrees."""
     old = [row(name, range(53), headers=[header(0), header(52, lac=49)]) for name in NAMES[:2]]
