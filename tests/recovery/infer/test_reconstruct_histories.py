@@ -97,9 +97,7 @@ def test_a_length_that_no_recovery_counted_is_no_contradiction() -> None:
     ],
 )
 def test_histories_that_once_broke_a_guarantee(name: str, seed: int, ledgers: int) -> None:
-    """Ends of another cluster above all that others wrote; three copies of what nobody acknowledged, of W = 1;
-    a wrong shape that a record gives, beside the right one that bookies show.
-    """
+    """Ends of another cluster above what others wrote; W = 1 with three copies; a shape that a record hides."""
     tally = judge.judge(name, seed, ledgers)
     assert not tally.violations, said(tally)
 
