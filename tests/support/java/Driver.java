@@ -51,6 +51,7 @@ import org.apache.bookkeeper.meta.AbstractZkLedgerManager;
 import org.apache.bookkeeper.meta.LedgerManager;
 import org.apache.bookkeeper.meta.MetadataDrivers;
 import org.apache.bookkeeper.net.BookieId;
+import org.apache.bookkeeper.proto.BookieProtocol;
 import org.apache.bookkeeper.proto.BookieServer;
 import org.apache.bookkeeper.server.EmbeddedServer;
 import org.apache.bookkeeper.server.conf.BookieConfiguration;
@@ -504,6 +505,22 @@ public final class Driver {
         return true;
     }
 
+    /** Whether a bookie gives an entry, whatever the record says; nothing is fenced. */
+    private boolean has(JsonNode a) throws Exception {
+        CompletableFuture<Integer> code = new CompletableFuture<>();
+        client().getClientCtx().getBookieClient().readEntry(BookieId.parse(a.get("bookie").asText()),
+            a.get("ledger").asLong(), a.get("entry").asLong(),
+            (answer, ledger, entry, body, context) -> code.complete(answer), null, BookieProtocol.FLAG_NONE);
+        int answer = code.get(60, TimeUnit.SECONDS);
+        if (answer == BKException.Code.NoSuchEntryException || answer == BKException.Code.NoSuchLedgerExistsException) {
+            return false;
+        }
+        if (answer != BKException.Code.OK) {
+            throw BKException.create(answer);
+        }
+        return true;
+    }
+
     private static BookKeeper.DigestType digest(JsonNode a) {
         return BookKeeper.DigestType.valueOf(a.get("digest").asText());
     }
@@ -760,6 +777,8 @@ public final class Driver {
                 return true;
             case "repair":
                 return repair(a);
+            case "has":
+                return has(a);
             case "delete":
                 placed(false).deleteLedger(a.get("ledger").asLong());
                 return true;

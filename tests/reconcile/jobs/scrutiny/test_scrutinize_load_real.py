@@ -9,9 +9,10 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -135,6 +136,26 @@ class Load:
             self.next_flap = time.monotonic() + self.rng.uniform(10, 40)
 
 
+def is_left_by_bookkeeper(there: ScrutinizedCluster, row: Mapping[str, Any]) -> bool:
+    """Say whether a finding is true by BookKeeper's own client: a bookie that must have an entry says it has not.
+
+    With A < W a writer that loses a bookie does not send the new one what A others had acknowledged (docs/design/0019).
+    """
+    if row["category"] != "BELOW_WRITE_QUORUM":
+        return False
+    record = there.record(row["ledger"])
+    segments = record.segments
+    for group in row["entries"]:
+        for run in range(group["first"], group["last"] + 1, group["period"] or 1):
+            for entry in range(run, run + group["size"]):
+                members = next(one.members for one in reversed(segments) if one.first <= entry)
+                due = {members[(entry + n) % len(members)] for n in range(record.write_quorum)}
+                lacking = due.intersection(row["bookies"])
+                if not any(not there.cluster("has", ledger=row["ledger"], bookie=one, entry=entry) for one in lacking):
+                    return False
+    return record.ack_quorum < record.write_quorum
+
+
 @pytest.fixture
 def there(tmp_path: Path) -> Iterator[ScrutinizedCluster]:
     """Six bookies, and auto-recovery in a process of its own."""
@@ -162,6 +183,7 @@ def test_a_healthy_cluster_under_load_has_no_finding_above_info(there: Scrutiniz
     done: list[Done] = []
     totals: Counter[str] = Counter()
     notes: Counter[str] = Counter()
+    holes = 0
     with ThreadPoolExecutor(1) as beside:
         for number in range(LOOKS):
             begin = time.monotonic()
@@ -174,7 +196,9 @@ def test_a_healthy_cluster_under_load_has_no_finding_above_info(there: Scrutiniz
             done.append(look.result())
             found = open_dataset(tmp_path / f"run-{number}", "scrutiny").read("findings").to_pylist()
             loud = [row for row in found if row["severity"] != "info"]
-            assert loud == [], (seed, number, load.steps)
+            wrong = [row for row in loud if not is_left_by_bookkeeper(there, row)]
+            assert wrong == [], (seed, number, load.steps)
+            holes += len(loud)
             counts = done[-1].result["counts"]
             totals.update({key: counts[key] for key in ("listed", "clean", "with_findings", "rechecked")})
             totals.update({f"{part}: {why}": n for part in ("skipped", "undecided") for why, n in counts[part].items()})
@@ -183,7 +207,8 @@ def test_a_healthy_cluster_under_load_has_no_finding_above_info(there: Scrutiniz
     assert {one.code for one in done} <= {0, 4}, [one.result["verdict"] for one in done]
     judged = totals["clean"] + totals["with_findings"]
     sys.stdout.write(
-        f"seed {seed}: {LOOKS} scrutinies; {totals['listed']} ledgers, {judged / totals['listed']:.0%} judged: "
+        f"seed {seed}: {LOOKS} scrutinies; {totals['listed']} ledgers, {judged / totals['listed']:.0%} judged, "
+        f"{holes} times copies that BookKeeper itself left out: "
         f"{dict(totals)}; notes: {dict(notes)}; load: {dict(load.steps)}\n"
     )
     assert judged >= totals["listed"] / 2
