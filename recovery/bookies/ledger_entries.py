@@ -11,7 +11,7 @@ one of the passwords alone, of type DUMMY never.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -48,6 +48,22 @@ class ReadEntry:
     def payload(self) -> bytes | None:
         """What the client wrote; None where nothing proves where it begins."""
         return None if self.digest is None else bytes(entry.payload_of(self.record, self.digest))
+
+
+class Content(NamedTuple):
+    """What all copies of an entry have alike: the type of its digest, the length up to it, what the client wrote."""
+
+    digest: Digest
+    length: int
+    payload: bytes
+
+
+def read_content(record: bytes, ledger: LedgerId, number: int, passwords: Sequence[bytes]) -> Content | None:
+    """Return the content of an entry; None where the bytes are not this entry's, or prove no digest."""
+    proven = entry.find_digest(record, passwords) if entry.is_of(record, ledger, number) else None
+    if proven is None:
+        return None
+    return Content(proven[0], entry.decode_header(record).length, bytes(entry.payload_of(record, proven[0])))
 
 
 @dataclass(slots=True)

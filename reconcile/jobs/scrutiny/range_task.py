@@ -1,4 +1,4 @@
-"""The first look at a bucket range: read, judged, written; what is to be looked at again is put beside."""
+"""The first look at a bucket range: read, judged, written; what is to be looked at again is put aside."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from reconcile.check.scrutiny.judge import Demands, Judgement, judge_range
 from reconcile.check.scrutiny.lifecycle import Lifecycle, count_vanished
 from reconcile.check.scrutiny.replication import Replication
+from reconcile.check.scrutiny.returned_writers import find_comparable
 from reconcile.check.scrutiny.unlisted import find_unlisted, raise_old
 from reconcile.findings.table import Run
 from reconcile.rules import used_ids
@@ -25,6 +26,9 @@ from recovery.model import tables
 SUSPECT_FINDINGS: Final = "suspect-findings"
 SUSPECT_VERDICTS: Final = "suspect-verdicts"
 """What waits for its second look, in `SPILL`: begin of file names."""
+COMPARED_FINDINGS: Final = "compared-findings"
+COMPARED_VERDICTS: Final = "compared-verdicts"
+"""Likewise what waits until entries of replaced bookies are compared."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,6 +46,7 @@ class RangeTask:
         layout: of the store.
         awaited: bookies that may answer when they are asked again.
         lifecycle: what is known of findings besides.
+        compares: entries of bookies that were replaced are compared later.
         earlier: the run before.
         earlier_store: the store as that run saw it.
         born: bookies that may have been started anew without their data; see `Sight`.
@@ -57,33 +62,30 @@ class RangeTask:
     layout: Layout
     awaited: frozenset[str] = frozenset()
     lifecycle: Lifecycle = field(default_factory=Lifecycle)
+    compares: bool = False
     earlier: Dataset | None = None
     earlier_store: Dataset | None = None
     born: Mapping[str, int] = field(default_factory=dict)
 
     def __call__(self, buckets: range) -> dict[str, Any]:
         """Judge the range, write what is settled, and return counts."""
-        judged, unlisted = self.judge(buckets)
+        judged, unlisted, comparable = self.judge(buckets)
         name = f"buckets-{buckets.start:04d}-{buckets.stop - 1:04d}"
         doubtful = pa.array(judged.suspect)
-        keys = judged.verdicts.filter(doubtful)
-        of_suspects = _are_of(judged.findings, keys)
-        settled = pa.concat_tables([judged.findings.filter(pc.invert(of_suspects)), unlisted])
+        aside = pc.and_(_are_of(judged.verdicts, comparable), pc.invert(doubtful))
+        suspects = self._put_aside((SUSPECT_FINDINGS, SUSPECT_VERDICTS), name, judged, doubtful)
+        compared = self._put_aside((COMPARED_FINDINGS, COMPARED_VERDICTS), name, judged, aside)
+        verdicts = judged.verdicts.filter(pc.invert(pc.or_(doubtful, aside)))
+        of_settled = pc.or_(_are_of(judged.findings, verdicts), pc.is_null(judged.findings["ledger"]))
+        settled = pa.concat_tables([judged.findings.filter(of_settled), unlisted])
         settled = raise_old(self.lifecycle.apply(settled), self.run, self.demands.grace_s)
-        verdicts = judged.verdicts.filter(pc.invert(doubtful))
-        files = {}
-        if keys.num_rows:
-            held = {SUSPECT_FINDINGS: judged.findings.filter(of_suspects), SUSPECT_VERDICTS: keys}
-            files = {
-                kind: write_part(Path(self.out), SPILL, f"{kind}-{name}", [rows], secret=True).file
-                for kind, rows in held.items()
-            }
         return {
             "parts": {
                 table: asdict(write_part(Path(self.out), table, name, [rows], secret=True))
                 for table, rows in (("findings", settled), ("verdicts", verdicts))
             },
-            "suspects": files,
+            "suspects": suspects,
+            "compared": compared,
             "listed": judged.verdicts.num_rows,
             "counts": count_verdicts(verdicts),
             "findings": count_findings(settled),
@@ -93,6 +95,17 @@ class RangeTask:
             "judged": judged.judged,
             "placement": asdict(judged.placement),
             "used": asdict(used_ids.numbers(self.layout, self._name_ids(buckets))),
+        }
+
+    def _put_aside(self, kinds: tuple[str, str], name: str, judged: Judgement, mask: pa.Array) -> dict[str, str]:
+        """Write findings and verdicts of some ledgers into files of their own; none where there are no such ledgers."""
+        verdicts = judged.verdicts.filter(mask)
+        if not verdicts.num_rows:
+            return {}
+        findings = judged.findings.filter(_are_of(judged.findings, verdicts))
+        return {
+            kind: write_part(Path(self.out), SPILL, f"{kind}-{name}", [rows], secret=True).file
+            for kind, rows in zip(kinds, (findings, verdicts), strict=True)
         }
 
     def _count_vanished(self, buckets: range) -> tuple[int, int]:
@@ -113,8 +126,8 @@ class RangeTask:
         """Return the records of a range as the run before saw them."""
         return None if self.earlier_store is None else self.earlier_store.read("ledgers", buckets=buckets)
 
-    def judge(self, buckets: range) -> tuple[Judgement, pa.Table]:
-        """Judge the range, and return the findings of ledgers that the store does not list, too."""
+    def judge(self, buckets: range) -> tuple[Judgement, pa.Table, pa.Table]:
+        """Judge the range; also return findings of ledgers that the store lacks, and keys of those to be compared."""
         stored = rename_members(self.catalog.read("ledgers", buckets=buckets), self.renames)
         parts = [inventory.read("copies", buckets=buckets) for inventory in self.inventories]
         copies = pa.concat_tables([tables.COPIES.empty_table(), *parts])
@@ -137,7 +150,8 @@ class RangeTask:
             awaited=self.awaited,
             earlier_records=earlier_records,
         )
-        return judged, find_unlisted(stored, copies, earlier_records, self.run)
+        comparable = find_comparable(stored, judged.findings) if self.compares else judged.verdicts.slice(0, 0)
+        return judged, find_unlisted(stored, copies, earlier_records, self.run), comparable
 
 
 def _ids(rows: pa.Table) -> used_ids.Ids:

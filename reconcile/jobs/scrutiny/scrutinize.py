@@ -41,6 +41,7 @@ from reconcile.jobs.scrutiny.range_task import (
 )
 from reconcile.jobs.scrutiny.request import Scrutinized, ScrutinyRequest
 from reconcile.jobs.scrutiny.returned_data import list_returned_data
+from reconcile.jobs.scrutiny.returned_writers import compare_all
 from reconcile.jobs.scrutiny.second_look import SecondLook
 from reconcile.rules import nodes as beside
 from reconcile.rules import used_ids
@@ -167,6 +168,7 @@ def scrutinize(
             task = replace(
                 _make_task(request, catalog, bookies, run, layout),
                 lifecycle=lifecycle,
+                compares=request.wire is not None,
                 earlier=earlier,
                 earlier_store=None if request.since is None else open_dataset(request.since / STORE, "catalog"),
                 born=find_born(catalog, bookies.inventories, ranges),
@@ -181,9 +183,7 @@ def scrutinize(
             task, opened, layout, replication, request.wire, given, context,
             request.recheck_after_s, request.rechecks, wait,
         )  # fmt: skip
-        _look_again(
-            request, second_look, [answer["suspects"] for answer in answers if answer["suspects"]], sums, context
-        )
+        _look_again(request, second_look, answers, sums, context)
         found = _find_of_bookies(request, catalog, bookies, second_look)
         found += bookie_findings.list_listing_doubts(captured.gaps, sums.vanished, sums.listed_before)
         found += list_returned_data(request, opened, catalog, layout, context)
@@ -295,12 +295,19 @@ def _take_answer(sums: _Sums, answer: Mapping[str, Any]) -> None:
 
 
 def _look_again(
-    request: ScrutinyRequest, second_look: SecondLook, files: Sequence[Mapping[str, str]], sums: _Sums, context: Context
+    request: ScrutinyRequest,
+    second_look: SecondLook,
+    answers: Sequence[Mapping[str, Any]],
+    sums: _Sums,
+    context: Context,
 ) -> None:
-    """Settle every suspect, and write what became of it."""
+    """Settle every suspect, compare entries where that is to be done, and write what became of them."""
+    files = [answer["suspects"] for answer in answers if answer["suspects"]]
+    compared = [answer["compared"] for answer in answers if answer["compared"]]
     with context.reporter.progress("looking again", "parts") as progress:
         show = throttle(progress)
-        for number, (findings, verdicts) in enumerate(second_look.settle(files, lambda done: show(done, len(files)))):
+        settled = second_look.settle(files, lambda done: show(done, len(files)))
+        for number, (findings, verdicts) in enumerate(compare_all(second_look, settled, compared)):
             for name, rows in (("findings", findings), ("verdicts", verdicts)):
                 sums.parts[name].append(write_part(request.out, name, f"again-{number:05d}", [rows], secret=True))
             sums.add("verdicts", count_verdicts(verdicts))

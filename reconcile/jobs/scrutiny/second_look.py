@@ -4,6 +4,8 @@ import asyncio
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,14 +17,16 @@ from backends.registry import OpenStore
 from reconcile.check.scrutiny.judge import OF_RECORDS, SKIPPED, UNDECIDED, Judgement, give_verdicts, judge_range
 from reconcile.check.scrutiny.looks import Kind, Look, Outcome, Suspect, look_again
 from reconcile.check.scrutiny.replication import Replication
-from reconcile.findings.categories import Category
 from reconcile.jobs.context import Context, Wire
+from reconcile.jobs.scrutiny.entry_reads import COPY_FAULTS, read_lacking
 from reconcile.jobs.scrutiny.range_task import SUSPECT_FINDINGS, SUSPECT_VERDICTS, RangeTask, read_all
+from reconcile.rules.segments.copies import Sight
 from reconcile.rules.segments.copy_findings import see_bookies
 from reconcile.rules.segments.member_names import rename_members
 from recovery.bookies.addresses import Members, read_members
 from recovery.bookies.wire_inventory import Request, collect_wire
 from recovery.bookies.wire_probe import probe_bookies
+from recovery.bookies.wire_reader import RunningCluster
 from recovery.bookies.wire_results import CATALOG
 from recovery.bookies.wire_results import Kind as Answered
 from recovery.capture.records import read_marks, read_records
@@ -32,18 +36,12 @@ from recovery.model import tables
 
 _BATCH: Final = 8_192
 """Suspects that are looked at again together."""
-_COPIES: Final = (
-    Category.ENTRY_LOST,
-    Category.BELOW_ACK_QUORUM,
-    Category.BELOW_WRITE_QUORUM,
-    Category.ENTRIES_MISPLACED,
-)
 Key = tuple[int, int]
 
 
 def kind_of(category: str) -> str:
     """Return what is confirmed by being seen again: how far copies are from what a record asks for may change."""
-    return "copies" if category in _COPIES else category
+    return "copies" if category in COPY_FAULTS else category
 
 
 def is_doubtful(row: Mapping[str, Any]) -> bool:
@@ -51,7 +49,7 @@ def is_doubtful(row: Mapping[str, Any]) -> bool:
     return row["severity"] != "info" and row["category"] not in OF_RECORDS
 
 
-@dataclass(slots=True)
+@dataclass
 class SecondLook:
     """Looks again at suspects of one run.
 
@@ -192,9 +190,37 @@ class SecondLook:
         sight = see_bookies(
             read_all(inventories, "bookies"), read_all(inventories, "damage"), replication.registered, self.task.born
         )
-        judged = judge_range(
+        everything = pa.concat_tables(copies)
+        judged = self._judge_copies(records, everything, sight, replication, part, everywhere=everywhere)
+        silent = self.given_bookies.intersection(replication.registered)
+        if self.wire is not None and silent and judged.findings.num_rows:
+            with RunningCluster(self.read_members(self.wire), self.wire.options) as cluster:
+                reads = read_lacking(
+                    cluster,
+                    rename_members(records, self.task.renames).to_pylist(),
+                    judged.findings.to_pylist(),
+                    silent,
+                )
+            if reads.copies.num_rows or reads.hidden.num_rows:
+                sight = replace(sight, hidden=pa.concat_tables([sight.hidden.cast(reads.hidden.schema), reads.hidden]))
+                everything = pa.concat_tables([everything, reads.copies])
+                judged = self._judge_copies(records, everything, sight, replication, part, everywhere=everywhere)
+        shutil.rmtree(folder, ignore_errors=True)
+        return judged
+
+    def _judge_copies(
+        self,
+        records: pa.Table,
+        copies: pa.Table,
+        sight: Sight,
+        replication: Replication,
+        part: range,
+        *,
+        everywhere: bool,
+    ) -> Judgement:
+        return judge_range(
             rename_members(records, self.task.renames),
-            pa.concat_tables(copies),
+            copies,
             sight,
             replication,
             self.task.demands,
@@ -202,18 +228,21 @@ class SecondLook:
             everywhere=everywhere,
             earlier_records=self.task.read_earlier_records(part),
         )
-        shutil.rmtree(folder, ignore_errors=True)
-        return judged
+
+    @cached_property
+    def given_bookies(self) -> frozenset[str]:
+        """Bookies whose inventories were given to the run: they are not asked for lists."""
+        rows = (inventory.read("bookies", columns=["bookie"])["bookie"].to_pylist() for inventory in self.given)
+        return frozenset(chain.from_iterable(rows))
 
     def _ask(self, records: pa.Table, folder: Path, wire: Wire) -> tuple[tuple[Dataset, ...], bool]:
         """Ask every bookie for these ledgers; return inventories, and whether all bookies of the cluster are seen."""
-        members = self._read_members(wire)
+        members = self.read_members(wire)
         with DatasetWriter(folder / CATALOG, "catalog", binding={}, secret=True) as writer:
             writer.append("ledgers", records)
             writer.close(coverage={})
-        given = {row for one in self.given for row in one.read("bookies", columns=["bookie"])["bookie"].to_pylist()}
         registered = [name for name in members.bookies if members.find(name).registered_txn is not None]
-        wanted = tuple(bookie for bookie in registered if bookie not in given)
+        wanted = tuple(bookie for bookie in registered if bookie not in self.given_bookies)
         summary = collect_wire(
             Request(open_dataset(folder / CATALOG, "catalog"), members, wanted, wire.options),
             folder,
@@ -224,7 +253,8 @@ class SecondLook:
         answered = all(result.kind is Answered.COLLECTED and not result.unanswered for result in summary.bookies)
         return found, answered and self._is_whole(self.given)
 
-    def _read_members(self, wire: Wire) -> Members:
+    def read_members(self, wire: Wire) -> Members:
+        """Return who the bookies are now."""
         return read_members(self.opened.store, self.opened.root, self.opened.layout_hint, wire.aliases)
 
     @staticmethod
@@ -243,7 +273,7 @@ class SecondLook:
         if not self.waited_s:
             self.wait(self.recheck_after_s)
             self.waited_s += self.recheck_after_s
-        members = self._read_members(self.wire)
+        members = self.read_members(self.wire)
         again = [members.find(bookie) for bookie in silent]
         results = asyncio.run(probe_bookies(again, {}, self.wire.options)) if again else {}
         still = [

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from time import time
 from typing import Any
@@ -10,8 +11,8 @@ import pytest
 
 from recovery.codecs import ledger_metadata
 from recovery.dataset import open_dataset
-from recovery.model.metadata import State
-from tests.support.cluster import Bookie, Cluster
+from recovery.model.metadata import Segment, State
+from tests.support.cluster import Bookie, Cluster, encoded
 from tests.support.command import Done, run
 from tests.support.findings import said
 from tests.support.scrutinized_cluster import ScrutinizedCluster
@@ -135,6 +136,37 @@ def test_files_that_a_failing_disk_damaged_are_one_finding_a_folder(
     assert (row["severity"], row["bookies"]) == ("warning", [bookie.id])
     assert "3 of " in said(row)["bookies", "damage"]
     assert (done.code, done.result["counts"]["undecided"]) == (3, {"not seen": 3})
+
+
+def test_a_writer_that_went_on_to_a_bookie_that_was_replaced_is_told(
+    there: ScrutinizedCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What the old bookie has from after the change differs from the new one's; where it does not, it is a note."""
+    names = [bookie.id for bookie in there.bookies]
+    how = {"E": 2, "W": 2, "A": 2, "digest": "CRC32C", "password": encoded(b"pw"), "custom": {}}
+    other, alike = (there.write((2, 2, 2), 0) for _ in range(2))
+    for ledger, sizes in ((other, (20, 30)), (alike, (20, 20))):
+        there.remove(there.key(ledger))
+        for members, size in (((0, 1), sizes[0]), ((3, 1), sizes[1])):
+            there.cluster("create", id=ledger, members=[names[n] for n in members], **how)
+            there.cluster("add", ledger=ledger, sizes=[size] * 10, ids=list(range(10)))
+            there.cluster("close", ledger=ledger)
+            record = there.record(ledger)
+            there.remove(there.key(ledger))
+        segments = (Segment(0, (names[0], names[1])), Segment(5, (names[3], names[1])))
+        there.put({there.key(ledger): ledger_metadata.encode(replace(record, segments=segments))})
+    done, found = scrutinize(capsys, there, tmp_path / "run")
+    for ledger in (other, alike):
+        there.cluster("delete", ledger=ledger)
+    assert {category: set(of) for category, of in found.items()} == {
+        "RETURNED_WRITER": {other}, "OVER_REPLICATED": {other, alike},
+    }  # fmt: skip
+    row = found["RETURNED_WRITER"][other]
+    assert (done.code, row["severity"], row["bookies"]) == (3, "critical", [names[0]])
+    assert sorted(group["first"] for group in row["entries"]) == [5, 6, 7, 8, 9]
+    rows = open_dataset(tmp_path / "run", "scrutiny").read("verdicts").to_pylist()
+    judged = {row["ledger"]: row["verdict"] for row in rows}
+    assert (judged[other], judged[alike]) == ("RETURNED_WRITER", "OVER_REPLICATED")
 
 
 def test_a_bookie_that_was_wiped_and_started_again_is_told_and_its_ledgers_wait(
