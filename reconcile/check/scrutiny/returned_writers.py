@@ -75,11 +75,11 @@ def list_comparisons(
     """
     segments, write = record["segments"], record["write_quorum"]
     for former in strays:
-        after = 1 + max((n for n, segment in enumerate(segments) if former in segment["members"]), default=-2)
-        if not 0 < after < len(segments):
+        successor = 1 + max((n for n, segment in enumerate(segments) if former in segment["members"]), default=-2)
+        if not 0 < successor < len(segments):
             continue
-        position = segments[after - 1]["members"].index(former)
-        for entry in _list_last(groups, segments[after]["first"], record["last_entry"]):
+        position = segments[successor - 1]["members"].index(former)
+        for entry in _list_last(groups, segments[successor]["first"], record["last_entry"]):
             members = next(segment["members"] for segment in reversed(segments) if segment["first"] <= entry)
             due = [members[(entry + place) % len(members)] for place in range(write)]
             instead = members[position % len(members)]
@@ -98,12 +98,12 @@ def _list_last(groups: Sequence[Mapping[str, int]], low: int, high: int) -> list
 
 def make_finding(key: LedgerKey, differing: Sequence[Comparison], compared: int) -> Finding:
     """Return the finding of a ledger of which entries differ."""
-    entries = sorted({one.entry for one in differing})
-    former = sorted({one.former for one in differing})
+    entries = sorted({pair.entry for pair in differing})
+    former = sorted({pair.former for pair in differing})
     statements = [
         Statement("bookies", "replaced, and have entries from after that", ", ".join(former), "wire"),
         Statement(
-            "bookies", "have others in their place", ", ".join(sorted({one.member for one in differing})), "wire"
+            "bookies", "have others in their place", ", ".join(sorted({pair.member for pair in differing})), "wire"
         ),
         Statement("bookies", "entries that differ", len(entries), "wire"),
         Statement("bookies", "entries that were compared", compared, "wire"),

@@ -84,7 +84,9 @@ def _list_due(record: Mapping[str, Any], bookie: str | None, groups: Sequence[Ma
     for group in groups:
         for run in range(group["first"], group["last"] + 1, group["period"] or 1):
             for entry in range(run, run + group["size"]):
-                members = next(one["members"] for one in reversed(record["segments"]) if one["first"] <= entry)
+                members = next(
+                    segment["members"] for segment in reversed(record["segments"]) if segment["first"] <= entry
+                )
                 if bookie is None or bookie in (
                     members[(entry + n) % len(members)] for n in range(record["write_quorum"])
                 ):

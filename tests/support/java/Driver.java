@@ -777,6 +777,10 @@ public final class Driver {
                 return true;
             case "repair":
                 return repair(a);
+            case "audit":
+                return Audits.each(server("null"), clientConf());
+            case "audit_all":
+                return Audits.all(server("null"), clientConf(), a.get("rounds").asInt());
             case "has":
                 return has(a);
             case "delete":

@@ -11,7 +11,7 @@ import pytest
 
 from recovery.codecs import ledger_metadata
 from recovery.dataset import open_dataset
-from recovery.model.metadata import Segment, State
+from recovery.model.metadata import LedgerMetadata, Segment, State
 from tests.support.cluster import Bookie, Cluster, encoded
 from tests.support.command import Done, run
 from tests.support.findings import said
@@ -144,6 +144,7 @@ def test_a_writer_that_went_on_to_a_bookie_that_was_replaced_is_told(
     """What the old bookie has from after the change differs from the new one's; where it does not, it is a note."""
     names = [bookie.id for bookie in there.bookies]
     how = {"E": 2, "W": 2, "A": 2, "digest": "CRC32C", "password": encoded(b"pw"), "custom": {}}
+    records: list[LedgerMetadata] = []
     other, alike = (there.write((2, 2, 2), 0) for _ in range(2))
     for ledger, sizes in ((other, (20, 30)), (alike, (20, 20))):
         there.remove(there.key(ledger))
@@ -151,10 +152,10 @@ def test_a_writer_that_went_on_to_a_bookie_that_was_replaced_is_told(
             there.cluster("create", id=ledger, members=[names[n] for n in members], **how)
             there.cluster("add", ledger=ledger, sizes=[size] * 10, ids=list(range(10)))
             there.cluster("close", ledger=ledger)
-            record = there.record(ledger)
+            records.append(there.record(ledger))
             there.remove(there.key(ledger))
         segments = (Segment(0, (names[0], names[1])), Segment(5, (names[3], names[1])))
-        there.put({there.key(ledger): ledger_metadata.encode(replace(record, segments=segments))})
+        there.put({there.key(ledger): ledger_metadata.encode(replace(records[-1], segments=segments))})
     done, found = scrutinize(capsys, there, tmp_path / "run")
     for ledger in (other, alike):
         there.cluster("delete", ledger=ledger)

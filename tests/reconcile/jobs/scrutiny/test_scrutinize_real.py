@@ -38,7 +38,7 @@ def harmed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harmed]:
     """One cluster with every harm that its store and disks can come to."""
     with Cluster(tmp_path_factory.mktemp("scrutiny") / "cluster") as cluster:
         there = ScrutinizedCluster(cluster)
-        clean = [there.write(quorum, 30) for quorum in ((3, 2, 2), (3, 3, 2), (4, 3, 2), (2, 2, 1))]
+        clean = [there.write(quorum, 30) for quorum in ((3, 2, 2), (3, 3, 2), (4, 3, 2), (2, 2, 1), (4, 2, 2))]
         made = {
             "lost": there.write((3, 3, 2), 12),
             "below ack": there.write((3, 3, 2), 12),
@@ -136,6 +136,42 @@ def test_each_harm_is_found_and_nothing_else(
     parts = counts["clean"] + sum(counts["skipped"].values()) + sum(counts["undecided"].values())
     assert parts + counts["with_findings"] == counts["listed"] == len(judged)
     assert done.result["coverage"]["judged_pct"] == 100
+
+
+def test_javas_own_checks_differ_where_0019_says(
+    harmed: Harmed, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The auditor's checks of replicas and placement, asked of each ledger alone, beside what scrutiny finds."""
+    racks = tmp_path / "racks"
+    racks.write_text("bk0 /a\nbk1 /a\nbk2 /a\nbk3 /a\n")
+    scrutinize(capsys, harmed, tmp_path / "run", "--topology", racks)
+    found = findings(open_dataset(tmp_path / "run", "scrutiny"))
+    ours = {
+        ledger: {category for category, of in found.items() if ledger in of}
+        for ledger in (*harmed.clean, *harmed.ledgers.values())
+    }
+    names = {number: name for name, number in harmed.ledgers.items()}
+    java = {int(ledger): set(said) for ledger, said in harmed.there.cluster("audit").items()}
+    placed = {ledger for ledger, said in java.items() if "placement" in said}
+    replicas = {names.get(ledger, ledger): rest for ledger, said in java.items() if (rest := said - {"placement"})}
+    missing = {"none", "below ack quorum", "below write quorum"}
+    striped = replicas.pop(harmed.clean[-1])
+    assert striped <= missing, "E - W = 2: every second entry of a healthy ledger is missing to Java"
+    assert striped
+    assert not ours[harmed.clean[-1]] - {"PLACEMENT_VIOLATED"}
+    assert replicas == {
+        "lost": {"none"},
+        "below ack": {"below ack quorum"},
+        "below write": {"below write quorum"},
+        "misplaced": {"below write quorum"},
+        "misplaced all": {"none"},
+        "unparsable": {"replicas failed", "placement failed"},
+    }
+    violated = {ledger for ledger, categories in ours.items() if "PLACEMENT_VIOLATED" in categories}
+    assert {names[ledger] for ledger in violated - placed} == {"open", "recovering"}
+    assert placed <= violated
+    whole = harmed.there.cluster("audit_all", rounds=1)["said"]
+    assert "replicas failed" in whole, "one record that nobody can read ends Java's whole run"
 
 
 def test_what_stands_for_too_long_is_found_by_the_grace(
