@@ -142,18 +142,8 @@ class ClusterJudge:
         return record
 
     def _violation(self, guarantee: str, ledger: int, row: Row, text: str) -> None:
-        self.tally.violations.append(
-            Violation(
-                guarantee,
-                self.name,
-                self.seed,
-                ledger,
-                text,
-                self._true(ledger),
-                describe_claim(row),
-                self._judge_served(ledger),
-            )
-        )
+        seen = (self._true(ledger), describe_claim(row), self._judge_served(ledger))
+        self.tally.violations.append(Violation(guarantee, self.name, self.seed, ledger, text, *seen))
 
     def _true(self, ledger: int) -> str:
         record, world = self._truth(ledger), self.world
@@ -229,7 +219,7 @@ class ClusterJudge:
             yield "clean", f"not restored: {row['reason']}"
         if self._is_said_deleted(ledger) and ledger not in self.world.records:
             yield "law7", "deleted, as a reference or the store's history says"
-        if ledger not in self.world.records and self._seen_whole & set(self.inventory.leftovers.get(ledger, ())):
+        if ledger not in self.world.records and self._show_deletion(ledger):
             yield "law7", "deleted, and leftovers show it"
         if len(self._lives(ledger)) > 1 and (shown := find_two_contents(self._headers(ledger))):
             yield "law7", f"two ledgers under one id are read as one: {shown}"
@@ -428,11 +418,19 @@ class ClusterJudge:
             else:
                 self.tally.blended += 1
         if ledger not in self.world.records:
-            # A bookie whose index was not read has all in logs alone, deleted or not.
-            if self._seen_whole & set(self.inventory.leftovers.get(ledger, ())):
+            if self._show_deletion(ledger):
                 yield "law7", "deleted, and leftovers show it"
             else:
                 self.tally.resurrected += 1
+
+    def _show_deletion(self, ledger: int) -> bool:
+        """Say whether a bookie has in its logs alone what its index would have, were the ledger not deleted.
+
+        Not one whose index was not read; nor one that the record does not name: its garbage collection drops what is
+        closed without it (docs/operations/safety.md, the over-replicated check).
+        """
+        named = {name for _, members in self._truth(ledger).segments for name in members}
+        return bool(self._seen_whole & named & set(self.inventory.leftovers.get(ledger, ())))
 
     def _alternatives(self, row: Row, true: Record) -> Iterator[tuple[str, str]]:
         """Check that what a reader would see in truth is claimed, or listed."""

@@ -102,6 +102,13 @@ def test_histories_that_once_broke_a_guarantee(name: str, seed: int, ledgers: in
     assert not tally.violations, said(tally)
 
 
+def test_what_a_bookie_collected_that_no_record_names_shows_no_deletion() -> None:
+    """Ledger 346 was deleted, and only one that its writer had replaced before any answer has dropped its entry."""
+    tally = judge.judge("mixed/damaged", 12, 500)
+    assert not tally.violations, said(tally)
+    assert tally.resurrected > 0
+
+
 def test_what_a_reconstruction_never_hears_of_is_not_judged(capsys: pytest.CaptureFixture[str]) -> None:
     """A store's deletions are for `recover` to decide on: the command says where that is judged."""
     with pytest.raises(SystemExit):
