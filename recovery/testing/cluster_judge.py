@@ -3,6 +3,7 @@
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from random import Random
 from typing import Any, Final
@@ -186,8 +187,8 @@ class ClusterJudge:
         last = self.evidence.deletions.get(ledger)
         if ledger not in self.world.records or ledger not in self.evidence.deletions:
             return
-        claim = Claim.of_record(last) if last is not None else Claim()
-        # Bookies collect what is deleted: what none of them has any more proves nothing.
+        # Bookies collect what is deleted: what none of them has any more proves nothing, nor who still has the rest.
+        claim = replace(Claim.of_record(last), segments=()) if last is not None else Claim()
         for shown in contradictions(claim, self._headers(ledger), is_all_seen=False):
             yield "law7", f"another ledger was deleted under the id: {shown}"
             return

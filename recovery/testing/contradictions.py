@@ -89,7 +89,7 @@ def contradictions(claim: Claim, rows: Sequence[Row], *, is_all_seen: bool) -> I
         )
     if claim.shape is not None:
         yield from _of_shape(claim.shape, rows)
-    if claim.shape is not None and claim.end is not None:
+    if claim.shape is not None and claim.segments and claim.end is not None:
         yield from _of_writers(claim.end, claim.shape, claim.segments, rows)
 
 
