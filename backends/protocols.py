@@ -5,7 +5,7 @@ are tests: `backends.testing.contracts.MetadataStoreContract` runs against every
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol, runtime_checkable
 
@@ -291,3 +291,31 @@ class AccessControl(Protocol):
 @runtime_checkable
 class ControlledStore(MetadataStore, AccessControl, Protocol):
     """A metadata store whose ACLs can be changed."""
+
+
+class Election(Protocol):
+    """Of several instances that name the same key, one leads at a time."""
+
+    def campaign(self, lost: Callable[[], None]) -> bool:
+        """Wait until this instance leads.
+
+        Args:
+            lost: called once, from a thread of the election, as soon as it cannot be sure any more that it leads, and
+                before another one can: it must end at once what only the leader may do.
+
+        Returns:
+            False: `close` was called meanwhile.
+
+        Raises:
+            UnavailableError: the store does not answer, or stopped answering while this instance waited.
+            AccessDeniedError: the store does not let us in, or not write the key.
+        """
+        ...
+
+    def resign(self) -> None:
+        """Let another one lead; `lost` is not called for it. Nothing happens where this one does not lead."""
+        ...
+
+    def close(self) -> None:
+        """Resign, and end a campaign that waits."""
+        ...

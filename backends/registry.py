@@ -31,6 +31,7 @@ import pyarrow as pa
 from backends.errors import NoSuchStoreError, ReadOnlyStoreError, UnsupportedStoreError
 from backends.protocols import (
     Acl,
+    Election,
     MetadataStore,
     Point,
     ScannableStore,
@@ -361,6 +362,44 @@ def open_store(
     store = kind(address.hosts, auth=auth, sasl=sasl, tls=tls, ops_s=ops_s, session_s=session_s, patience_s=patience_s)
     shown = store if isinstance(store, ZooKeeperStore) else ReadOnlyControlledStore(store)
     return OpenStore(shown, address.root, address.layout_hint, uri)
+
+
+def open_election(
+    uri: str,
+    key: str,
+    name: str,
+    *,
+    acl: str | None = None,
+    auth: tuple[str, str] | None = None,
+    sasl: tuple[str, str] | None = None,
+    tls: Tls | None = None,
+    session_s: float = 15.0,
+) -> Election:
+    """Return an election between instances that name the same key of a live store; nothing is connected to yet.
+
+    Args:
+        uri: of a ZooKeeper or an etcd.
+        key: absolute; of this election alone.
+        name: of this instance.
+        acl: rights of what is made at the key, where the store has rights; None: what the store gives.
+        auth, sasl, tls: as `open_store` takes them.
+        session_s: a leader that the store does not hear of for so long is followed by another one.
+
+    Raises:
+        UnsupportedStoreError: malformed, or not of a live store.
+    """
+    address = parse_store_uri(uri)
+    if address.kind == _ETCD:
+        from backends.etcd.election import EtcdElection  # noqa: PLC0415 - grpc, only where it is wanted
+
+        return EtcdElection(address.hosts, key, name, auth=auth, tls=tls, session_s=session_s)
+    if address.kind == _ZOOKEEPER:
+        from backends.zookeeper.election import ZooKeeperElection  # noqa: PLC0415 - only where its client is wanted
+
+        return ZooKeeperElection(
+            address.hosts, key, name, acl=acl, auth=auth, sasl=sasl, tls=tls, session_s=session_s
+        )
+    raise UnsupportedStoreError(uri, "files elect no leader: name the live store")
 
 
 def _open_zk_files(address: StoreAddress, *, writable: bool, shown_at: str | None) -> OpenStore:

@@ -23,6 +23,8 @@ from backends.etcd._pb.rpc_pb2 import (
     KeyValue,
     LeaseGrantRequest,
     LeaseGrantResponse,
+    LeaseKeepAliveRequest,
+    LeaseKeepAliveResponse,
     LeaseRevokeRequest,
     LeaseRevokeResponse,
     PutRequest,
@@ -54,6 +56,7 @@ __all__ = [
     "KVStub",
     "KeyValue",
     "LeaseGrantRequest",
+    "LeaseKeepAliveRequest",
     "LeaseRevokeRequest",
     "LeaseStub",
     "MaintenanceStub",
@@ -87,6 +90,7 @@ _METHODS: Final[dict[str, dict[str, tuple[type[Message], type[Message]]]]] = {
     "Watch": {"Watch": (WatchRequest, WatchResponse), "WatchPage": (WatchRequest, WatchPage)},
     "Lease": {
         "LeaseGrant": (LeaseGrantRequest, LeaseGrantResponse),
+        "LeaseKeepAlive": (LeaseKeepAliveRequest, LeaseKeepAliveResponse),
         "LeaseRevoke": (LeaseRevokeRequest, LeaseRevokeResponse),
     },
     "Maintenance": {"Status": (StatusRequest, StatusResponse)},
@@ -95,7 +99,7 @@ _METHODS: Final[dict[str, dict[str, tuple[type[Message], type[Message]]]]] = {
 }
 _PAGES: Final = {"RangePage": "Range", "WatchPage": "Watch"}
 """Methods whose answers leave keys as they came, and what the server calls them."""
-_STREAMS: Final = frozenset({"Watch", "WatchPage"})
+_STREAMS: Final = frozenset({"Watch", "WatchPage", "LeaseKeepAlive"})
 
 
 def _stub(service: str) -> Callable[[grpc.Channel], Any]:

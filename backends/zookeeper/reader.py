@@ -81,6 +81,26 @@ def _tls_options(tls: Tls) -> dict[str, Any]:
     }
 
 
+def make_options(
+    hosts: str,
+    *,
+    auth: tuple[str, str] | None,
+    sasl: tuple[str, str] | None,
+    tls: Tls | None,
+    session_s: float,
+) -> dict[str, Any]:
+    """Return what kazoo's client is made with, as `ZooKeeperReader` has it; it tries to connect for ever."""
+    return {
+        "hosts": hosts,
+        "timeout": session_s,
+        "auth_data": [("digest", f"{auth[0]}:{auth[1]}")] if auth else None,
+        "sasl_options": {"mechanism": "DIGEST-MD5", "username": sasl[0], "password": sasl[1]} if sasl else None,
+        "connection_retry": {"max_tries": -1, "max_delay": _RECONNECT_S},
+        "logger": _QUIET,
+        **(_tls_options(tls) if tls else {}),
+    }
+
+
 def _next_child(stat: Any) -> int:  # noqa: ANN401  # kazoo has no types
     # cversion is a signed 32-bit integer that wraps.
     return int((stat.cversion + stat.numChildren) & 0xFFFF_FFFF) // 2
@@ -139,15 +159,7 @@ class ZooKeeperReader:
         self._behind = True
         self._acl_stream: AclStream | None = None
         self._acl_lock = threading.Lock()
-        self._options: dict[str, Any] = {
-            "hosts": hosts,
-            "timeout": session_s,
-            "auth_data": [("digest", f"{auth[0]}:{auth[1]}")] if auth else None,
-            "sasl_options": {"mechanism": "DIGEST-MD5", "username": sasl[0], "password": sasl[1]} if sasl else None,
-            "connection_retry": {"max_tries": -1, "max_delay": _RECONNECT_S},
-            "logger": _QUIET,
-            **(_tls_options(tls) if tls else {}),
-        }
+        self._options = make_options(hosts, auth=auth, sasl=sasl, tls=tls, session_s=session_s)
         self._client = self._client_class(**self._options)
         waiting = threading.Timer(_SILENT_S, self._say_waiting, [patience_s - _SILENT_S])
         waiting.daemon = True
