@@ -382,7 +382,9 @@ def open_election(
         key: absolute; of this election alone.
         name: of this instance.
         acl: rights of what is made at the key, where the store has rights; None: what the store gives.
-        auth, sasl, tls: as `open_store` takes them.
+        auth: user and password; of ZooKeeper's digest scheme.
+        sasl: user and password for a ZooKeeper's SASL, DIGEST-MD5.
+        tls: None: without encryption.
         session_s: a leader that the store does not hear of for so long is followed by another one.
 
     Raises:
@@ -396,9 +398,7 @@ def open_election(
     if address.kind == _ZOOKEEPER:
         from backends.zookeeper.election import ZooKeeperElection  # noqa: PLC0415 - only where its client is wanted
 
-        return ZooKeeperElection(
-            address.hosts, key, name, acl=acl, auth=auth, sasl=sasl, tls=tls, session_s=session_s
-        )
+        return ZooKeeperElection(address.hosts, key, name, acl=acl, auth=auth, sasl=sasl, tls=tls, session_s=session_s)
     raise UnsupportedStoreError(uri, "files elect no leader: name the live store")
 
 

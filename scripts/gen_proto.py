@@ -16,8 +16,6 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 COMPILER: Final = ("uv", "tool", "run", "--from", "grpcio-tools==1.71.*", "python", "-m", "grpc_tools.protoc")
-SERVICES: Final = "reconcile/service/"
-"""Only our own service needs method stubs."""
 
 
 def generate(target: Path) -> list[Path]:
@@ -27,14 +25,10 @@ def generate(target: Path) -> list[Path]:
         Their paths, relative to it.
     """
     sources = sorted(path.relative_to(ROOT / "proto").as_posix() for path in (ROOT / "proto").rglob("*.proto"))
-    services = [source for source in sources if source.startswith(SERVICES)]
-    for files, outputs in ((sources, ("python", "pyi")), (services, ("grpc_python",))):
-        if files:
-            options = [f"--{output}_out={target}" for output in outputs]
-            subprocess.run([*COMPILER, f"-I{ROOT / 'proto'}", *options, *files], check=True)
+    options = [f"--{output}_out={target}" for output in ("python", "pyi")]
+    subprocess.run([*COMPILER, f"-I{ROOT / 'proto'}", *options, *sources], check=True)
     stems = [source.removesuffix(".proto") for source in sources]
-    made = [Path(stem + ending) for stem in stems for ending in ("_pb2.py", "_pb2.pyi")]
-    return made + [Path(source.removesuffix(".proto") + "_pb2_grpc.py") for source in services]
+    return [Path(stem + ending) for stem in stems for ending in ("_pb2.py", "_pb2.pyi")]
 
 
 def stale() -> list[Path]:

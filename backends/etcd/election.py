@@ -53,22 +53,24 @@ class EtcdElection:
         self._uri = f"etcd://{hosts}"
         self._key = key
         self._name = name
-        self._make_channel = lambda: Channel(hosts, uri=self._uri, auth=auth, tls=tls, answer_s=self._ttl / _RENEWALS)
+        self._hosts = hosts
+        self._auth = auth
+        self._tls = tls
         self._lock = threading.Lock()
-        self._closed = False
+        self._closed = threading.Event()
         self._term: _Term | None = None
 
     def campaign(self, lost: Callable[[], None]) -> bool:
         with self._lock:
-            if self._closed:
+            if self._closed.is_set():
                 return False
-            self._term = term = _Term(self._make_channel(), self._ttl, lost)
+            self._term = term = _Term(self._open_channel(), self._ttl, lost)
         try:
             if term.win(self._key, self._name):
                 return True
         except UnavailableError:
             self.resign()
-            if self._closed:
+            if self._closed.is_set():
                 return False
             raise
         except BaseException:
@@ -77,6 +79,9 @@ class EtcdElection:
         self.resign()
         return False
 
+    def _open_channel(self) -> Channel:
+        return Channel(self._hosts, uri=self._uri, auth=self._auth, tls=self._tls, answer_s=self._ttl / _RENEWALS)
+
     def resign(self) -> None:
         with self._lock:
             term, self._term = self._term, None
@@ -84,7 +89,7 @@ class EtcdElection:
             term.end()
 
     def close(self) -> None:
-        self._closed = True
+        self._closed.set()
         self.resign()
 
 
@@ -129,8 +134,8 @@ class _Term:
         if self._ask(lambda client: client.kvstub.Txn, request, key).succeeded:
             return True
         # Ours already, where the answer to an earlier request was lost.
-        held = self._ask(lambda client: client.kvstub.Range, rpc.RangeRequest(key=key.encode()), key).kvs
-        return any(kv.lease == self._lease for kv in held)
+        kvs = self._ask(lambda client: client.kvstub.Range, rpc.RangeRequest(key=key.encode()), key).kvs
+        return any(kv.lease == self._lease for kv in kvs)
 
     def _ask(self, method: Callable[[Any], Any], request: Any, key: str) -> Any:  # noqa: ANN401 - messages
         return self._channel.answer(self._channel.send(method, request), key)

@@ -59,19 +59,19 @@ class ZooKeeperElection:
         if acl is not None:
             self._options["default_acl"] = make_acl(acl)
         self._lock = threading.Lock()
-        self._closed = False
+        self._closed = threading.Event()
         self._term: _Term | None = None
 
     def campaign(self, lost: Callable[[], None]) -> bool:
         with self._lock:
-            if self._closed:
+            if self._closed.is_set():
                 return False
             self._term = term = _Term(KazooClient(**self._options), lost)
             term.client.start_async()
         if not term.await_session(self._session_s):
             refused = is_refused(term.client)
             self.resign()
-            if self._closed:
+            if self._closed.is_set():
                 return False
             if refused:
                 raise AccessDeniedError(self._uri, "user and password were refused")
@@ -80,7 +80,7 @@ class ZooKeeperElection:
         if term.leads:
             return True
         self.resign()
-        if self._closed:
+        if self._closed.is_set():
             return False
         if isinstance(failure, REFUSED):
             raise AccessDeniedError(self._key, str(failure) or type(failure).__name__) from failure
@@ -93,7 +93,7 @@ class ZooKeeperElection:
             term.end()
 
     def close(self) -> None:
-        self._closed = True
+        self._closed.set()
         self.resign()
 
 

@@ -46,6 +46,8 @@ COMMANDS: Final = {
     "tombstones": "List what is kept of deletes, and let go what may.",
     "archive": "Mark ledgers that a backup application has.",
     "certificate": "Check a certificate of deletes, without a store.",
+    "serve": "Run scrutinies, captures and drills by a schedule, and answer who asks.",
+    "ask": "Ask a service that runs.",
     "inspect": "Read one file of a bookie by itself, or say what each byte is.",
     "doctor": "Say whether this installation is complete.",
 }

@@ -38,12 +38,25 @@ def format_metrics(result: Scrutinized, ended_s: float) -> str:
         ("adds_up", "1 where every listed ledger became one thing.", "", {"": int(result.adds_up)}),
     ]  # fmt: skip
     for name, text, label, values in families:
-        lines += _format_family(f"bkmeta_scrutiny_{name}", text, label, values)
+        lines += format_family(f"bkmeta_scrutiny_{name}", text, label, values)
     return "\n".join(lines) + "\n"
 
 
-def _format_family(name: str, text: str, label: str, values: Mapping[str, float]) -> Iterator[str]:
+def format_family(
+    name: str, text: str, label: str, values: Mapping[str, float], *, kind: str = "gauge"
+) -> Iterator[str]:
+    """Yield the lines of one family of figures.
+
+    Args:
+        name: of the family.
+        text: what it is.
+        label: of each value's key; empty: there is one value, without a label.
+        values: key → value; none: the family is not there.
+        kind: Prometheus' type.
+    """
+    if not values:
+        return
     yield f"# HELP {name} {text}"
-    yield f"# TYPE {name} gauge"
+    yield f"# TYPE {name} {kind}"
     for key, value in values.items():
         yield f'{name}{{{label}="{key}"}} {value}' if label else f"{name} {value}"

@@ -226,6 +226,10 @@ LINES: dict[tuple[str, Exit], Line] = {
     ("certificate check", Exit.USAGE): lambda w: ["certificate", "check", w.new],
     ("certificate check", Exit.FOUND): lambda w: ["certificate", "check", certified(w), "2"],
     ("certificate check", Exit.UNDECIDABLE): lambda w: ["certificate", "check", certified(w, days=2), "1"],
+    ("serve", Exit.DONE): lambda _: ["serve", "--config", ROOT / "conf" / "serve.toml", "--check"],
+    ("serve", Exit.USAGE): lambda w: ["serve", "--config", w.new],
+    ("ask", Exit.FAILED): lambda _: ["ask", "get-status", "--service", "127.0.0.1:1", "--deadline", "1s"],
+    ("ask", Exit.USAGE): lambda _: ["ask", "nonsense"],
     ("doctor", Exit.DONE): lambda _: ["doctor", "--no-spark"],
     ("doctor", Exit.USAGE): lambda _: ["doctor", "--no-spark", "--metadata", "nonsense"],
     ("doctor", Exit.FOUND): lambda _: ["doctor", "--no-spark", "--metadata", STORE],
@@ -315,6 +319,10 @@ ELSEWHERE: dict[tuple[str, Exit], str] = {
     ("delete confirm", Exit.UNDECIDABLE): f"{PIPELINE}::test_a_purge_from_request_to_expiry",
     ("delete undo", Exit.DONE): f"{PIPELINE}::test_an_undo_before_the_purge_is_exact",
     ("delete undo", Exit.REFUSED): f"{PIPELINE}::test_an_undo_after_the_purge_needs_every_holder",
+    **{
+        ("ask", code): "reconcile/service/test_server_etcd.py::test_ask_ends_as_the_command_that_was_run"
+        for code in (Exit.DONE, Exit.FOUND, Exit.UNDECIDABLE, Exit.REFUSED, Exit.PARTLY)
+    },
     ("verify", Exit.DONE): f"{VERIFY}::test_verify_tells_readable_from_not_looked_at_from_gone",
     ("verify", Exit.FOUND): f"{VERIFY}::test_verify_tells_readable_from_not_looked_at_from_gone",
     ("verify", Exit.UNDECIDABLE): f"{VERIFY}::test_verify_tells_readable_from_not_looked_at_from_gone",

@@ -1,0 +1,54 @@
+"""`serve`: the service."""
+
+import logging
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import click
+
+from reconcile.cli.command import Command, Exit
+from reconcile.cli.options import FILE, make_context, make_output, output_options
+from reconcile.cli.output import Result
+from recovery.errors import InputError
+
+
+@click.command(
+    cls=Command,
+    exits={
+        Exit.DONE: "it was told to end, and has; with --check: the configuration can be used",
+        Exit.USAGE: "a configuration, a token file, an address or a folder that cannot be used",
+    },
+    epilog="Example: bkmeta serve --config /etc/bkmeta/serve.toml",
+)
+@click.option("--config", "path", type=FILE, required=True, help="TOML; conf/serve.toml shows every key.")
+@click.option("--check", is_flag=True, help="Read the configuration, say what it means, and end.")
+@output_options
+def serve(path: Path, check: bool, **shared: Any) -> None:  # noqa: ANN401, FBT001 - click's options
+    """Run scrutinies, captures and drills by a schedule, and answer who asks. WRITES its own record to the store.
+
+    Several instances may run for one store: one of them is elected, and runs the jobs; all answer questions. What a
+    token holder asks for, deletes among it, is written as its own command writes it.
+    """
+    from reconcile.service.config import read_config, read_tokens
+
+    output = make_output(shared)
+    config = read_config(path)
+    if check:
+        read_tokens(config.access.tokens)
+        jobs = [f"{name}: every {job.every:g} s, {job.shares} shares" for name, job in sorted(config.jobs.items())]
+        listens = [f"http {config.listen.http}", f"grpc {config.listen.grpc}"]
+        facts = {"instance": config.name, "jobs": sorted(config.jobs)}
+        sys.exit(output.show(Result("serve", f"{path} can be used", Exit.DONE, details=[*listens, *jobs], facts=facts)))
+    try:
+        from reconcile.service.server import serve as run
+    except ImportError as error:
+        raise InputError("serve", f"{error.name} is not installed", "install bkmeta[service]") from error
+    logging.getLogger("reconcile.service").setLevel(logging.INFO)
+    ended = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: ended.set())
+    run(config, make_context(output), ended)
+    sys.exit(output.show(Result("serve", "ended, as it was told to", Exit.DONE)))

@@ -1,0 +1,334 @@
+"""What the service answers, whoever carries the question: gRPC and HTTP call the same methods."""
+
+import hmac
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from google.protobuf.message import Message
+
+from backends.errors import BackendError
+from reconcile.findings.categories import SEVERITY_ORDER
+from reconcile.service._pb import service_pb2 as pb
+from reconcile.service.api.messages import make_answer, make_deletes, make_finding, make_job, make_maintenance
+from reconcile.service.api.methods import ApiError, Call, Method, Why
+from reconcile.service.config import Config
+from reconcile.service.runs import commands, schedule
+from reconcile.service.runs.children import Children, Finished, StoppedError
+from reconcile.service.runs.folders import OUT
+from reconcile.service.runs.leader import Instance
+from reconcile.service.runs.record import NotLeaderError
+from reconcile.service.runs.schedule import Ended, Gate
+from recovery.dataset import open_dataset
+from recovery.errors import RecoveryError
+from recovery.model.ids import LedgerId
+
+_ROWS: Final = 500
+"""Findings that are turned into messages together."""
+_MOST_GATES: Final = 200
+_NAME: Final = re.compile(r"[A-Za-z0-9_.:\-]{1,64}")
+_SOAK: Final = re.compile(r"[0-9]{1,7}[smhd]?")
+_LONGEST_STATEMENT: Final = 500
+_CERTIFICATE: Final = "certificate.json"
+_LEDGERS: Final = "ledgers.txt"
+
+
+class Api:
+    """The answers.
+
+    Args:
+        instance: that answers.
+        tokens: token → name.
+    """
+
+    def __init__(self, instance: Instance, tokens: Mapping[str, str]) -> None:
+        self._instance = instance
+        self._tokens = dict(tokens)
+        self._reads = Children(instance.program)
+        self._places = threading.BoundedSemaphore(self._config.requests.at_once)
+
+    @property
+    def _config(self) -> Config:
+        return self._instance.config
+
+    def close(self) -> None:
+        """End what is under way for readers; what is for the leader ends with the lead."""
+        self._reads.stop()
+
+    def answer(
+        self,
+        method: Method,
+        request: Message,
+        authorization: str,
+        *,
+        given_s: float | None = None,
+        given_up: threading.Event | None = None,
+    ) -> Any:  # noqa: ANN401 - a message of the method's type, or an iterator of them
+        """Return the answer, or an iterator of answers.
+
+        Args:
+            method: that is asked.
+            request: its message.
+            authorization: ``Bearer TOKEN``, or empty.
+            given_s: the caller's deadline; None: none.
+            given_up: set by the carrier as soon as nobody waits any more.
+
+        Raises:
+            ApiError: it is not answered.
+        """
+        by = self.identify(authorization)
+        if method.acts and not by:
+            raise ApiError(Why.NO_TOKEN, "this needs a token: send `authorization: Bearer TOKEN`")
+        longest = self._config.requests.deadline
+        left_s = longest if given_s is None else min(longest, given_s)
+        call = Call(by, time.monotonic() + left_s, given_up or threading.Event())
+        handler: Callable[[Any, Call], Any] = getattr(self, method.attribute)
+        try:
+            return handler(request, call)
+        except (NotLeaderError, StoppedError) as error:
+            raise ApiError(Why.NOT_LEADER, str(error)) from error
+        except (BackendError, RecoveryError, OSError) as error:
+            raise ApiError(Why.UNAVAILABLE, str(error)) from error
+
+    def identify(self, authorization: str) -> str:
+        """Return the name of who asks; empty: it is not known, and need not be.
+
+        Every known token is compared, in the same time.
+
+        Raises:
+            ApiError: the token is not known; or there is none, and reading needs entry.
+        """
+        given = authorization.removeprefix("Bearer ").strip().encode()
+        names = [name for token, name in self._tokens.items() if hmac.compare_digest(token.encode(), given)]
+        if given and not names:
+            raise ApiError(Why.NO_TOKEN, "this token is not known")
+        if not names and not self._config.access.open_reads:
+            raise ApiError(Why.NO_TOKEN, "this needs a token: send `authorization: Bearer TOKEN`")
+        return names[0] if names else ""
+
+    # What is going on
+
+    def get_status(self, _request: pb.StatusRequest, _call: Call) -> pb.Status:
+        """Return what was run, what is due, and who leads."""
+        seen = self._instance.seen
+        state, now = seen.state, self._instance.now_ms()
+        timings = self._config.timings
+        status = pb.Status(
+            instance=self._config.name,
+            leads=self._instance.leads,
+            leader=state.leader,
+            leader_address=state.address,
+            epoch=state.epoch,
+            leads_since_ms=state.since_ms,
+            seen_s_ago=seen.age_s,
+            problem=seen.problem,
+            maintenances=[make_maintenance(gate) for gate in state.gates.values()],
+        )
+        for name in sorted({*timings, *state.jobs}):
+            job = state.job(name)
+            shown = make_job(name, job)
+            if name in timings and job.running is None:
+                shown.due_ms = schedule.find_due_ms(timings[name], job, now)
+            status.jobs.append(shown)
+        return status
+
+    def list_findings(self, request: pb.FindingsRequest, call: Call) -> Iterator[pb.Finding]:
+        """Yield the findings of the last scrutiny of each share."""
+        severity = request.severity or "info"
+        if severity not in SEVERITY_ORDER:
+            raise ApiError(Why.BAD_REQUEST, f"severity is one of {', '.join(SEVERITY_ORDER)}")
+        severe = SEVERITY_ORDER[: SEVERITY_ORDER.index(severity) + 1]
+        runs = self._instance.seen.state.job("scrutinize").latest
+        paths = [self._demand_here(runs[share]) for share in sorted(runs)]
+        return self._read_findings(paths, request, severe, call)
+
+    def _demand_here(self, run: Ended) -> Path:
+        path = self._config.data / run.folder / OUT
+        if not (path / "manifest.json").is_file():
+            problem = f"run {run.folder} is not in the folder of {self._config.name}"
+            raise ApiError(Why.UNAVAILABLE, f"{problem}: ask {run.instance}, which made it, or share the folder `data`")
+        return path
+
+    @staticmethod
+    def _read_findings(
+        paths: Sequence[Path], request: pb.FindingsRequest, severe: Sequence[str], call: Call
+    ) -> Iterator[pb.Finding]:
+        for path in paths:
+            for batch in open_dataset(path, "scrutiny").batches("findings"):
+                mask = pc.is_in(batch["severity"], value_set=pa.array(severe))
+                if request.category:
+                    mask = pc.and_(mask, pc.equal(batch["category"], request.category))
+                if request.HasField("ledger_id"):
+                    is_it = pc.equal(batch["ledger"], request.ledger_id)
+                    mask = pc.and_(mask, pc.and_(is_it, pc.equal(batch["scope"], request.ledger_scope_id)))
+                rows = batch.filter(mask)
+                for start in range(0, rows.num_rows, _ROWS):
+                    for row in rows.slice(start, _ROWS).to_pylist():
+                        if call.given_up.is_set() or call.left_s <= 0:
+                            return
+                        yield make_finding(row)
+
+    # Questions that a command answers
+
+    def check_impact(self, request: pb.ImpactRequest, call: Call) -> pb.Answer:
+        """Say whether bookies may be taken away."""
+        words = self._instance.word_impact(request.bookies, request.domains, request.target)
+        return make_answer(self._run(words, call, self._reads))
+
+    def explain_ledger(self, request: pb.LedgerId, call: Call) -> pb.Answer:
+        """Say everything that is known of one ledger."""
+        ledger = LedgerId(request.ledger_scope_id, request.ledger_id)
+        words = [*commands.word_explain(self._config.metadata, str(ledger)), *self._config.requests.explain]
+        return make_answer(self._run(words, call, self._reads))
+
+    def get_deletes(self, request: pb.Ledgers, call: Call) -> pb.Deletes:
+        """Say where deletes are."""
+        ledgers = [str(LedgerId(entry.ledger_scope_id, entry.ledger_id)) for entry in request.ledgers]
+        words = commands.word_status(self._config.metadata, ledgers)
+        return make_deletes(self._run(words, call, self._reads))
+
+    @contextmanager
+    def _take_place(self) -> Iterator[Path]:
+        """Give a folder for one command, and refuse it where too many run."""
+        if not self._places.acquire(blocking=False):
+            raise ApiError(Why.TOO_MANY, f"{self._config.requests.at_once} requests are under way: ask again")
+        try:
+            with self._instance.request_folder() as folder:
+                yield folder
+        finally:
+            self._places.release()
+
+    def _run(self, words: Sequence[str], call: Call, children: Children) -> Finished:
+        with self._take_place() as folder:
+            return _run_in(folder, words, call, children)
+
+    # What only the leader does
+
+    @property
+    def _leading(self) -> Children:
+        if not self._instance.leads:
+            state = self._instance.seen.state
+            raise ApiError(Why.NOT_LEADER, f"{state.leader or 'nobody'} leads, at {state.address or '?'}: ask there")
+        return self._instance.children
+
+    def run_now(self, request: pb.RunRequest, call: Call) -> pb.Status:
+        """Have a job run as soon as none does."""
+        if request.job not in self._config.jobs:
+            raise ApiError(Why.NOT_FOUND, f"no job {request.job!r}; known are {', '.join(self._config.jobs) or 'none'}")
+        self._demand_lead()
+        self._instance.ask(request.job, call.by)
+        return self.get_status(pb.StatusRequest(), call)
+
+    def _demand_lead(self) -> None:
+        _ = self._leading
+
+    def request_deletes(self, request: pb.DeletesRequest, call: Call) -> pb.Deletes:
+        """Ask for deletes."""
+        if not request.ledgers:
+            raise ApiError(Why.BAD_REQUEST, "name ledgers")
+        if request.soak and not _SOAK.fullmatch(request.soak):
+            raise ApiError(Why.BAD_REQUEST, "write soak as 90s, 10m, 24h or 7d")
+        children = self._leading
+        with self._take_place() as folder:
+            ledgers = _write_ledgers(folder, request.ledgers)
+            reason = f"{call.by}: {request.reason}"
+            words = commands.word_request(self._target, ledgers, reason, request.soak)
+            words += self._config.requests.delete_request
+            return make_deletes(_run_in(folder, words, call, children))
+
+    def verify_deletes(self, request: pb.VerifyRequest, call: Call) -> pb.Deletes:
+        """Verify deletes, and make a certificate of those that may be purged."""
+        children = self._leading
+        with self._take_place() as folder:
+            ledgers = _write_ledgers(folder, request.ledgers) if request.ledgers else None
+            made = folder / _CERTIFICATE
+            words = commands.word_verify(
+                self._target, ledgers, made if request.certificate else None, request.confirm_count
+            )
+            answer = make_deletes(_run_in(folder, [*words, *self._config.requests.delete_verify], call, children))
+            if made.is_file():
+                answer.certificate = made.read_bytes()
+            return answer
+
+    def purge_deletes(self, request: pb.PurgeRequest, call: Call) -> pb.Deletes:
+        """Purge the ledgers of a certificate."""
+        children = self._leading
+        with self._take_place() as folder:
+            certificate = folder / _CERTIFICATE
+            certificate.write_bytes(request.certificate)
+            words = commands.word_purge(self._target, certificate, request.confirm_hash)
+            return make_deletes(_run_in(folder, words, call, children))
+
+    @property
+    def _target(self) -> list[str]:
+        return commands.word_target(self._config.metadata, self._config.data / "deletes", self._config.acl)
+
+    # Maintenances
+
+    def open_maintenance(self, request: pb.MaintenanceRequest, call: Call) -> pb.Maintenance:
+        """Open a maintenance, and say whether it is safe now."""
+        if not _NAME.fullmatch(request.id):
+            raise ApiError(Why.BAD_REQUEST, "write an id of letters, digits, _ . : and -, at most 64")
+        if bool(request.bookies) == bool(request.domains):
+            raise ApiError(Why.BAD_REQUEST, "name bookies, or domains")
+        children = self._leading
+        named = (tuple(request.bookies), tuple(request.domains))
+        gate = Gate(request.id, *named, request.target or "down", call.by, self._instance.now_ms())
+        if len(self._instance.seen.state.gates) >= _MOST_GATES:
+            raise ApiError(Why.TOO_MANY, f"{_MOST_GATES} maintenances are open: close some")
+        try:
+            self._instance.change(lambda state: schedule.open_gate(state, gate))
+        except ValueError as error:
+            raise ApiError(Why.BAD_REQUEST, f"{error}: close it, or name another") from error
+        return make_maintenance(self._instance.check_gate(gate, children).gates[gate.id])
+
+    def get_maintenance(self, request: pb.MaintenanceId, _call: Call) -> pb.Maintenance:
+        """Return a maintenance as it was checked last."""
+        return make_maintenance(self._find_gate(request.id))
+
+    def _find_gate(self, gate_id: str) -> Gate:
+        gate = self._instance.seen.state.gates.get(gate_id)
+        if gate is None:
+            raise ApiError(Why.NOT_FOUND, f"no maintenance {gate_id!r} is open")
+        return gate
+
+    def release_maintenance(self, request: pb.ReleaseRequest, call: Call) -> pb.Maintenance:
+        """Release a maintenance that is not known to be safe, by somebody's word."""
+        text = request.statement
+        if not (text.strip() and text.isprintable() and len(text) <= _LONGEST_STATEMENT):
+            raise ApiError(Why.BAD_REQUEST, f"a statement is one line of at most {_LONGEST_STATEMENT} characters")
+        self._demand_lead()
+        self._find_gate(request.id)
+        statement = f"{call.by}: {text}"
+        state = self._instance.change(lambda state: schedule.release_gate(state, request.id, statement))
+        return make_maintenance(state.gates[request.id])
+
+    def close_maintenance(self, request: pb.MaintenanceId, call: Call) -> pb.Status:
+        """End a maintenance: it is over, or will not be."""
+        self._demand_lead()
+        self._find_gate(request.id)
+        self._instance.change(lambda state: schedule.close_gate(state, request.id))
+        return self.get_status(pb.StatusRequest(), call)
+
+
+def _run_in(folder: Path, words: Sequence[str], call: Call, children: Children) -> Finished:
+    finished = children.run(words, folder, timeout_s=max(0.0, call.left_s), given_up=call.given_up)
+    if finished.timed_out:
+        raise ApiError(Why.TOO_LATE, "it was not done within the deadline, and was ended; ask again with a longer one")
+    if not finished.result:
+        raise ApiError(Why.UNAVAILABLE, finished.verdict)
+    return finished
+
+
+def _write_ledgers(folder: Path, ledgers: Sequence[pb.LedgerId]) -> Path:
+    path = folder / _LEDGERS
+    path.write_text(
+        "".join(f"{LedgerId(entry.ledger_scope_id, entry.ledger_id)}\n" for entry in ledgers), encoding="utf-8"
+    )
+    return path

@@ -1,0 +1,226 @@
+"""The service over HTTP: the page, metrics, health, and the same methods as gRPC, as JSON.
+
+    GET  /               the page
+    GET  /metrics        for Prometheus
+    GET  /healthz        200 while the process answers
+    GET  /readyz         200 while the store was seen lately; else 503
+    POST /v1/METHOD      the request's message as JSON in, the answer's out; GET with fields as parameters, where
+                         nothing is changed. Many answers: one a line.
+
+JSON is that of protobuf with the proto's names of fields; 64-bit numbers are strings.
+
+Source: https://protobuf.dev/programming-guides/json/.
+"""
+
+import json
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Final
+from urllib.parse import parse_qsl, urlsplit
+
+from google.protobuf import json_format
+from google.protobuf.message import Message
+
+from reconcile.service.api.answers import Api
+from reconcile.service.api.methods import METHODS, ApiError, Method, Why
+from reconcile.service.api.metrics import CONTENT_TYPE, format_service
+from reconcile.service.api.page import make_page
+from reconcile.service.config import Config
+from reconcile.service.runs.leader import Instance
+from recovery.errors import InputError, RecoveryError
+
+_SILENT_S: Final = 30.0
+"""Seconds that a connection may send and take nothing."""
+_LARGEST: Final = 64 << 20
+_MOST_CONNECTIONS: Final = 64
+_PATHS: Final = {f"/v1/{method.path}": method for method in METHODS}
+_JSON: Final = "application/json"
+_LINES: Final = "application/x-ndjson"
+
+
+class HttpServer(ThreadingHTTPServer):
+    """The service over HTTP.
+
+    Args:
+        api: that answers.
+        instance: whose page and metrics are shown.
+        config: its address, and its certificate.
+
+    Raises:
+        InputError: the address or the certificate cannot be used.
+    """
+
+    daemon_threads = True
+
+    def __init__(self, api: Api, instance: Instance, config: Config) -> None:
+        self.api = api
+        self.instance = instance
+        self._places = threading.BoundedSemaphore(_MOST_CONNECTIONS)
+        self._tls: ssl.SSLContext | None = None
+        host, _, port = config.listen.http.rpartition(":")
+        self.address_family = socket.AF_INET6 if host.startswith("[") else socket.AF_INET
+        try:
+            if config.access.tls_cert:
+                self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+                self._tls.load_cert_chain(config.access.tls_cert, config.access.tls_key)
+            super().__init__((host.strip("[]"), int(port)), _Handler)
+        except OSError as error:
+            remedy = "name an address of this host that is free, and PEM files that you can read"
+            raise InputError(f"listen.http {config.listen.http}", f"cannot be listened at ({error})", remedy) from error
+
+    @property
+    def port(self) -> int:
+        """That it listens at."""
+        return int(self.server_address[1])
+
+    def start(self) -> None:
+        """Begin to answer."""
+        threading.Thread(target=self.serve_forever, name="http", daemon=True).start()
+
+    def stop(self) -> None:
+        """End."""
+        self.shutdown()
+        self.server_close()
+
+    def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - as the base class has it
+        if not self._places.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - as above
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._places.release()
+
+    def finish_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - as above
+        request.settimeout(_SILENT_S)
+        if self._tls is None:
+            super().finish_request(request, client_address)
+            return
+        # In the connection's own thread: who does not shake hands keeps nobody else waiting.
+        with self._tls.wrap_socket(request, server_side=True) as secured:
+            super().finish_request(secured, client_address)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - as above
+        """Say nothing: who went away, went away; and what was sent may hold a token."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: HttpServer
+    server_version = "bkmeta"
+    sys_version = ""
+    timeout = _SILENT_S
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
+        """Say nothing: a line of a request may hold a token."""
+
+    def do_GET(self) -> None:
+        url = urlsplit(self.path)
+        ready = self.server.instance.is_ready
+        try:
+            match url.path:
+                case "/healthz":
+                    self._send(HTTPStatus.OK, "text/plain", b"ok\n")
+                case "/readyz":
+                    problem = self.server.instance.seen.problem
+                    status = HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE
+                    self._send(status, "text/plain", b"ok\n" if ready else f"not ready: {problem}\n".encode())
+                case "/metrics":
+                    self.server.api.identify(self._authorization)
+                    self._send(HTTPStatus.OK, CONTENT_TYPE, format_service(self.server.instance).encode())
+                case "/":
+                    self.server.api.identify(self._authorization)
+                    self._send(HTTPStatus.OK, "text/html; charset=utf-8", make_page(self.server.instance).encode())
+                case _:
+                    method = _find_method(url.path)
+                    self._answer(method, json.dumps(_read_query(method, url.query)))
+        except ApiError as error:
+            self._refuse(error)
+
+    def do_POST(self) -> None:
+        try:
+            method = _find_method(urlsplit(self.path).path)
+            length = _read_length(self.headers.get("Content-Length", ""))
+            self._answer(method, self.rfile.read(length).decode(errors="replace") or "{}")
+        except ApiError as error:
+            self._refuse(error)
+
+    @property
+    def _authorization(self) -> str:
+        return str(self.headers.get("Authorization", ""))
+
+    def _answer(self, method: Method, text: str) -> None:
+        request = method.request()
+        try:
+            json_format.Parse(text, request)
+        except json_format.ParseError as error:
+            raise ApiError(Why.BAD_REQUEST, f"not a {method.request.DESCRIPTOR.name}: {error}") from error
+        answer = self.server.api.answer(method, request, self._authorization)
+        if method.streams:
+            self._stream(answer)
+        else:
+            self._send(HTTPStatus.OK, _JSON, _to_json(answer, indent=2))
+
+    def _stream(self, answers: Iterator[Message]) -> None:
+        self.send_response(HTTPStatus.OK)
+        self.send_header("Content-Type", _LINES)
+        self.end_headers()
+        try:
+            for answer in answers:
+                self.wfile.write(_to_json(answer, indent=None))
+        except RecoveryError as error:
+            # The status is sent: the last line says that it is not all.
+            self.wfile.write(json.dumps({"error": str(error)}).encode() + b"\n")
+
+    def _refuse(self, error: ApiError) -> None:
+        body = json.dumps({"error": error.text, "code": error.why.value[0]}).encode() + b"\n"
+        self._send(HTTPStatus(error.why.value[1]), _JSON, body)
+
+    def _send(self, status: HTTPStatus, kind: str, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("X-Content-Type-Options", "nosniff")
+        self.send_header("Cache-Control", "no-store")
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def _find_method(path: str) -> Method:
+    method = _PATHS.get(path)
+    if method is None:
+        raise ApiError(Why.NOT_FOUND, f"there is nothing at this path; methods are {', '.join(_PATHS)}")
+    return method
+
+
+def _read_length(text: str) -> int:
+    if not text.isdigit() or int(text) > _LARGEST:
+        raise ApiError(Why.BAD_REQUEST, f"send a Content-Length of at most {_LARGEST}")
+    return int(text)
+
+
+def _read_query(method: Method, query: str) -> dict[str, object]:
+    """Return the parameters of a URL as fields; one that may be given several times is a list."""
+    if method.acts:
+        raise ApiError(Why.BAD_REQUEST, "this changes something: POST it")
+    fields = method.request.DESCRIPTOR.fields_by_name
+    fields_given: dict[str, Any] = {}
+    for name, value in parse_qsl(query):
+        if name in fields and fields[name].is_repeated:
+            fields_given.setdefault(name, []).append(value)
+        else:
+            fields_given[name] = value
+    return fields_given
+
+
+def _to_json(message: Message, *, indent: int | None) -> bytes:
+    text = json_format.MessageToJson(
+        message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True, indent=indent
+    )
+    return text.encode() + b"\n"

@@ -1,0 +1,113 @@
+"""What the service knows, as messages of its proto."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from google.protobuf import json_format
+from google.protobuf.struct_pb2 import Struct
+
+from reconcile.service._pb import service_pb2 as pb
+from reconcile.service.runs.children import Finished
+from reconcile.service.runs.schedule import Ended, Gate, JobState, Running
+from recovery.model.ids import parse
+
+
+def _make_struct(result: Mapping[str, Any]) -> Struct:
+    return json_format.ParseDict(dict(result), Struct())
+
+
+def make_answer(finished: Finished) -> pb.Answer:
+    """Return a command's answer."""
+    return pb.Answer(exit_code=finished.exit_code, verdict=finished.verdict, result=_make_struct(finished.result))
+
+
+def make_deletes(finished: Finished) -> pb.Deletes:
+    """Return the answer of a command of deletes."""
+    result = finished.result
+    ledgers = []
+    for entry in result.get("ledgers") or ():
+        ledger = parse(str(entry["ledger"]))
+        ledgers.append(
+            pb.Delete(
+                ledger_id=ledger.ledger,
+                ledger_scope_id=ledger.scope,
+                state=entry.get("state") or "",
+                verdict=entry.get("verdict") or "",
+                reasons=entry.get("reasons") or (),
+            )
+        )
+    return pb.Deletes(
+        exit_code=finished.exit_code,
+        verdict=finished.verdict,
+        ledgers=ledgers,
+        certificate_hash=result.get("hash") or "",
+        result=_make_struct({name: value for name, value in result.items() if name != "ledgers"}),
+    )
+
+
+def _make_run(run: Running | Ended | None) -> pb.Run | None:
+    if run is None:
+        return None
+    shown = pb.Run(number=run.number, instance=run.instance, share=run.share, by=run.by, began_ms=run.since_ms)
+    if isinstance(run, Ended):
+        shown.ended_ms, shown.exit_code = run.ended_ms, run.exit_code
+        shown.verdict, shown.folder = run.verdict, run.folder
+    return shown
+
+
+def make_job(name: str, job: JobState) -> pb.Job:
+    """Return a job."""
+    return pb.Job(
+        name=name,
+        running=_make_run(job.running),
+        last=_make_run(job.last),
+        latest=[shown for share in sorted(job.latest) if (shown := _make_run(job.latest[share])) is not None],
+        asked=job.asked is not None,
+        failures=job.failures,
+        missed=job.missed,
+        broken_off=job.broken_off,
+    )
+
+
+def make_maintenance(gate: Gate) -> pb.Maintenance:
+    """Return a maintenance."""
+    return pb.Maintenance(
+        id=gate.id,
+        state=gate.state.value,
+        bookies=gate.bookies,
+        domains=gate.domains,
+        target=gate.target,
+        opened_by=gate.by,
+        opened_ms=gate.opened_ms,
+        verdict=gate.verdict,
+        checked_ms=gate.checked_ms,
+        statement=gate.statement,
+    )
+
+
+def make_finding(row: Mapping[str, Any]) -> pb.Finding:
+    """Return a finding; a row of FINDINGS in."""
+    return pb.Finding(
+        id=row["id"].hex(),
+        category=row["category"],
+        severity=row["severity"],
+        status=row["status"],
+        ledger_id=row["ledger"],
+        ledger_scope_id=row["scope"] or 0,
+        segment=row["segment"],
+        subject=row["subject"] or "",
+        bookies=row["bookies"] or (),
+        evidence=[
+            pb.Evidence(**{name: entry[name] or "" for name in ("side", "field", "value", "source")})
+            for entry in row["evidence"] or ()
+        ],
+        unknowns=row["unknowns"] or (),
+        suggested=row["suggested"] or "",
+        first_seen_ms=_to_ms(row["first_seen"]),
+        last_seen_ms=_to_ms(row["last_seen"]),
+    )
+
+
+def _to_ms(time: datetime | None) -> int:
+    return 0 if time is None else int(time.timestamp() * 1000)

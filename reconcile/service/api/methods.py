@@ -1,0 +1,103 @@
+"""The methods of the service, read from the proto: what gRPC, HTTP and `bkmeta ask` call, and how it is refused."""
+
+import re
+import threading
+import time
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
+
+from google.protobuf import message_factory
+from google.protobuf.message import Message
+
+from reconcile.service._pb import service_pb2 as pb
+
+SERVICE: Final = "bkmeta.service.v1.Bkmeta"
+_OPEN: Final = frozenset({"GetStatus", "ListFindings", "CheckImpact", "ExplainLedger", "GetDeletes", "GetMaintenance"})
+"""Methods that change nothing."""
+
+
+class Why(Enum):
+    """Why a question is not answered: the status of gRPC, and of HTTP."""
+
+    BAD_REQUEST = ("INVALID_ARGUMENT", 400)
+    NO_TOKEN = ("UNAUTHENTICATED", 401)
+    NOT_FOUND = ("NOT_FOUND", 404)
+    NOT_LEADER = ("FAILED_PRECONDITION", 409)
+    TOO_MANY = ("RESOURCE_EXHAUSTED", 429)
+    UNAVAILABLE = ("UNAVAILABLE", 503)
+    TOO_LATE = ("DEADLINE_EXCEEDED", 504)
+
+
+class ApiError(Exception):
+    """A question that is not answered.
+
+    Attributes:
+        why: the kind of reason.
+        text: one line, with what to do.
+    """
+
+    def __init__(self, why: Why, text: str) -> None:
+        super().__init__(text)
+        self.why = why
+        self.text = text
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """A method of the service.
+
+    Attributes:
+        name: as the proto has it.
+        request, response: types of the messages.
+        streams: many responses.
+        acts: changes something: needs a token.
+    """
+
+    name: str
+    request: type[Message]
+    response: type[Message]
+    streams: bool
+    acts: bool
+
+    @property
+    def path(self) -> str:
+        """The name in lower case with hyphens, as URLs and `bkmeta ask` have it."""
+        return re.sub(r"(?<=[a-z])(?=[A-Z])", "-", self.name).lower()
+
+    @property
+    def attribute(self) -> str:
+        """The name of the method of `Api`."""
+        return self.path.replace("-", "_")
+
+
+METHODS: Final = tuple(
+    Method(
+        entry.name,
+        message_factory.GetMessageClass(entry.input_type),
+        message_factory.GetMessageClass(entry.output_type),
+        entry.server_streaming,
+        entry.name not in _OPEN,
+    )
+    for entry in pb.DESCRIPTOR.services_by_name["Bkmeta"].methods
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One question.
+
+    Attributes:
+        by: name of the token; empty: none.
+        until: time.monotonic() after which nobody waits any more.
+        given_up: set as soon as nobody waits any more.
+    """
+
+    by: str
+    until: float
+    given_up: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def left_s(self) -> float:
+        """Seconds that are left."""
+        return self.until - time.monotonic()

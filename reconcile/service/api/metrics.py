@@ -1,0 +1,121 @@
+"""The figures of the service as Prometheus' text format has them.
+
+    bkmeta_service_leads                    1: this instance leads
+    bkmeta_service_epoch                    take-overs until now
+    bkmeta_service_store_seen_seconds_ago   since the store was seen; missing: never
+    bkmeta_service_runs_total{job}          runs that were begun
+    bkmeta_service_missed_total{job}        runs that were due, and not begun before the next was due
+    bkmeta_service_broken_off_total{job}    runs whose instance was gone before their end
+    bkmeta_service_failures{job}            runs in a row that came to no verdict
+    bkmeta_service_running{job}             1: one is under way
+    bkmeta_service_exit_code{job}           of the last run
+    bkmeta_service_verdict_seconds{job}     when the oldest of the last verdicts of all shares was, since 1970
+    bkmeta_service_due_seconds{job}         when the next run is due, since 1970
+    bkmeta_service_maintenances{state}      that are open
+
+and those of the last scrutiny (`reconcile.jobs.scrutiny.metrics`), of all shares together.
+
+Source: https://prometheus.io/docs/instrumenting/exposition_formats/, text format 0.0.4.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from reconcile.jobs.scrutiny.metrics import format_family, format_metrics
+from reconcile.jobs.scrutiny.request import Scrutinized
+from reconcile.service.runs import schedule
+from reconcile.service.runs.folders import OUT
+from reconcile.service.runs.leader import Instance
+from reconcile.service.runs.schedule import GateState, State
+from recovery.dataset import open_dataset
+from recovery.errors import DatasetError
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+
+def format_service(instance: Instance) -> str:
+    """Return the text of /metrics."""
+    seen, now = instance.seen, instance.now_ms()
+    state, timings = seen.state, instance.config.timings
+    jobs = {name: state.job(name) for name in sorted({*timings, *state.jobs})}
+    open_gates = Counter(str(gate.state) for gate in state.gates.values())
+    families: list[tuple[str, str, str, str, Mapping[str, float]]] = [
+        ("leads", "gauge", "1: this instance leads.", "", {"": int(instance.leads)}),
+        ("epoch", "counter", "Take-overs until now.", "", {"": state.epoch}),
+        ("store_seen_seconds_ago", "gauge", "Since the store was seen.", "", {} if seen.age_s is None else {
+            "": round(seen.age_s, 3)}),
+        ("runs_total", "counter", "Runs that were begun.", "job", {name: job.number for name, job in jobs.items()}),
+        ("missed_total", "counter", "Runs that were due, and not begun before the next was due.", "job", {
+            name: job.missed for name, job in jobs.items()}),
+        ("broken_off_total", "counter", "Runs whose instance was gone before their end.", "job", {
+            name: job.broken_off for name, job in jobs.items()}),
+        ("failures", "gauge", "Runs in a row that came to no verdict.", "job", {
+            name: job.failures for name, job in jobs.items()}),
+        ("running", "gauge", "1: one is under way.", "job", {
+            name: int(job.running is not None) for name, job in jobs.items()}),
+        ("exit_code", "gauge", "Of the last run.", "job", {
+            name: job.last.exit_code for name, job in jobs.items() if job.last is not None}),
+        ("verdict_seconds", "gauge", "When the oldest of the last verdicts of all shares was.", "job", {
+            name: min(run.ended_ms for run in job.latest.values()) / 1000 for name, job in jobs.items() if job.latest}),
+        ("due_seconds", "gauge", "When the next run is due.", "job", {
+            name: schedule.find_due_ms(timing, jobs[name], now) / 1000
+            for name, timing in timings.items() if jobs[name].running is None}),
+        ("maintenances", "gauge", "That are open.", "state", {str(kind): open_gates[str(kind)] for kind in GateState}),
+    ]  # fmt: skip
+    lines: list[str] = []
+    for name, kind, text, label, values in families:
+        lines += format_family(f"bkmeta_service_{name}", text, label, values, kind=kind)
+    return "\n".join(lines) + "\n" + _format_scrutinies(instance.config.data, state)
+
+
+def _format_scrutinies(data: Path, state: State) -> str:
+    """Return the figures of the last scrutiny of each share together; nothing where their folder is elsewhere."""
+    latest = state.job("scrutinize").latest
+    results = read_results([data / latest[share].folder / OUT for share in sorted(latest)])
+    if not results:
+        return ""
+    return format_metrics(add_results(results), max(run.ended_ms for run in latest.values()) / 1000)
+
+
+def read_results(paths: Sequence[Path]) -> list[Scrutinized]:
+    """Return what scrutinies found; those that are not there, or damaged, are left out."""
+    results = []
+    for path in paths:
+        try:
+            manifest = open_dataset(path, "scrutiny").manifest
+            results.append(Scrutinized(**manifest["result"], worst=()))
+        except (DatasetError, KeyError, TypeError):
+            continue
+    return results
+
+
+def add_results(results: Sequence[Scrutinized]) -> Scrutinized:
+    """Return what scrutinies of several shares found together; of bookies, what the one that is last here saw."""
+    last = results[-1]
+    coverage: dict[str, Any] = dict(last.coverage)
+    coverage |= {name: sum(result.coverage[name] for result in results) for name in ("positions", "judged")}
+    return Scrutinized(
+        listed=sum(result.listed for result in results),
+        clean=sum(result.clean for result in results),
+        skipped=_add_counts([result.skipped for result in results]),
+        undecided=_add_counts([result.undecided for result in results]),
+        with_findings=sum(result.with_findings for result in results),
+        found=_add_counts([result.found for result in results]),
+        by_severity=_add_counts([result.by_severity for result in results]),
+        rechecked=sum(result.rechecked for result in results),
+        coverage=coverage,
+        worst=(),
+        failing=sum(result.failing for result in results),
+        suppressed=sum(result.suppressed for result in results),
+        new=None,
+        resolved=None,
+    )
+
+
+def _add_counts(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for counted in counts:
+        total.update(counted)
+    return dict(total)

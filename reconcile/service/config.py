@@ -1,0 +1,306 @@
+"""The configuration of the service: one TOML file, every key of it typed; conf/serve.toml has them all."""
+
+import dataclasses
+import re
+import socket
+import stat
+import tomllib
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+from reconcile.service.runs.commands import OVER_WIRE, OWN
+from reconcile.service.runs.schedule import Timing
+from recovery.errors import InputError
+
+COMMANDS: Final = ("scrutinize", "capture", "orphans", "drill")
+"""Commands that can be run by a schedule: each reads the store and writes a new folder."""
+_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_DURATION: Final = re.compile(r"([0-9]{1,6})([smhd])")
+_ADDRESS: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.\-]+):([0-9]{1,5})")
+_TOKEN: Final = re.compile(r"([A-Za-z0-9_.\-]{1,64}) ([\x21-\x7e]{16,512})")
+_MOST_SHARES: Final = 100
+
+
+Seconds = Annotated[float, "duration"]
+"""A duration; in TOML a number and a unit, s, m, h or d."""
+
+
+@dataclass(frozen=True, slots=True)
+class Election:
+    """How one of several instances is chosen.
+
+    Attributes:
+        session: an instance that the store does not hear of for so long is followed by another entry.
+    """
+
+    session: Seconds = 15
+
+
+@dataclass(frozen=True, slots=True)
+class Listen:
+    """Where the service is asked.
+
+    Attributes:
+        http: ``host:port`` of the page, the metrics and JSON.
+        grpc: ``host:port`` of gRPC.
+        advertise: how other instances name the gRPC address of this one; empty: as it is.
+    """
+
+    http: str = "127.0.0.1:8480"
+    grpc: str = "127.0.0.1:8481"
+    advertise: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Who may ask.
+
+    Attributes:
+        tokens: file with a line of name and token for each that may act; mode 0600. Empty: nobody may act.
+        open_reads: whether what changes nothing may be asked without a token.
+        tls_cert, tls_key: files of the service's own certificate and its key, PEM; empty: not encrypted.
+    """
+
+    tokens: str = ""
+    open_reads: bool = True
+    tls_cert: str = ""
+    tls_key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """Bounds of what is asked.
+
+    Attributes:
+        at_once: requests that run a command at the same time; more are refused.
+        deadline: of a request, at most.
+        delete_request: further arguments of `bkmeta delete request`: references that verifications shall read.
+        delete_verify: further arguments of `bkmeta delete verify`: how bookies are looked at, references.
+        check_impact: further arguments of `bkmeta check-impact`: topology, placement.
+        explain: further arguments of `bkmeta explain`.
+    """
+
+    at_once: int = 2
+    deadline: Seconds = 600
+    delete_request: tuple[str, ...] = ()
+    delete_verify: tuple[str, ...] = OVER_WIRE
+    check_impact: tuple[str, ...] = ()
+    explain: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Gates:
+    """Maintenances that wait until they are safe.
+
+    Attributes:
+        check_every: while they wait.
+    """
+
+    check_every: Seconds = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Runs that are kept; the last of each share is, whatever stands here.
+
+    Attributes:
+        runs: the newest.
+        hourly, daily, weekly: the newest of so many hours, days and weeks that have entry.
+    """
+
+    runs: int = 3
+    hourly: int = 0
+    daily: int = 0
+    weekly: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job that is run by a schedule.
+
+    Attributes:
+        every: from the beginning of one run to that of the next.
+        jitter: share of `every` that is added at most.
+        retry: until a run that failed is repeated; twice as long after each more.
+        timeout: after which a run is ended.
+        shares: of `scrutinize`: each run looks at one of so many shares of the ledgers, in turn.
+        arguments: further ones of the command.
+        keep: which runs are kept.
+    """
+
+    every: Seconds
+    jitter: float = 0.1
+    retry: Seconds = 300
+    timeout: Seconds = 86_400
+    shares: int = 1
+    arguments: tuple[str, ...] = ()
+    keep: Kept = field(default_factory=Kept)
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The whole file.
+
+    Attributes:
+        metadata: URI of the live store.
+        data: folder of runs, captures and journals; instances that share one go on with each other's findings.
+        instance: name of this instance; empty: the host's.
+        acl: rights of bkmeta's own root, where it is made; empty: those of the ledgers root.
+        election, listen, access, requests, gates: tables of these names.
+        jobs: by the name of their command.
+    """
+
+    metadata: str
+    data: Path
+    instance: str = ""
+    acl: str = ""
+    election: Election = field(default_factory=Election)
+    listen: Listen = field(default_factory=Listen)
+    access: Access = field(default_factory=Access)
+    requests: Requests = field(default_factory=Requests)
+    gates: Gates = field(default_factory=Gates)
+    jobs: Mapping[str, Job] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The name of this instance."""
+        return self.instance or socket.gethostname()
+
+    @property
+    def timings(self) -> dict[str, Timing]:
+        """When each job is due."""
+        return {
+            name: Timing(name, round(job.every * 1000), job.jitter, round(job.retry * 1000), job.shares)
+            for name, job in self.jobs.items()
+        }
+
+
+def read_config(path: Path) -> Config:
+    """Read a configuration.
+
+    Raises:
+        InputError: it cannot be read, or a key is unknown, missing, of another type or out of its range.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(str(path), f"cannot be read ({error.strerror})", "name a file that you can read") from error
+    except UnicodeDecodeError as error:
+        raise InputError(str(path), "is not text", "write TOML; conf/serve.toml shows every key") from error
+    try:
+        values = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(str(path), str(error), "mend that; conf/serve.toml shows every key") from error
+    config: Config = _Reader(str(path)).read(Config, values, "")
+    _check(config, str(path))
+    return config
+
+
+class _Reader:
+    """Makes typed values of TOML's."""
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+
+    def read(self, kind: type[Any], values: Mapping[str, Any], place: str) -> Any:  # noqa: ANN401 - of that type
+        """Return a dataclass of a table."""
+        types = typing.get_type_hints(kind, include_extras=True)
+        known = [entry.name for entry in dataclasses.fields(kind)]
+        for name in values:
+            if name not in known:
+                self._refuse(place + name, "is unknown", f"known here are {', '.join(known)}")
+        missing = dataclasses.MISSING
+        for entry in dataclasses.fields(kind):
+            if entry.default is missing and entry.default_factory is missing and entry.name not in values:
+                self._refuse(place + entry.name, "is missing", "write it")
+        return kind(**{name: self._convert(types[name], value, place + name) for name, value in values.items()})
+
+    def _convert(self, kind: Any, value: Any, place: str) -> Any:  # noqa: ANN401 - what TOML has
+        if dataclasses.is_dataclass(kind) and isinstance(value, dict):
+            return self.read(typing.cast("type[Any]", kind), value, f"{place}.")
+        if kind == Seconds:
+            match = _DURATION.fullmatch(value) if isinstance(value, str) else None
+            if match is None or int(match[1]) == 0:
+                self._refuse(
+                    place, f"{value!r} is no duration", 'write a number above 0 and s, m, h or d: "90s", "24h"'
+                )
+            return float(int(match[1]) * _UNITS[match[2]])
+        if kind is Path and isinstance(value, str) and value:
+            return Path(value)
+        if kind is float and isinstance(value, int | float) and not isinstance(value, bool):
+            return float(value)
+        if kind in (str, int, bool) and type(value) is kind:
+            return value
+        origin = typing.get_origin(kind)
+        if origin is tuple and isinstance(value, list) and all(isinstance(entry, str) for entry in value):
+            return tuple(value)
+        if origin is not None and issubclass(origin, Mapping) and isinstance(value, dict):
+            job = typing.get_args(kind)[1]
+            return {name: self._convert(job, entry, f"{place}.{name}") for name, entry in value.items()}
+        expected = {str: "a text", int: "a whole number", bool: "true or false", float: "a number", Path: "a folder"}
+        return self._refuse(place, f"{value!r} is of another type", f"write {expected.get(kind, 'a list of texts')}")
+
+    def _refuse(self, place: str, problem: str, remedy: str) -> typing.NoReturn:
+        raise InputError(f"{self._source}, {place}", problem, remedy)
+
+
+def _check(config: Config, source: str) -> None:
+    """Check what types cannot say.
+
+    Raises:
+        InputError: a value cannot be used.
+    """
+
+    def demand(place: str, problem: str, remedy: str, *, holds: bool) -> None:
+        if not holds:
+            raise InputError(f"{source}, {place}", problem, remedy)
+
+    for name in ("http", "grpc", "advertise"):
+        address = getattr(config.listen, name)
+        match = _ADDRESS.fullmatch(address)
+        fits = (match is not None and int(match[2]) < 1 << 16) or (name == "advertise" and not address)
+        demand(f"listen.{name}", f"{address!r} is no address", "write host:port", holds=fits)
+    demand("election.session", "is too short or too long", "write 3s to 60s", holds=3 <= config.election.session <= 60)
+    demand("requests.at_once", "is out of range", "write 1 to 64", holds=1 <= config.requests.at_once <= 64)
+    paired = bool(config.access.tls_cert) == bool(config.access.tls_key)
+    demand("access.tls_cert", "and tls_key go together", "name both, or none", holds=paired)
+    for name, job in config.jobs.items():
+        place = f"jobs.{name}"
+        demand(place, "is no job", f"known are {', '.join(COMMANDS)}", holds=name in COMMANDS)
+        demand(f"{place}.jitter", "is out of range", "write 0 to 1", holds=0 <= job.jitter <= 1)
+        shared = job.shares == 1 or (name == "scrutinize" and 1 <= job.shares <= _MOST_SHARES)
+        demand(f"{place}.shares", "is out of range", f"write 1 to {_MOST_SHARES}, of scrutinize only", holds=shared)
+        own = next((word for word in job.arguments if word.partition("=")[0] in OWN), "")
+        demand(f"{place}.arguments", f"{own} is given by the service", "leave it out", holds=not own)
+        counts = (job.keep.runs, job.keep.hourly, job.keep.daily, job.keep.weekly)
+        demand(f"{place}.keep", "is out of range", "write numbers from 0 on", holds=min(counts) >= 0)
+
+
+def read_tokens(path: str) -> dict[str, str]:
+    """Return the tokens of a file, token → name; none where no file is named.
+
+    Raises:
+        InputError: it cannot be read, is readable by others, or has another line.
+    """
+    if not path:
+        return {}
+    try:
+        mode = stat.S_IMODE(Path(path).stat().st_mode)
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(path, "cannot be read as text", "name a file of tokens that you can read") from error
+    if mode & 0o077:
+        raise InputError(path, f"holds tokens and has mode {mode:04o}", f"run: chmod 600 {path}")
+    tokens: dict[str, str] = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        match = _TOKEN.fullmatch(line.strip())
+        if match is None:
+            remedy = "write a name, a space and a token of at least 16 characters; openssl rand -hex 24 makes one"
+            raise InputError(f"{path}, line {number}", "is no name and token", remedy)
+        tokens[match[2]] = match[1]
+    return tokens

@@ -1,0 +1,1 @@
+"""What the elected instance runs: the schedule, the record in the store, commands in processes of their own."""

@@ -1,0 +1,67 @@
+"""The command lines that the service runs, each as its words; what others chose is never taken for an option."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+OUTPUT: Final = ("--json", "--progress", "none")
+"""How every command is told to say its result."""
+OWN: Final = ("--metadata", "--out", "--json", "--progress", "--buckets", "--since")
+"""Options that the service gives itself."""
+OVER_WIRE: Final = ("--wire",)
+"""How bookies are looked at, where the configuration says nothing else."""
+_TARGET: Final = "down"
+
+
+def word_job(name: str, uri: str, out: Path, arguments: Sequence[str]) -> list[str]:
+    """Return the command of a job that is run by a schedule."""
+    return [name, "--metadata", uri, "--out", str(out), *arguments]
+
+
+def word_share(share: int, shares: int, since: Path | None) -> list[str]:
+    """Return what a scrutiny is told of the share that it looks at, and of the last run of that share."""
+    words = ["--buckets", f"{share}/{shares}"]
+    return words if since is None else [*words, "--since", str(since)]
+
+
+def word_impact(uri: str, captures: Path, bookies: Sequence[str], domains: Sequence[str], target: str) -> list[str]:
+    """Return the question whether bookies, or all of some domains, may be taken away."""
+    words = ["check-impact", "--metadata", uri, "--catalog", str(captures), f"--target={target or _TARGET}"]
+    words += [f"--bookies={','.join(bookies)}"] if bookies else []
+    return [*words, *(f"--domain={name}" for name in domains)]
+
+
+def word_explain(uri: str, ledger: str) -> list[str]:
+    """Return the question what is known of a ledger."""
+    return ["explain", ledger, "--metadata", uri]
+
+
+def word_status(uri: str, ledgers: Sequence[str]) -> list[str]:
+    """Return the question where deletes are."""
+    return ["delete", "status", "--metadata", uri, *ledgers]
+
+
+def word_request(target: Sequence[str], ledgers: Path, reason: str, soak: str) -> list[str]:
+    """Return the command that asks for deletes."""
+    words = ["delete", "request", *target, "--from", str(ledgers), f"--reason={reason}"]
+    return [*words, f"--soak={soak}"] if soak else words
+
+
+def word_verify(target: Sequence[str], ledgers: Path | None, certificate: Path | None, confirmed: int) -> list[str]:
+    """Return the command that verifies deletes: those of some ledgers, or all that are due."""
+    words = ["delete", "verify", *target]
+    words += ["--due"] if ledgers is None else ["--from", str(ledgers)]
+    words += [] if certificate is None else ["--certificate", str(certificate)]
+    return [*words, f"--confirm={confirmed}"] if confirmed else words
+
+
+def word_purge(target: Sequence[str], certificate: Path, confirmed: str) -> list[str]:
+    """Return the command that purges the ledgers of a certificate."""
+    words = ["delete", "purge", *target, "--certificate", str(certificate)]
+    return [*words, f"--confirm={confirmed}"] if confirmed else words
+
+
+def word_target(uri: str, journal: Path, acl: str) -> list[str]:
+    """Return what a command of deletes is told of the store."""
+    words = ["--metadata", uri, "--journal", str(journal)]
+    return [*words, f"--acl={acl}"] if acl else words

@@ -1,0 +1,93 @@
+"""Folders of runs, and which of them are kept.
+
+<data>/<job>/<time>-<epoch>-<number>/    result.json, log.txt
+                                    out/ the dataset that the command wrote
+<data>/deletes/                          the journal of deletes
+<data>/impact/                           captures that check-impact keeps
+<data>/requests/                         of requests that are under way
+"""
+
+import re
+import shutil
+from collections.abc import Collection, Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from reconcile.service.config import Kept
+from recovery.errors import InputError
+
+OUT: Final = "out"
+_FORM: Final = "%Y%m%dT%H%M%SZ"
+_NAME: Final = re.compile(r"([0-9]{8}T[0-9]{6}Z)-([0-9]+)-([0-9]+)")
+
+
+def make_folder(data: Path, job: str, at: datetime, epoch: int, number: int) -> Path:
+    """Make the folder of a run.
+
+    Raises:
+        InputError: it cannot be made.
+    """
+    path = data / job / f"{at.astimezone(UTC).strftime(_FORM)}-{epoch}-{number}"
+    return make_private(path)
+
+
+def make_private(path: Path) -> Path:
+    """Make a folder that nobody else reads: datasets hold passwords.
+
+    Raises:
+        InputError: it cannot be made.
+    """
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        remedy = "free space, or name another folder as `data`"
+        raise InputError(str(path), f"cannot be made ({error.strerror})", remedy) from error
+    return path
+
+
+def list_runs(folder: Path) -> list[tuple[datetime, str]]:
+    """Return time and name of the runs in a job's folder, the newest first; other folders are not ours."""
+    if not folder.is_dir():
+        return []
+    entries = [(match[1], entry.name) for entry in folder.iterdir() if (match := _NAME.fullmatch(entry.name))]
+    return sorted(((datetime.strptime(time, _FORM).replace(tzinfo=UTC), name) for time, name in entries), reverse=True)
+
+
+def choose_kept(runs: Iterable[tuple[datetime, str]], kept: Kept) -> set[str]:
+    """Return the names of runs to be kept: the newest, and the newest of each of some hours, days and weeks.
+
+    Args:
+        runs: time and name, the newest first.
+        kept: how many of each.
+    """
+    ordered = list(runs)
+    chosen = {name for _, name in ordered[: kept.runs]}
+    spans = ((kept.hourly, "%Y%m%d%H"), (kept.daily, "%Y%m%d"), (kept.weekly, "%G%V"))
+    for number, form in spans:
+        newest: dict[str, str] = {}
+        for time, name in ordered:
+            newest.setdefault(time.strftime(form), name)
+        chosen.update(list(newest.values())[:number])
+    return chosen
+
+
+def remove_others(data: Path, job: str, kept: Kept, named: Collection[str]) -> list[str]:
+    """Remove runs of a job that are not to be kept; return their names.
+
+    Args:
+        data: the service's folder.
+        job: whose.
+        kept: how many are kept.
+        named: folders of runs that are kept whatever `kept` says, as the service's record has them.
+    """
+    folder = data / job
+    runs = list_runs(folder)
+    whole = [(time, name) for time, name in runs if (folder / name / OUT / "manifest.json").exists()]
+    keep = choose_kept(whole, kept) | {Path(run).name for run in named}
+    # The newest of all may be one that another instance writes at this moment.
+    keep.update(name for _, name in runs[:1])
+    gone = [name for _, name in runs if name not in keep]
+    for name in gone:
+        shutil.rmtree(folder / name, ignore_errors=True)
+    return gone

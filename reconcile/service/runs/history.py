@@ -1,0 +1,81 @@
+"""What runs of a job found, over time: a line of JSON a run, beside the folders of the runs.
+
+<data>/<job>/history.jsonl    at (ISO 8601), exit_code, verdict, share, failing, covered_pct
+"""
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+FILE: Final = "history.jsonl"
+_MOST: Final = 1000
+"""Lines that are kept; twice as many are cut."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """What one run found.
+
+    Attributes:
+        at: its end, ISO 8601.
+        exit_code: of the command.
+        verdict: one line.
+        share: of the ledgers, that it looked at.
+        failing: findings that made it fail; None: it counts none.
+        covered_pct: percent of the copies that were judged; None: it judges none.
+    """
+
+    at: str
+    exit_code: int
+    verdict: str
+    share: int = 1
+    failing: int | None = None
+    covered_pct: float | None = None
+
+
+def make_point(at: str, share: int, exit_code: int, verdict: str, result: Mapping[str, Any]) -> Point:
+    """Return the point of a run, of the object that its command printed."""
+    counts, coverage = result.get("counts") or {}, result.get("coverage") or {}
+    failing, covered = counts.get("failing"), coverage.get("judged_pct")
+    return Point(
+        at,
+        exit_code,
+        verdict,
+        share,
+        failing if isinstance(failing, int) else None,
+        float(covered) if isinstance(covered, int | float) else None,
+    )
+
+
+def add_point(folder: Path, point: Point) -> None:
+    """Add a run to the history of its job.
+
+    Raises:
+        OSError: the disk is full, or failed.
+    """
+    path = folder / FILE
+    points = read_points(folder, 2 * _MOST + 1)
+    if len(points) > 2 * _MOST:
+        fresh = path.with_name(f".{FILE}.new")
+        fresh.write_text("".join(_format(point) for point in points[-_MOST:]), encoding="utf-8")
+        fresh.replace(path)
+    with path.open("a", encoding="utf-8") as file:
+        file.write(_format(point))
+
+
+def read_points(folder: Path, most: int) -> list[Point]:
+    """Return the last runs of a job, the oldest first; a line that was cut off is left out."""
+    path = folder / FILE
+    points = []
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    for line in lines[-most:]:
+        with suppress(ValueError, TypeError):
+            points.append(Point(**json.loads(line)))
+    return points
+
+
+def _format(point: Point) -> str:
+    return json.dumps(asdict(point)) + "\n"

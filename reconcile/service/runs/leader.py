@@ -1,0 +1,369 @@
+"""One instance of the service: it campaigns, leads, runs what is due, and keeps what it did in the store.
+
+    thread      does
+    leader      connects, campaigns, runs jobs one after the other
+    gates       while this instance leads: looks whether maintenances are safe by now
+    watcher     reads the record every few seconds, so that requests never wait for the store
+
+Who loses the lead ends every command that runs for it before another instance can lead, and writes nothing any more:
+each write names the epoch. A command that is ended so is broken off; the next leader runs it again.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from backends.errors import BackendError, UnavailableError
+from backends.protocols import Election
+from backends.registry import OpenStore, open_election, parse_store_uri
+from reconcile.deletes.own_root import make_own_root, name_own_root, open_log
+from reconcile.errors import ReconcileError
+from reconcile.jobs.context import Context, connect
+from reconcile.jobs.deletes.clusters import now_ms
+from reconcile.service.config import Config
+from reconcile.service.runs import commands, folders, schedule
+from reconcile.service.runs.children import PROGRAM, Children, Finished, StoppedError
+from reconcile.service.runs.history import add_point, make_point
+from reconcile.service.runs.record import NotLeaderError, ServiceRecord
+from reconcile.service.runs.schedule import Gate, GateState, State, Timing
+from recovery.dataset import MANIFEST
+from recovery.errors import RecoveryError
+
+_LOG: Final = logging.getLogger(__name__)
+_AGAIN_S: Final = 2.0
+"""Between looks at the record, and between attempts to reach the store."""
+_LONGEST_WAIT_S: Final = 30.0
+"""A clock that jumps is noticed within this."""
+_FAILED: Final = 1
+_KNOWN: Final = (BackendError, ReconcileError, RecoveryError, OSError)
+"""What a loop of the service survives: stores, disks and inputs fail, and come back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The record as it was seen last.
+
+    Attributes:
+        state: of the record; empty before it was first seen.
+        age_s: how long ago that was; None: never.
+        problem: why it was not seen since; empty: it was.
+    """
+
+    state: State
+    age_s: float | None
+    problem: str
+
+
+class Instance:
+    """One instance of the service.
+
+    Args:
+        config: of it.
+        context: whom stores take it for, and the clock.
+        program: what runs the program's commands.
+    """
+
+    def __init__(self, config: Config, context: Context, program: tuple[str, ...] = PROGRAM) -> None:
+        self.config = config
+        self._context = context
+        self.program = program
+        self._stopping = threading.Event()
+        self._wake = threading.Condition()
+        self._record: ServiceRecord | None = None
+        self._election: Election | None = None
+        self._children = Children(program)
+        self._epoch: int | None = None
+        self._state = State()
+        self._seen_at: float | None = None
+        self._problem = "the store was not reached yet"
+        self._threads: list[threading.Thread] = []
+
+    def start(self) -> None:
+        """Begin to campaign, in threads of its own."""
+        for name, task in (("leader", self._run), ("watcher", self._watch)):
+            thread = threading.Thread(target=task, name=name, daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def stop(self) -> None:
+        """End what runs, resign, and end the threads."""
+        self._stopping.set()
+        self._lose()
+        election = self._election
+        if election is not None:
+            election.close()
+        for thread in self._threads:
+            thread.join()
+
+    @property
+    def leads(self) -> bool:
+        """Whether this instance leads."""
+        return self._epoch is not None
+
+    @property
+    def seen(self) -> Seen:
+        """The record as it was seen last."""
+        seen_at = self._seen_at
+        return Seen(self._state, None if seen_at is None else time.monotonic() - seen_at, self._problem)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the store was seen lately."""
+        age_s = self.seen.age_s
+        return age_s is not None and age_s < _LONGEST_WAIT_S
+
+    def ask(self, name: str, by: str) -> State:
+        """Have a job run now.
+
+        Raises:
+            NotLeaderError: another instance leads.
+            UnavailableError: the store does not answer.
+        """
+        return self.change(lambda state: schedule.ask(state, name, by, self.now_ms()))
+
+    def change(self, decide: Callable[[State], State]) -> State:
+        """Change what is kept, as the leader.
+
+        Raises:
+            NotLeaderError: another instance leads.
+            UnavailableError: the store does not answer.
+        """
+        epoch, record = self._epoch, self._record
+        if epoch is None or record is None:
+            raise NotLeaderError(f"{self._state.leader or 'another instance'} leads, at {self._state.address or '?'}")
+        state = record.change(decide, epoch=epoch)
+        self._take(state)
+        with self._wake:
+            self._wake.notify_all()
+        return state
+
+    @property
+    def children(self) -> Children:
+        """The commands of this lead; they end with it."""
+        return self._children
+
+    def now_ms(self) -> int:
+        """Return the time."""
+        return now_ms(self._context)
+
+    # The lead
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                with connect(self.config.metadata, self._context, writable=True) as opened:
+                    self._campaign(opened)
+            except _KNOWN as error:
+                self._say(str(error))
+            self._stopping.wait(_AGAIN_S)
+
+    def _campaign(self, opened: OpenStore) -> None:
+        """Campaign, and lead, again and again."""
+        key = self._prepare(opened)
+        election = self._election = open_election(
+            self.config.metadata,
+            f"{key}/leader",
+            self.config.name,
+            acl=self.config.acl or None,
+            auth=self._context.access.etcd if self._on_etcd else self._context.access.digest,
+            sasl=self._context.access.sasl,
+            tls=self._context.access.tls,
+            session_s=self.config.election.session,
+        )
+        try:
+            while not self._stopping.is_set():
+                self._children = Children(self.program)
+                try:
+                    if election.campaign(self._lose):
+                        self._lead()
+                except NotLeaderError as error:
+                    _LOG.warning("no longer leader: %s", error)
+                except _KNOWN as error:
+                    self._say(str(error))
+                    self._stopping.wait(_AGAIN_S)
+                finally:
+                    self._lose()
+                    election.resign()
+        finally:
+            election.close()
+
+    @property
+    def _on_etcd(self) -> bool:
+        return parse_store_uri(self.config.metadata).kind == "etcd"
+
+    def _prepare(self, opened: OpenStore) -> str:
+        """Make bkmeta's own root if it is not there; return its key."""
+        key = name_own_root(opened.root)
+        acl = self.config.acl or None
+        if opened.store.get(key) is None:
+            folder = folders.make_private(self.config.data / "deletes")
+            with open_log(folder, opened.store, opened.root, self._context.now) as log:
+                make_own_root(opened.store, opened.root, log, acl)
+        stored = opened.store.get(key)
+        self._record = ServiceRecord(opened.store, f"{key}/service", acl or (None if stored is None else stored.acl))
+        return key
+
+    def _lose(self) -> None:
+        """End at once what only the leader may do."""
+        self._children.stop()
+        # Afterwards: `_lead` sets the one, and then looks at the other.
+        self._epoch = None
+        with self._wake:
+            self._wake.notify_all()
+
+    def _lead(self) -> None:
+        record, children = self._record, self._children
+        if record is None:
+            return
+        address = self.config.listen.advertise or self.config.listen.grpc
+        state = record.change(lambda state: schedule.take_over(state, self.config.name, address, self.now_ms()))
+        self._take(state)
+        self._epoch = epoch = state.epoch
+        _LOG.warning("%s leads, epoch %d", self.config.name, epoch)
+        if children.is_stopped:
+            self._epoch = None
+        gates = threading.Thread(target=self._check_gates, args=(epoch, children), name="gates", daemon=True)
+        gates.start()
+        try:
+            while self._epoch == epoch and not self._stopping.is_set():
+                self._do_next(record, children, epoch)
+        finally:
+            self._lose()
+            gates.join()
+
+    def _do_next(self, record: ServiceRecord, children: Children, epoch: int) -> None:
+        """Run what is due, or wait until something is."""
+        timings = self.config.timings
+        chosen = schedule.choose_next(self._state, timings, self.now_ms())
+        wait_s = _LONGEST_WAIT_S if chosen is None else (chosen[1] - self.now_ms()) / 1000
+        if chosen is not None and wait_s <= 0:
+            self._run_job(timings[chosen[0]], record, children, epoch)
+            return
+        with self._wake:
+            if self._epoch == epoch and not self._is_asked():
+                self._wake.wait(min(wait_s, _LONGEST_WAIT_S))
+
+    def _is_asked(self) -> bool:
+        return any(self._state.job(name).asked is not None for name in self.config.jobs)
+
+    def _run_job(self, timing: Timing, record: ServiceRecord, children: Children, epoch: int) -> None:
+        state = record.change(lambda state: schedule.start(state, timing, self.now_ms()), epoch=epoch)
+        self._take(state)
+        run = state.job(timing.name).running
+        if run is None:
+            raise NotLeaderError("the run that was begun is not in the record")
+        job = self.config.jobs[timing.name]
+        place = ""
+        try:
+            folder = folders.make_folder(self.config.data, timing.name, self._context.now(), run.epoch, run.number)
+            place = str(folder.relative_to(self.config.data))
+            finished = children.run(self._word(state, timing, folder), folder, timeout_s=job.timeout)
+        except (OSError, RecoveryError) as error:
+            finished = Finished(_FAILED, {}, str(error))
+        code = _FAILED if finished.timed_out else finished.exit_code
+        self._end_run(record, timing, epoch, (code, finished.verdict, place))
+        point = make_point(self._context.now().isoformat(), run.share, code, finished.verdict, finished.result)
+        add_point(self.config.data / timing.name, point)
+        named = [ended.folder for ended in self._state.job(timing.name).latest.values()]
+        folders.remove_others(self.config.data, timing.name, job.keep, [*named, place])
+
+    def _word(self, state: State, timing: Timing, folder: Path) -> list[str]:
+        """Return the words of a job's command."""
+        known = state.job(timing.name)
+        out = folder / folders.OUT
+        words = commands.word_job(timing.name, self.config.metadata, out, self.config.jobs[timing.name].arguments)
+        if timing.name == "scrutinize" and known.running is not None:
+            share = known.running.share
+            earlier = known.latest.get(share)
+            since = None if earlier is None else self.config.data / earlier.folder / folders.OUT
+            is_there = since is not None and (since / MANIFEST).exists()
+            words += commands.word_share(share, timing.shares, since if is_there else None)
+        return words
+
+    def _end_run(self, record: ServiceRecord, timing: Timing, epoch: int, ended: tuple[int, str, str]) -> None:
+        """Keep how a run ended; while the store does not answer, as long as this instance leads."""
+        while True:
+            try:
+                state = record.change(lambda state: schedule.end(state, timing, self.now_ms(), *ended), epoch=epoch)
+            except UnavailableError as error:
+                self._say(str(error))
+                if self._epoch != epoch:
+                    raise
+                self._stopping.wait(_AGAIN_S)
+            else:
+                self._take(state)
+                return
+
+    # Maintenances
+
+    def _check_gates(self, epoch: int, children: Children) -> None:
+        while self._epoch == epoch:
+            waiting = [gate for gate in self._state.gates.values() if gate.state is not GateState.RELEASED]
+            for gate in waiting:
+                try:
+                    self.check_gate(gate, children)
+                except StoppedError:
+                    return
+                except _KNOWN as error:
+                    self._say(str(error))
+            with self._wake:
+                self._wake.wait_for(lambda: self._epoch != epoch, self.config.gates.check_every)
+
+    def check_gate(self, gate: Gate, children: Children) -> State:
+        """Look whether a maintenance is safe now, and keep what came of it.
+
+        Raises:
+            StoppedError: this instance does not lead any more.
+            NotLeaderError: another instance leads.
+            UnavailableError: the store does not answer.
+        """
+        words = self.word_impact(gate.bookies, gate.domains, gate.target)
+        with self.request_folder() as folder:
+            finished = children.run(words, folder, timeout_s=self.config.requests.deadline)
+        return self.change(
+            lambda state: schedule.take_check(
+                state,
+                gate.id,
+                is_safe=finished.exit_code == 0,
+                verdict=finished.verdict,
+                now_ms=self.now_ms(),
+            )
+        )
+
+    def word_impact(self, bookies: Sequence[str], domains: Sequence[str], target: str) -> list[str]:
+        """Return the command that says whether bookies, or all of some domains, may be taken away."""
+        captures = self.config.data / "impact"
+        words = commands.word_impact(self.config.metadata, captures, bookies, domains, target)
+        return [*words, *self.config.requests.check_impact]
+
+    @contextmanager
+    def request_folder(self) -> Iterator[Path]:
+        """Give a folder for one request; it is gone afterwards."""
+        with TemporaryDirectory(dir=folders.make_private(self.config.data / "requests")) as own:
+            yield Path(own)
+
+    # The record
+
+    def _watch(self) -> None:
+        while not self._stopping.wait(_AGAIN_S if self._seen_at is not None else 0.1):
+            record = self._record
+            if record is None:
+                continue
+            with suppress(*_KNOWN):
+                self._take(record.read())
+
+    def _take(self, state: State) -> None:
+        self._state = state
+        self._seen_at = time.monotonic()
+        self._problem = ""
+
+    def _say(self, problem: str) -> None:
+        if problem != self._problem:
+            _LOG.warning("%s", problem)
+        self._problem = problem

@@ -1,0 +1,126 @@
+"""What the service keeps in the store: one key of bkmeta's own root, replaced by compare-and-set.
+
+    <ledgers root>-bkmeta/service    JSON: `encode_state`
+    <ledgers root>-bkmeta/leader     the election
+
+The record is state of the service alone, so that a run follows the leader and not the host; the cluster's records are
+never written here. It has no journal: the record itself says what was run, by whom, and how it ended.
+"""
+
+import json
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Any, Final
+
+from backends.errors import OutcomeUnknownError, VersionConflictError
+from backends.protocols import MetadataStore, Write
+from reconcile.errors import ReconcileError
+from reconcile.service.runs.schedule import Ended, Gate, GateState, JobState, Running, State
+from recovery.errors import FormatError, Reason
+
+SCHEMA: Final = "bkmeta.service-record/1"
+_ATTEMPTS: Final = 20
+
+
+class NotLeaderError(ReconcileError):
+    """Another instance leads by now; nothing was written."""
+
+
+class ServiceRecord:
+    """The record of one cluster's service; safe to use from several threads.
+
+    Args:
+        store: where it is; writable, if it is changed.
+        key: of the record.
+        acl: rights of the key, where it is made.
+    """
+
+    def __init__(self, store: MetadataStore, key: str, acl: str | None = None) -> None:
+        self._store = store
+        self._key = key
+        self._acl = acl
+        self._lock = threading.Lock()
+
+    def read(self) -> State:
+        """Return what is kept; a state without anything where there is no record.
+
+        Raises:
+            FormatError: what stands there is no record of this version.
+        """
+        stored = self._store.get(self._key)
+        return State() if stored is None else decode_state(stored.value, self._key)
+
+    def change(self, decide: Callable[[State], State], *, epoch: int | None = None) -> State:
+        """Replace the record by what is made of it; return that.
+
+        Args:
+            decide: called again where somebody else changed it meanwhile.
+            epoch: that the record must be of; None: any.
+
+        Raises:
+            NotLeaderError: it is of another epoch.
+            FormatError: what stands there is no record of this version.
+            UnavailableError: the store does not answer.
+        """
+        with self._lock:
+            for _ in range(_ATTEMPTS):
+                stored = self._store.get(self._key)
+                state = State() if stored is None else decode_state(stored.value, self._key)
+                if epoch is not None and state.epoch != epoch:
+                    raise NotLeaderError(f"{state.leader} leads since epoch {state.epoch}; this was of epoch {epoch}")
+                changed = decide(state)
+                if changed == state:
+                    return state
+                expected = None if stored is None else stored.version
+                try:
+                    self._store.write([Write(self._key, encode_state(changed), expected, self._acl)])
+                except VersionConflictError:
+                    continue
+                except OutcomeUnknownError:
+                    if self.read() == changed:
+                        return changed
+                    continue
+                return changed
+            raise NotLeaderError(f"others changed {self._key} {_ATTEMPTS} times meanwhile")
+
+
+def encode_state(state: State) -> bytes:
+    """Return the bytes of a record."""
+    return json.dumps({"schema": SCHEMA, **asdict(state)}, separators=(",", ":")).encode()
+
+
+def decode_state(raw: bytes, source: str = "the service's record") -> State:
+    """Return what the bytes of a record say.
+
+    Raises:
+        FormatError: they are none of this version.
+    """
+    try:
+        values = json.loads(raw)
+        if values.pop("schema") != SCHEMA:
+            raise FormatError(Reason.BAD_VERSION, source, 0, f"it is not of {SCHEMA}")
+        jobs = {name: _decode_job(job) for name, job in values.pop("jobs").items()}
+        gates = {name: _decode_gate(gate) for name, gate in values.pop("gates").items()}
+        return State(**values, jobs=jobs, gates=gates)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise FormatError(Reason.BAD_VALUE, source, 0, f"no record of the service ({error})") from error
+
+
+def _decode_job(values: Mapping[str, Any]) -> JobState:
+    running, last, asked = values["running"], values["last"], values["asked"]
+    latest = {int(share): Ended(**run) for share, run in values["latest"].items()}
+    return JobState(
+        **{
+            **values,
+            "running": None if running is None else Running(**running),
+            "last": None if last is None else Ended(**last),
+            "latest": latest,
+            "asked": None if asked is None else (str(asked[0]), int(asked[1])),
+        }
+    )
+
+
+def _decode_gate(values: Mapping[str, Any]) -> Gate:
+    named = {name: tuple(values[name]) for name in ("bookies", "domains")}
+    return Gate(**{**values, **named, "state": GateState(values["state"])})

@@ -1,0 +1,316 @@
+"""What is run when, as a state machine: pure, over a clock that is given.
+
+    ask ─────────────┐
+    schedule ── due ─┴─> start ──> running ──> end ──> due again, later
+                                     │
+                     take_over ──────┘  broken off by another instance: due at once
+
+A run is started by one instance in one epoch; each take-over begins a new one. The state survives the instance: it is
+kept in the store (`record`), and every transition is written there before it is acted on.
+
+Times are ms since 1970. A clock may jump: a run of a future that is further away than the interval counts as
+just now, so that nothing waits for years; a run that is missed for long is made up for once, and what was missed is
+counted.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Final
+
+WHOLE: Final = 1
+"""The share of a job that looks at everything."""
+_VERDICTS: Final = frozenset({0, 3, 4})
+"""Exit codes of a run that came to its end (docs/operations/exit-codes.md)."""
+_MOST_DOUBLED: Final = 20
+
+
+class GateState(StrEnum):
+    """What a maintenance may do."""
+
+    BLOCKED = "BLOCKED_UNTIL_SAFE"
+    SAFE = "SAFE"
+    RELEASED = "RELEASED"
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """When a job is due.
+
+    Attributes:
+        name: of the job.
+        every_ms: from the beginning of one run to that of the next.
+        jitter: share of `every_ms` that is added at most, so that clusters do not all begin at once.
+        retry_ms: until a run that failed is repeated; twice as long after each more, at most `every_ms`.
+        shares: parts of the cluster that runs look at in turn.
+    """
+
+    name: str
+    every_ms: int
+    jitter: float = 0.0
+    retry_ms: int = 300_000
+    shares: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A run that was begun.
+
+    Attributes:
+        number: of the job's runs.
+        epoch: in which it was begun.
+        instance: that runs it.
+        since_ms: its beginning.
+        share: from 1.
+        by: who asked for it; empty: the schedule.
+    """
+
+    number: int
+    epoch: int
+    instance: str
+    since_ms: int
+    share: int
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A run that has ended.
+
+    Attributes:
+        number, instance, since_ms, share, by: as of `Running`.
+        ended_ms: its end.
+        exit_code: of the command; below 0: the signal that ended it.
+        verdict: one line.
+        folder: of the run, below the service's folder.
+    """
+
+    number: int
+    instance: str
+    since_ms: int
+    share: int
+    by: str
+    ended_ms: int
+    exit_code: int
+    verdict: str
+    folder: str
+
+    @property
+    def came_to_verdict(self) -> bool:
+        """Whether the run did what it was for, whatever it found."""
+        return self.exit_code in _VERDICTS
+
+
+@dataclass(frozen=True, slots=True)
+class JobState:
+    """What is known of a job.
+
+    Attributes:
+        number: of the last run that was begun.
+        running: the run under way.
+        last: the run that ended last.
+        latest: share → the last run of it that came to a verdict.
+        asked: who asked for a run that was not begun yet, and when.
+        next_share: that is looked at next, from 1.
+        failures: runs in a row that came to no verdict.
+        missed: runs that were due, and not begun until the next was due, too.
+        broken_off: runs that another instance began and did not end.
+    """
+
+    number: int = 0
+    running: Running | None = None
+    last: Ended | None = None
+    latest: Mapping[int, Ended] = field(default_factory=dict)
+    asked: tuple[str, int] | None = None
+    next_share: int = WHOLE
+    failures: int = 0
+    missed: int = 0
+    broken_off: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """A maintenance that waits until it is safe.
+
+    Attributes:
+        id: its name.
+        bookies, domains: what is taken away.
+        target: what is done to them.
+        by: who opened it.
+        opened_ms: when.
+        state: what it may do.
+        verdict: of the last check; one line.
+        checked_ms: when that was; None: not yet.
+        statement: why it was released without being safe; with who did.
+    """
+
+    id: str
+    bookies: tuple[str, ...]
+    domains: tuple[str, ...]
+    target: str
+    by: str
+    opened_ms: int
+    state: GateState = GateState.BLOCKED
+    verdict: str = ""
+    checked_ms: int | None = None
+    statement: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """All that the service keeps.
+
+    Attributes:
+        epoch: one more with each take-over; 0: nobody ever led.
+        leader: the instance that leads, or led last.
+        address: where it is asked.
+        since_ms: when it took over.
+        jobs: by name.
+        gates: by id.
+    """
+
+    epoch: int = 0
+    leader: str = ""
+    address: str = ""
+    since_ms: int = 0
+    jobs: Mapping[str, JobState] = field(default_factory=dict)
+    gates: Mapping[str, Gate] = field(default_factory=dict)
+
+    def job(self, name: str) -> JobState:
+        """Return what is known of a job."""
+        return self.jobs.get(name, JobState())
+
+    def with_job(self, name: str, job: JobState) -> "State":
+        """Return the state with another one of a job."""
+        return replace(self, jobs={**self.jobs, name: job})
+
+    @property
+    def running(self) -> str | None:
+        """The job that runs; None: none does."""
+        return next((name for name, job in self.jobs.items() if job.running is not None), None)
+
+
+def take_over(state: State, instance: str, address: str, now_ms: int) -> State:
+    """Return the state in which another instance leads, or the same one again: what was running is due at once."""
+    jobs = {name: _break_off(job, now_ms) for name, job in state.jobs.items()}
+    return replace(state, epoch=state.epoch + 1, leader=instance, address=address, since_ms=now_ms, jobs=jobs)
+
+
+def _break_off(job: JobState, now_ms: int) -> JobState:
+    if job.running is None:
+        return job
+    asked = job.asked or (job.running.by, now_ms)
+    return replace(job, running=None, asked=asked, broken_off=job.broken_off + 1)
+
+
+def find_due_ms(timing: Timing, job: JobState, now_ms: int) -> int:
+    """Return when a job that is not running is due; what is over is due."""
+    if job.asked is not None or job.last is None:
+        return now_ms
+    last = job.last
+    if job.failures:
+        wait = min(timing.retry_ms << min(job.failures - 1, _MOST_DOUBLED), timing.every_ms)
+        return min(last.ended_ms, now_ms) + wait
+    began = last.since_ms if last.since_ms - now_ms <= timing.every_ms else now_ms - timing.every_ms
+    return began + timing.every_ms + _spread(timing, job.number)
+
+
+def _spread(timing: Timing, number: int) -> int:
+    """Return the jitter of a run: the same wherever it is worked out."""
+    digest = hashlib.sha256(f"{timing.name} {number}".encode()).digest()
+    return int(timing.every_ms * timing.jitter * int.from_bytes(digest[:4], "big") / 2**32)
+
+
+def choose_next(state: State, timings: Mapping[str, Timing], now_ms: int) -> tuple[str, int] | None:
+    """Return the job that is to be run next, and when it is due; None: one is running, or there is none.
+
+    What was asked for goes first, then what is due for longest.
+    """
+    if state.running is not None or not timings:
+        return None
+    waiting = {name: find_due_ms(timing, state.job(name), now_ms) for name, timing in timings.items()}
+    asked = {name: asked[1] for name in waiting if (asked := state.job(name).asked) is not None}
+    if asked:
+        name = min(asked, key=lambda name: (asked[name], name))
+        return name, now_ms
+    name = min(waiting, key=lambda name: (waiting[name], name))
+    return name, waiting[name]
+
+
+def start(state: State, timing: Timing, now_ms: int) -> State:
+    """Return the state in which a job runs.
+
+    Raises:
+        ValueError: one is running; the caller's fault.
+    """
+    if state.running is not None:
+        raise ValueError(f"{state.running} is running")
+    job = state.job(timing.name)
+    share = job.next_share if job.next_share <= timing.shares else WHOLE
+    by = "" if job.asked is None else job.asked[0]
+    running = Running(job.number + 1, state.epoch, state.leader, now_ms, share, by)
+    late = 0 if job.asked is not None else (now_ms - find_due_ms(timing, job, now_ms)) // timing.every_ms
+    changed = replace(job, number=running.number, running=running, asked=None, missed=job.missed + max(0, late))
+    return state.with_job(timing.name, changed)
+
+
+def end(state: State, timing: Timing, now_ms: int, exit_code: int, verdict: str, folder: str) -> State:
+    """Return the state in which the run of a job has ended.
+
+    Raises:
+        ValueError: it is not running; the caller's fault.
+    """
+    job = state.job(timing.name)
+    run = job.running
+    if run is None:
+        raise ValueError(f"{timing.name} is not running")
+    ended = Ended(run.number, run.instance, run.since_ms, run.share, run.by, now_ms, exit_code, verdict, folder)
+    changed = replace(job, running=None, last=ended, failures=job.failures + 1)
+    if ended.came_to_verdict:
+        latest = {share: known for share, known in job.latest.items() if share <= timing.shares}
+        changed = replace(
+            changed, latest={**latest, run.share: ended}, next_share=run.share % timing.shares + 1, failures=0
+        )
+    return state.with_job(timing.name, changed)
+
+
+def ask(state: State, name: str, by: str, now_ms: int) -> State:
+    """Return the state in which somebody asked for a run; one that waits already is not asked for twice."""
+    job = state.job(name)
+    return state if job.asked is not None else state.with_job(name, replace(job, asked=(by, now_ms)))
+
+
+def open_gate(state: State, gate: Gate) -> State:
+    """Return the state with a gate more.
+
+    Raises:
+        ValueError: there is one of that name.
+    """
+    if gate.id in state.gates:
+        raise ValueError(f"there is a maintenance {gate.id!r} already")
+    return replace(state, gates={**state.gates, gate.id: gate})
+
+
+def take_check(state: State, gate_id: str, *, is_safe: bool, verdict: str, now_ms: int) -> State:
+    """Return the state after a gate was checked: a check releases it, and takes that back; a statement stands."""
+    gate = state.gates.get(gate_id)
+    if gate is None or gate.state is GateState.RELEASED:
+        return state
+    checked = replace(gate, state=GateState.SAFE if is_safe else GateState.BLOCKED, verdict=verdict, checked_ms=now_ms)
+    return replace(state, gates={**state.gates, gate_id: checked})
+
+
+def release_gate(state: State, gate_id: str, statement: str) -> State:
+    """Return the state in which somebody answers for a gate.
+
+    Raises:
+        KeyError: there is none of that name.
+    """
+    gate = replace(state.gates[gate_id], state=GateState.RELEASED, statement=statement)
+    return replace(state, gates={**state.gates, gate_id: gate})
+
+
+def close_gate(state: State, gate_id: str) -> State:
+    """Return the state without a gate; nothing happens where there is none of that name."""
+    return replace(state, gates={name: gate for name, gate in state.gates.items() if name != gate_id})

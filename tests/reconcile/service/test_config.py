@@ -1,0 +1,103 @@
+"""The configuration: what ships says the defaults, and what cannot be used is refused with its place."""
+
+import dataclasses
+import re
+import tomllib
+import typing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconcile.service.config import Config, Job, read_config, read_tokens
+from recovery.errors import InputError
+from tests.support.paths import ROOT
+
+SHIPPED = ROOT / "conf" / "serve.toml"
+_ALONE = 'metadata = "etcd://h:2379/bk"\ndata = "/d"\n'
+
+
+def _list_keys(kind: Any, values: dict[str, Any]) -> set[str]:
+    """Return the keys of a dataclass that a table does not have, with those below."""
+    types = typing.get_type_hints(kind)
+    missing = set()
+    for field in dataclasses.fields(kind):
+        if field.name not in values:
+            missing.add(field.name)
+        elif dataclasses.is_dataclass(types[field.name]):
+            missing |= {f"{field.name}.{name}" for name in _list_keys(types[field.name], values[field.name])}
+    return missing
+
+
+def test_the_shipped_file_can_be_used() -> None:
+    """As it is, and with everything that is commented out."""
+    config = read_config(SHIPPED)
+    assert set(config.jobs) == {"capture", "scrutinize", "orphans", "drill"}
+    assert (config.jobs["scrutinize"].shares, config.jobs["capture"].keep.weekly) == (24, 8)
+
+
+def test_what_is_commented_out_is_every_default(tmp_path: Path) -> None:
+    """No key is forgotten, and none has another value than it says."""
+    text = re.sub(r"(?m)^# ([a-z_]+ = )", r"\1", SHIPPED.read_text())
+    (tmp_path / "all.toml").write_text(text)
+    assert read_config(tmp_path / "all.toml") == read_config(SHIPPED)
+    values = tomllib.loads(text)
+    assert _list_keys(Config, values) == set()
+    written = set(values["jobs"]["capture"]) | set(values["jobs"]["scrutinize"])
+    assert written == {field.name for field in dataclasses.fields(Job)}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('data = "/d"', "metadata: is missing"),
+        (_ALONE + "interval = 3", "interval: is unknown"),
+        (_ALONE + '[election]\nsession = "1h"', r"election\.session: is too short or too long"),
+        (_ALONE + "[election]\nsession = 15", r"election\.session: 15 is no duration"),
+        (_ALONE + '[listen]\nhttp = "8080"', r"listen\.http: '8080' is no address"),
+        (_ALONE + '[listen]\ngrpc = "h:99999"', r"listen\.grpc"),
+        (_ALONE + '[access]\ntls_cert = "c"', r"access\.tls_cert: and tls_key go together"),
+        (_ALONE + "[access]\nopen_reads = 1", r"access\.open_reads: 1 is of another type; write true or false"),
+        (_ALONE + '[jobs.apply]\nevery = "1h"', r"jobs\.apply: is no job; known are scrutinize"),
+        (_ALONE + "[jobs.capture]\njitter = 0.1", r"jobs\.capture\.every: is missing"),
+        (_ALONE + '[jobs.capture]\nevery = "1h"\nshares = 2', r"jobs\.capture\.shares"),
+        (_ALONE + '[jobs.capture]\nevery = "1h"\narguments = ["--out=/x"]', "--out=/x is given by the service"),
+        (_ALONE + '[jobs.capture]\nevery = "1h"\narguments = "--wire"', "write a list of texts"),
+        (_ALONE + "[requests]\nat_once = 0", r"requests\.at_once"),
+        ("metadata = ", "Invalid value"),
+    ],
+)
+def test_what_cannot_be_used_is_named(text: str, said: str, tmp_path: Path) -> None:
+    """The file, the key, and what to write."""
+    path = tmp_path / "serve.toml"
+    path.write_text(text)
+    with pytest.raises(InputError, match=said) as refused:
+        read_config(path)
+    assert str(path) in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "said"),
+    [
+        ("ops 0123456789abcdef\n", 0o644, "mode 0644"),
+        ("ops short\n", 0o600, "line 1: is no name and token"),
+        ("0123456789abcdef\n", 0o600, "line 1"),
+    ],
+)
+def test_a_file_of_tokens_that_cannot_be_used_is_named(text: str, mode: int, said: str, tmp_path: Path) -> None:
+    """And no token is in the message."""
+    path = tmp_path / "tokens"
+    path.write_text(text)
+    path.chmod(mode)
+    with pytest.raises(InputError, match=said) as refused:
+        read_tokens(str(path))
+    assert "0123456789abcdef" not in str(refused.value)
+
+
+def test_tokens_are_read_by_line(tmp_path: Path) -> None:
+    """Empty lines and comments are passed over; no file has none."""
+    path = tmp_path / "tokens"
+    path.write_text("# who may act\n\nops 0123456789abcdef\npipeline fedcba9876543210\n")
+    path.chmod(0o600)
+    assert read_tokens(str(path)) == {"0123456789abcdef": "ops", "fedcba9876543210": "pipeline"}
+    assert read_tokens("") == {}

@@ -1,0 +1,247 @@
+"""A service on a real store, with a program in the place of ours: what is asked of it over gRPC and HTTP."""
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+from backends.registry import open_store
+from reconcile.service.api.methods import METHODS, SERVICE, ApiError, Why
+from reconcile.service.config import read_config
+from reconcile.service.server import RunningService, start_service
+from tests.support.command import run
+from tests.support.etcd_server import EtcdServer
+from tests.support.service import PROGRAM, TOKEN, ask, fetch, held, make_context, read_log, write_config
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.real
+
+JOBS = '[jobs.scrutinize]\nevery = "300d"\nshares = 2\n[jobs.capture]\nevery = "300d"\n'
+MORE = '[gates]\ncheck_every = "300d"\n[requests]\nat_once = 1\n'
+
+
+@pytest.fixture(scope="module")
+def fake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder that the fake program is told by."""
+    folder = tmp_path_factory.mktemp("fake")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BKMETA_FAKE", str(folder))
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def service(etcd_server: EtcdServer, fake: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
+    """A service that leads, and has run each of its jobs once."""
+    folder = tmp_path_factory.mktemp("service")
+    root = f"/{folder.name}/ledgers"
+    etcd_server.put(f"{root}/layout", b"")
+    uri = f"etcd://{etcd_server.hosts}{root}"
+    config = read_config(write_config(folder, uri, "one", folder / "data", JOBS, MORE))
+    with start_service(config, make_context(), PROGRAM) as running:
+        until(lambda: len(read_log(fake)) == 2, "both jobs ran")
+        until(lambda: all(job.HasField("last") for job in ask(running.grpc_port, "get-status")[0].jobs), "both ended")
+        yield running
+
+
+@pytest.fixture
+def answer(fake: Path) -> Iterator[Path]:
+    """What the fake program prints; removed afterwards."""
+    path = fake / "answer"
+    yield path
+    path.unlink(missing_ok=True)
+
+
+def test_jobs_are_run_with_the_words_of_their_commands(service: RunningService, fake: Path) -> None:
+    """Each into a folder of its own; a scrutiny looks at one share."""
+    said = {words[1]: words[2:] for words in read_log(fake)}
+    config = service.instance.config
+    for name, words in said.items():
+        if name in config.jobs:
+            assert words[:2] == ["--metadata", config.metadata]
+            assert Path(words[words.index("--out") + 1]).is_relative_to(config.data / name)
+    assert said["scrutinize"][said["scrutinize"].index("--buckets") + 1] in ("1/2", "2/2")
+
+
+def test_status_is_the_same_by_grpc_and_http(service: RunningService) -> None:
+    """Nothing needs a token that changes nothing."""
+    [status] = ask(service.grpc_port, "get-status", token="")
+    assert (status.leads, status.leader, status.epoch, status.problem) == (True, "one", 1, "")
+    code, text = fetch(service.http_port, "/v1/get-status")
+    said = json.loads(text)
+    assert code == 200
+    assert (said["leads"], said["leader"], said["epoch"]) == (True, "one", "1")
+    assert [job["last"]["verdict"] for job in said["jobs"]] == ["did capture", "did scrutinize"]
+
+
+@pytest.mark.parametrize("method", [method for method in METHODS if method.acts], ids=lambda method: method.path)
+@pytest.mark.parametrize("token", ["", "another-token-entirely"])
+def test_nothing_is_done_without_a_known_token(service: RunningService, fake: Path, method: object, token: str) -> None:
+    """By neither way."""
+    before = read_log(fake)
+    with pytest.raises(ApiError) as refused:
+        ask(service.grpc_port, method.path, token=token)  # type: ignore[attr-defined]  # a Method
+    assert refused.value.why is Why.NO_TOKEN
+    code, text = fetch(service.http_port, f"/v1/{method.path}", {}, token=token)  # type: ignore[attr-defined]
+    assert code == 401
+    assert TOKEN not in text
+    assert read_log(fake) == before
+
+
+def test_what_acts_is_not_done_by_get(service: RunningService) -> None:
+    """A link cannot ask for a delete."""
+    code, text = fetch(service.http_port, "/v1/run-now?job=capture", token=TOKEN)
+    assert (code, "POST" in text) == (400, True)
+
+
+def test_a_run_is_asked_for_and_the_record_says_by_whom(service: RunningService) -> None:
+    """The next share of a scrutiny is looked at, against the last run of that share."""
+    [before] = ask(service.grpc_port, "get-status")
+    number = {job.name: job.last.number for job in before.jobs}
+    assert fetch(service.http_port, "/v1/run-now", {"job": "scrutinize"}, token=TOKEN)[0] == 200
+    ask(service.grpc_port, "run-now", job="capture")
+
+    def ran() -> bool:
+        [status] = ask(service.grpc_port, "get-status")
+        return all(job.last.number == number[job.name] + 1 for job in status.jobs)
+
+    until(ran, "both ran again")
+    [status] = ask(service.grpc_port, "get-status")
+    assert [job.last.by for job in status.jobs] == ["ops", "ops"]
+    assert {run.share for run in next(job for job in status.jobs if job.name == "scrutinize").latest} == {1, 2}
+    with pytest.raises(ApiError, match="no job 'apply'"):
+        ask(service.grpc_port, "run-now", job="apply")
+
+
+def test_an_unsafe_maintenance_is_blocked_until_it_is_safe_or_somebody_answers_for_it(
+    service: RunningService, fake: Path, answer: Path
+) -> None:
+    """A check releases it, and takes that back; a statement is kept with who made it."""
+    answer.write_text('{"verdict": "UNSAFE", "summary": "2 segments would be lost", "exit_code": 3}')
+    [opened] = ask(service.grpc_port, "open-maintenance", id="reboot-7", bookies=["--json"], target="down")
+    assert (opened.state, opened.verdict, opened.opened_by) == (
+        "BLOCKED_UNTIL_SAFE", "2 segments would be lost", "ops")  # fmt: skip
+    assert "--bookies=--json" in read_log(fake)[-1], "a name is never an option"
+    answer.write_text('{"verdict": "SAFE", "summary": "nothing is lost", "exit_code": 0}')
+    gate = service.instance.seen.state.gates["reboot-7"]
+    state = service.instance.check_gate(gate, service.instance.children)
+    assert state.gates["reboot-7"].state.value == "SAFE"
+    [shown] = ask(service.grpc_port, "get-maintenance", token="", id="reboot-7")
+    assert shown.state == "SAFE"
+    with pytest.raises(ApiError, match="already"):
+        ask(service.grpc_port, "open-maintenance", id="reboot-7", bookies=["b:1"])
+    with pytest.raises(ApiError, match="statement"):
+        ask(service.grpc_port, "release-maintenance", id="reboot-7")
+    [released] = ask(service.grpc_port, "release-maintenance", id="reboot-7", statement="ticket 12")
+    assert (released.state, released.statement) == ("RELEASED", "ops: ticket 12")
+    ask(service.grpc_port, "close-maintenance", id="reboot-7")
+    with pytest.raises(ApiError, match="no maintenance"):
+        ask(service.grpc_port, "get-maintenance", id="reboot-7")
+
+
+def test_a_ledger_has_its_scope_in_every_question(service: RunningService, fake: Path) -> None:
+    """A scope that is missing is 0."""
+    fetch(service.http_port, "/v1/explain-ledger?ledger_id=7")
+    assert read_log(fake)[-1][1:3] == ["explain", "7"]
+    fetch(service.http_port, "/v1/explain-ledger", {"ledger_id": 7, "ledger_scope_id": 3})
+    assert read_log(fake)[-1][1:3] == ["explain", "3:7"]
+
+
+def test_what_takes_longer_than_its_deadline_is_ended_and_more_than_may_run_is_refused(
+    service: RunningService, fake: Path
+) -> None:
+    """The place that it had is free again."""
+    with held(fake):
+        slow: list[ApiError] = []
+
+        def run() -> None:
+            try:
+                ask(service.grpc_port, "explain-ledger", ledger_id=1, deadline_s=2.0)
+            except ApiError as error:
+                slow.append(error)
+
+        before = len(read_log(fake))
+        thread = threading.Thread(target=run)
+        thread.start()
+        until(lambda: len(read_log(fake)) > before, "the first is under way")
+        code, text = fetch(service.http_port, "/v1/explain-ledger?ledger_id=1")
+        assert (code, "ask again" in text) == (429, True)
+        thread.join()
+        assert slow[0].why is Why.TOO_LATE
+        until(lambda: service.instance.children.number == 0, "it was ended")
+    until(lambda: fetch(service.http_port, "/v1/explain-ledger?ledger_id=1")[0] == 200, "there is a place again")
+
+
+def test_an_answer_that_was_given_up_ends_its_command(service: RunningService, fake: Path) -> None:
+    """Who goes away leaves nothing that runs."""
+    method = next(method for method in METHODS if method.name == "ExplainLedger")
+    with held(fake), grpc.insecure_channel(f"127.0.0.1:{service.grpc_port}") as channel:
+        before = len(read_log(fake))
+        call = channel.unary_unary(
+            f"/{SERVICE}/{method.name}",
+            request_serializer=method.request.SerializeToString,
+            response_deserializer=method.response.FromString,
+        ).future(method.request(ledger_id=1))
+        until(lambda: len(read_log(fake)) > before, "it is under way")
+        call.cancel()
+        until(lambda: not list((service.instance.config.data / "requests").iterdir()), "its folder is gone")
+
+
+@pytest.mark.parametrize("code", [0, 3, 4, 5, 6])
+def test_ask_ends_as_the_command_that_was_run(
+    service: RunningService,
+    answer: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    code: int,
+) -> None:
+    """With its verdict, and its whole result; without a token it is refused."""
+    answer.write_text(json.dumps({"verdict": "as it is", "exit_code": code, "facts": [1]}))
+    service_at = f"127.0.0.1:{service.grpc_port}"
+    monkeypatch.setenv("BKMETA_SERVICE_TOKEN", TOKEN)
+    done = run(capsys, "ask", "request-deletes", "ledgers=7", "ledgers=3:7", "--service", service_at, "--json")
+    assert (done.code, done.result["verdict"]) == (code, "as it is")
+    assert done.result["answer"]["result"]["facts"] == [1]
+    monkeypatch.setenv("BKMETA_SERVICE_TOKEN", "not-the-token-at-all")
+    refused = run(capsys, "ask", "run-now", "job=capture", "--service", service_at)
+    assert (refused.code, "token" in refused.out) == (5, True)
+
+
+def test_health_and_reflection_answer(service: RunningService) -> None:
+    """As tools of others ask."""
+    with grpc.insecure_channel(f"127.0.0.1:{service.grpc_port}") as channel:
+        health = health_pb2_grpc.HealthStub(channel)
+        until(lambda: health.Check(health_pb2.HealthCheckRequest(service=SERVICE)).status == 1, "SERVING")
+        stub = reflection_pb2_grpc.ServerReflectionStub(channel)
+        [listed] = stub.ServerReflectionInfo(iter([reflection_pb2.ServerReflectionRequest(list_services="")]))
+        assert SERVICE in {one.name for one in listed.list_services_response.service}
+
+
+def test_pages_and_figures_are_there(service: RunningService) -> None:
+    """Ready, while the store is seen."""
+    assert fetch(service.http_port, "/healthz")[0] == 200
+    assert fetch(service.http_port, "/readyz")[0] == 200
+    assert fetch(service.http_port, "/nothing")[0] == 404
+    code, text = fetch(service.http_port, "/metrics")
+    assert code == 200
+    assert "bkmeta_service_leads 1" in text
+    assert 'bkmeta_service_failures{job="capture"} 0' in text
+    code, text = fetch(service.http_port, "/")
+    assert code == 200
+    assert "did capture" in text
+
+
+def test_the_record_is_in_our_own_root(service: RunningService) -> None:
+    """Beside the ledgers root; nothing in it was written."""
+    config = service.instance.config
+    with open_store(config.metadata) as opened:
+        own = opened.root + "-bkmeta"
+        assert opened.store.children(opened.root) == ["layout"]
+        names = opened.store.children(own)
+        assert names is not None
+        assert {"leader", "service"} <= set(names)
+        assert len((opened.store.get(f"{own}/service") or pytest.fail("no record")).value) < 5_000

@@ -1,0 +1,144 @@
+"""Services for tests: configurations, instances in processes of their own, and what is asked of them."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+from urllib.request import ProxyHandler, Request, build_opener
+
+from reconcile.cli.output import Output
+from reconcile.jobs.context import Context
+from reconcile.service.api.client import ask_service
+from reconcile.service.api.methods import METHODS
+from reconcile.service.config import read_config
+from reconcile.service.server import start_service
+from reconcile.stores import KnownAccess
+from tests.support.waiting import free_port
+
+TOKEN: Final = "0123456789abcdef-token"
+PROGRAM: Final = (sys.executable, str(Path(__file__).with_name("fake_program.py")))
+_OPENER: Final = build_opener(ProxyHandler({}))
+_BY_PATH: Final = {method.path: method for method in METHODS}
+
+
+def make_context(now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> Context:
+    """Return what a service has from its caller; a store that does not answer is tried for some seconds."""
+    return Context(KnownAccess(patience_s=5.0), Output(as_json=True, progress="none"), now)
+
+
+def write_config(folder: Path, uri: str, name: str, data: Path, jobs: str = "", more: str = "") -> Path:
+    """Write the configuration of an instance, with a file of tokens, and return its path.
+
+    Args:
+        folder: for its files.
+        uri: of the store.
+        name: of the instance.
+        data: its folder; may be shared.
+        jobs: tables of jobs, TOML.
+        more: tables, TOML.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    tokens = folder / "tokens"
+    tokens.write_text(f"ops {TOKEN}\n")
+    tokens.chmod(0o600)
+    path = folder / f"{name}.toml"
+    path.write_text(
+        f'metadata = "{uri}"\ndata = "{data}"\ninstance = "{name}"\n[election]\nsession = "3s"\n'
+        f'[listen]\nhttp = "127.0.0.1:{free_port()}"\ngrpc = "127.0.0.1:{free_port()}"\n'
+        f'[access]\ntokens = "{tokens}"\n{jobs}\n{more}\n'
+    )
+    return path
+
+
+def ask(port: int, method: str, *, token: str = TOKEN, deadline_s: float = 60.0, **fields: Any) -> list[Any]:
+    """Ask over gRPC; return the answers."""
+    chosen = _BY_PATH[method]
+    request = chosen.request(**fields)
+    return list(ask_service(f"127.0.0.1:{port}", chosen, request, token=token, deadline_s=deadline_s))
+
+
+def fetch(
+    port: int, path: str, body: Mapping[str, object] | None = None, *, token: str = "", scheme: str = "http"
+) -> tuple[int, str]:
+    """Ask over HTTP; return status and body."""
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    data = None if body is None else json.dumps(body).encode()
+    request = Request(f"{scheme}://127.0.0.1:{port}{path}", data=data, headers=headers)  # noqa: S310 - of this host
+    try:
+        with _OPENER.open(request, timeout=60) as answer:
+            return int(answer.status), answer.read().decode()
+    except OSError as error:
+        if not hasattr(error, "code"):
+            raise
+        with error:  # type: ignore[attr-defined]  # an HTTPError, which is an answer, too
+            return int(error.code), error.read().decode()  # type: ignore[attr-defined]
+
+
+class InstanceProcess:
+    """An instance in a process of its own, that runs the fake program."""
+
+    def __init__(self, config: Path, fake: Path, log: Path) -> None:
+        self.config = config
+        self._log = log.open("ab")
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.support.service", str(config)],
+            env={**os.environ, "BKMETA_FAKE": str(fake)},
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+        )
+
+    def kill(self) -> None:
+        """End it as ``kill -9`` does."""
+        self.process.kill()
+        self.process.wait()
+        self._log.close()
+
+    def stop(self) -> None:
+        """End it as a service manager does."""
+        self.process.send_signal(signal.SIGTERM)
+        assert self.process.wait(60) == 0
+        self._log.close()
+
+
+def is_process(pid: int) -> bool:
+    """Whether a process is there, and has not ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def read_log(fake: Path) -> list[Any]:
+    """Return what the fake program was asked: (who, words…), or OVERLAP."""
+    path = fake / "log"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+@contextmanager
+def held(fake: Path) -> Iterator[None]:
+    """Have commands wait meanwhile."""
+    (fake / "hold").touch()
+    try:
+        yield
+    finally:
+        (fake / "hold").unlink()
+
+
+def main() -> None:
+    """Run an instance until SIGTERM."""
+    ended = threading.Event()
+    signal.signal(signal.SIGTERM, lambda _number, _frame: ended.set())
+    with start_service(read_config(Path(sys.argv[1])), make_context(), PROGRAM):
+        ended.wait()
+
+
+if __name__ == "__main__":
+    main()
