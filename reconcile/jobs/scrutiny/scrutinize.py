@@ -29,6 +29,7 @@ from reconcile.findings.table import Finding, Run, make_rows
 from reconcile.jobs.capture import capture_store
 from reconcile.jobs.context import Context, add_remedy, connect, start_spark, throttle
 from reconcile.jobs.make_plan.request import open_inventories
+from reconcile.jobs.scrutiny.first_look import AskedBookies, FirstLook, read_first_look, write_first_look
 from reconcile.jobs.scrutiny.incarnations import find_born, find_changed
 from reconcile.jobs.scrutiny.metrics import format_metrics
 from reconcile.jobs.scrutiny.range_task import (
@@ -45,10 +46,10 @@ from reconcile.jobs.scrutiny.returned_writers import compare_all
 from reconcile.jobs.scrutiny.second_look import SecondLook
 from reconcile.rules import nodes as beside
 from reconcile.rules import used_ids
-from recovery.bookies.addresses import Members, read_members
+from recovery.bookies.addresses import read_members
 from recovery.bookies.wire_inventory import Request, collect_wire
 from recovery.bookies.wire_probe import sample_ledgers
-from recovery.bookies.wire_results import Kind, WireSummary
+from recovery.bookies.wire_results import Kind
 from recovery.codecs.store import Layout
 from recovery.dataset import COLLECTED, SPILL, Dataset, open_dataset, prepare, write_manifest, write_part
 from recovery.errors import InputError
@@ -97,41 +98,6 @@ class _Sums:
             into.setdefault(key, Counter()).update(by)
 
 
-@dataclass(frozen=True, slots=True)
-class _Bookies:
-    """Who was asked, and what came of it.
-
-    Attributes:
-        inventories: given and made.
-        given: those that were given.
-        summary: of the bookies that were asked; None: none was.
-        renames: name in records → id.
-        unresolved: names in records that are no known bookie's, with the reason.
-        known: ids of all bookies that the store knows.
-        absent: of these, those that are not registered, and of which no inventory is given.
-    """
-
-    inventories: tuple[Dataset, ...]
-    given: tuple[Dataset, ...]
-    summary: WireSummary | None
-    renames: Mapping[str, str]
-    unresolved: Mapping[str, str]
-    known: tuple[str, ...]
-    absent: tuple[str, ...]
-
-    @property
-    def silent(self) -> list[str]:
-        """Bookies that were asked and did not answer."""
-        return [] if self.summary is None else [b.bookie for b in self.summary.bookies if b.kind is Kind.NO_ANSWER]
-
-    @property
-    def awaited(self) -> frozenset[str]:
-        """Bookies that may answer when they are asked again."""
-        if self.summary is None:
-            return frozenset()
-        return frozenset([*self.absent, *self.silent, *(b.bookie for b in self.summary.bookies if b.unanswered)])
-
-
 def scrutinize(
     request: ScrutinyRequest, context: Context, *, wait: Callable[[float], None] = time.sleep
 ) -> Scrutinized:
@@ -151,30 +117,38 @@ def scrutinize(
     given = open_inventories(request.inventories)
     earlier = None if request.since is None else open_dataset(request.since, "scrutiny")
     lifecycle = Lifecycle(_read_first_seen(earlier, request.buckets), request.suppressions)
-    prepare(request.out, "scrutiny", secret=True)
-    at = context.now()
-    run = Run(at.isoformat(timespec="seconds"), at)
-    remedy = f"what stands in {request.out} is not whole: run the command again, into another folder"
+    begun = read_first_look(request, given, context.now())
+    if begun is None:
+        prepare(request.out, "scrutiny", secret=True)
+    remedy = f"what stands in {request.out} is not whole: run the command again, and it goes on from its suspects"
     with add_remedy(remedy), connect(request.uri, context) as opened:
-        aliases = request.wire.aliases if request.wire is not None else {}
-        members = read_members(opened.store, opened.root, opened.layout_hint, aliases)
-        captured = capture_store(opened, request.out / STORE, context)
-        if captured.root != "present" or captured.layout is None:
-            raise InputError(request.uri, "has no ledgers root", "name the root of the cluster's ledgers")
-        catalog, layout = open_dataset(request.out / STORE, "catalog"), Layout(captured.layout)
-        with _start(request, catalog, context) as (carry, tasks):
-            bookies = _ask_bookies(request, catalog, members, given, context, carry, tasks)
-            ranges = _cut_share(request.buckets, catalog, bookies.inventories)
-            task = replace(
+        if begun is None:
+            catalog, layout, gaps = _capture(request, opened, context)
+        else:
+            catalog, layout, gaps = open_dataset(request.out / STORE, "catalog"), begun.layout, begun.gaps
+        at = context.now() if begun is None else begun.at
+        run = Run(at.isoformat(timespec="seconds"), at)
+
+        def make_task(bookies: AskedBookies, born: Mapping[str, int]) -> RangeTask:
+            return replace(
                 _make_task(request, catalog, bookies, run, layout),
                 lifecycle=lifecycle,
                 compares=request.wire is not None,
                 earlier=earlier,
                 earlier_store=None if request.since is None else open_dataset(request.since / STORE, "catalog"),
-                born=find_born(catalog, bookies.inventories, ranges),
+                born=born,
             )
-            with context.reporter.progress("judging ledgers", "parts") as progress:
-                answers = carry(task, ranges, throttle(progress))
+
+        if begun is None:
+            with _start(request, catalog, context) as (carry, tasks):
+                bookies = _ask_bookies(request, catalog, opened, given, context, carry, tasks)
+                ranges = _cut_share(request.buckets, catalog, bookies.inventories)
+                born = find_born(catalog, bookies.inventories, ranges)
+                with context.reporter.progress("judging ledgers", "parts") as progress:
+                    answers = carry(make_task(bookies, born), ranges, throttle(progress))
+            begun = FirstLook(at, layout, gaps, bookies, answers, born)
+            write_first_look(request, begun)
+        bookies, answers, task = begun.bookies, begun.answers, make_task(begun.bookies, begun.born)
         sums = _Sums()
         for answer in answers:
             _take_answer(sums, answer)
@@ -185,7 +159,7 @@ def scrutinize(
         )  # fmt: skip
         _look_again(request, second_look, answers, sums, context)
         found = _find_of_bookies(request, catalog, bookies, second_look)
-        found += bookie_findings.list_listing_doubts(captured.gaps, sums.vanished, sums.listed_before)
+        found += bookie_findings.list_listing_doubts(gaps, sums.vanished, sums.listed_before)
         found += list_returned_data(request, opened, catalog, layout, context)
         rows = lifecycle.apply(make_rows([*found, *_find_beside(opened, catalog, layout, bookies, answers)], run))
     sums.parts["findings"].append(write_part(request.out, "findings", "beside", [rows], secret=True))
@@ -193,6 +167,16 @@ def scrutinize(
     sums.open.update(count_open(rows))
     shutil.rmtree(request.out / SPILL, ignore_errors=True)
     return _finish(request, sums, bookies, second_look, run, lifecycle)
+
+
+def _capture(
+    request: ScrutinyRequest, opened: "OpenStore", context: Context
+) -> tuple[Dataset, Layout, tuple[str, ...]]:
+    """Capture the store; return its catalog, its layout, and what of it could not be read."""
+    captured = capture_store(opened, request.out / STORE, context)
+    if captured.root != "present" or captured.layout is None:
+        raise InputError(request.uri, "has no ledgers root", "name the root of the cluster's ledgers")
+    return open_dataset(request.out / STORE, "catalog"), Layout(captured.layout), tuple(captured.gaps)
 
 
 @contextmanager
@@ -220,13 +204,15 @@ def _run_here(task: _Task, ranges: Sequence[range], done: _Done) -> list[dict[st
 def _ask_bookies(
     request: ScrutinyRequest,
     catalog: Dataset,
-    members: Members,
+    opened: "OpenStore",
     given: tuple[Dataset, ...],
     context: Context,
     carry: Carry,
     tasks: int,
-) -> _Bookies:
+) -> AskedBookies:
     """Ask the bookies of which no inventory is given for the lists of their ledgers, once."""
+    aliases = request.wire.aliases if request.wire is not None else {}
+    members = read_members(opened.store, opened.root, opened.layout_hint, aliases)
     sampled = sample_ledgers(catalog)
     found = {name: members.find(name) for name in sampled}
     renames = {name: member.bookie for name, member in found.items() if member.bookie != name}
@@ -235,7 +221,7 @@ def _ask_bookies(
     known = tuple(sorted({*members.bookies, *has}))
     absent = tuple(name for name in known if name not in has and members.find(name).registered_txn is None)
     if request.wire is None:
-        return _Bookies(given, given, None, renames, unresolved, known, absent)
+        return AskedBookies(given, given, None, renames, unresolved, known, absent)
     with context.reporter.progress("asking bookies", "parts") as progress:
         show = throttle(progress)
         summary = collect_wire(
@@ -253,10 +239,12 @@ def _ask_bookies(
             now=context.now,
         )
     asked = tuple(open_dataset(result.folder, "inventory") for result in summary.bookies if result.folder)
-    return _Bookies((*given, *asked), given, summary, renames, unresolved, known, absent)
+    return AskedBookies((*given, *asked), given, summary, renames, unresolved, known, absent)
 
 
-def _make_task(request: ScrutinyRequest, catalog: Dataset, bookies: _Bookies, run: Run, layout: Layout) -> RangeTask:
+def _make_task(
+    request: ScrutinyRequest, catalog: Dataset, bookies: AskedBookies, run: Run, layout: Layout
+) -> RangeTask:
     rows = read_all(bookies.given, "bookies").select(["bookie", "complete"]).to_pylist()
     whole = {row["bookie"] for row in rows if row["complete"]}
     everywhere = not bookies.unresolved and whole.issuperset(bookies.known)
@@ -316,7 +304,7 @@ def _look_again(
 
 
 def _find_of_bookies(
-    request: ScrutinyRequest, catalog: Dataset, bookies: _Bookies, second_look: SecondLook
+    request: ScrutinyRequest, catalog: Dataset, bookies: AskedBookies, second_look: SecondLook
 ) -> list[Finding]:
     """Return the findings of bookies; those that did not answer are asked once more before."""
     why = {} if bookies.summary is None else {result.bookie: result.why for result in bookies.summary.bookies}
@@ -341,7 +329,7 @@ def _find_of_bookies(
 
 
 def _find_beside(
-    opened: "OpenStore", catalog: Dataset, layout: Layout, bookies: _Bookies, answers: Sequence[Mapping[str, Any]]
+    opened: "OpenStore", catalog: Dataset, layout: Layout, bookies: AskedBookies, answers: Sequence[Mapping[str, Any]]
 ) -> list[Finding]:
     """Return the findings of what stands beside the ledgers: cookies, sessions, generators, layout, instance id."""
     nodes = catalog.read("nodes")
@@ -380,7 +368,12 @@ def _still_stands(finding: Finding, opened: "OpenStore", taken: Mapping[str, int
 
 
 def _finish(
-    request: ScrutinyRequest, sums: _Sums, bookies: _Bookies, second_look: SecondLook, run: Run, lifecycle: Lifecycle
+    request: ScrutinyRequest,
+    sums: _Sums,
+    bookies: AskedBookies,
+    second_look: SecondLook,
+    run: Run,
+    lifecycle: Lifecycle,
 ) -> Scrutinized:
     by_severity: Counter[str] = Counter()
     for counted in sums.findings.values():

@@ -1,6 +1,7 @@
 """Scrutinies of a real cluster: each harm is found under its name, and nothing else is said."""
 
 import socket
+import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,9 +16,10 @@ from recovery.dataset import Dataset, open_dataset
 from recovery.model.ids import LedgerId
 from recovery.model.metadata import State
 from tests.support.cluster import Cluster
-from tests.support.command import Done, run
+from tests.support.command import PROGRAM, Done, run
 from tests.support.findings import said
 from tests.support.scrutinized_cluster import ScrutinizedCluster
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
 
@@ -249,6 +251,31 @@ def test_a_lost_bookie_that_no_auditor_will_mark_is_told(
     assert said(found["AUDITOR_UNAWARE"][bookie.id])["store", "why"] == "nobody is elected auditor"
     assert "BOOKIE_SILENT" not in found
     assert (done.code, done.result["counts"]["undecided"]) == (4, {"no answer": 1})
+
+
+def test_a_run_that_is_killed_goes_on_from_its_suspects(
+    harmed: Harmed, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Killed while it waits for a bookie, and run again: nothing is listed or asked for a first time again."""
+    bookie = harmed.there.bookies[3]
+    asked = ["scrutinize", "--metadata", harmed.there.uri, "--out", str(tmp_path / "run"), "--deadline", "2"]
+    harmed.there.cluster("bookie_stop", n=bookie.n)
+    try:
+        with subprocess.Popen([PROGRAM, *asked, "--recheck-after", "1h"], stderr=subprocess.DEVNULL) as killed:
+            until((tmp_path / "run" / ".spill" / "first-look.json").exists, "the first look is over")
+            killed.kill()
+    finally:
+        harmed.there.cluster.start(bookie)
+    later = harmed.there.write((3, 2, 2), 5)
+    done = run(capsys, *asked, "--recheck-after", "0s", "--json")
+    seen = open_dataset(tmp_path / "run", "scrutiny")
+    assert done.code == 3
+    assert later not in verdicts(seen)
+    assert {ledger: verdicts(seen)[ledger] for ledger in harmed.clean} == dict.fromkeys(harmed.clean, ("clean", None))
+    assert set(findings(seen)["ENTRY_LOST"]) == {harmed.ledgers["lost"]}
+    assert done.result["counts"]["undecided"] == {}
+    assert not (tmp_path / "run" / ".spill").exists()
+    harmed.there.cluster("delete", ledger=later)
 
 
 def test_a_healthy_share_is_silent(harmed: Harmed, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,153 @@
+"""What a run knows after its first look, written down: one that is killed goes on from its suspects.
+
+    .spill/first-look.json    asked (a hash of it), at, layout, gaps, answers of the tasks, who was asked, born
+    .spill/suspect-…          suspects, by `RangeTask`
+    .spill/compared-…         what waits until entries are compared
+
+The file is written last and in one step, so whoever finds it finds all that it speaks of. It is taken by a run that was
+asked the same within a day.
+"""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from reconcile.jobs.scrutiny.request import ScrutinyRequest
+from recovery import __version__
+from recovery.bookies.wire_results import BookieResult, Kind, WireSummary
+from recovery.codecs.store import Layout
+from recovery.dataset import SPILL, Dataset, open_dataset
+
+_FILE: Final = "first-look.json"
+_VALID: Final = timedelta(days=1)
+_LATER: Final = ("again-*", "beside*")
+"""Parts that are written after the first look."""
+
+
+@dataclass(frozen=True, slots=True)
+class AskedBookies:
+    """Who was asked, and what came of it.
+
+    Attributes:
+        inventories: given and made.
+        given: those that were given.
+        summary: of the bookies that were asked; None: none was.
+        renames: name in records → id.
+        unresolved: names in records that are no known bookie's, with the reason.
+        known: ids of all bookies that the store knows.
+        absent: of these, those that are not registered, and of which no inventory is given.
+    """
+
+    inventories: tuple[Dataset, ...]
+    given: tuple[Dataset, ...]
+    summary: WireSummary | None
+    renames: Mapping[str, str]
+    unresolved: Mapping[str, str]
+    known: tuple[str, ...]
+    absent: tuple[str, ...]
+
+    @property
+    def silent(self) -> list[str]:
+        """Bookies that were asked and did not answer."""
+        return [] if self.summary is None else [b.bookie for b in self.summary.bookies if b.kind is Kind.NO_ANSWER]
+
+    @property
+    def awaited(self) -> frozenset[str]:
+        """Bookies that may answer when they are asked again."""
+        if self.summary is None:
+            return frozenset()
+        return frozenset([*self.absent, *self.silent, *(b.bookie for b in self.summary.bookies if b.unanswered)])
+
+
+@dataclass(frozen=True, slots=True)
+class FirstLook:
+    """What a run knows after its first look.
+
+    Attributes:
+        at: when the run began.
+        layout: of the store.
+        gaps: parts of the store that could not be read.
+        bookies: who was asked.
+        answers: of the tasks, one a bucket range.
+        born: bookies that may have been started anew; see `Sight`.
+    """
+
+    at: datetime
+    layout: Layout
+    gaps: tuple[str, ...]
+    bookies: AskedBookies
+    answers: list[dict[str, Any]]
+    born: Mapping[str, int]
+
+
+def write_first_look(request: ScrutinyRequest, look: FirstLook) -> None:
+    """Write down what is known, for a run that goes on from here."""
+    bookies = look.bookies
+    content = {
+        "asked": _hash_request(request, bookies.given),
+        "at": look.at.isoformat(),
+        "layout": look.layout.value,
+        "gaps": look.gaps,
+        "answers": look.answers,
+        "born": look.born,
+        "made": [inventory.path for inventory in bookies.inventories[len(bookies.given) :]],
+        "summary": None if bookies.summary is None else asdict(bookies.summary),
+        "renames": bookies.renames,
+        "unresolved": bookies.unresolved,
+        "known": bookies.known,
+        "absent": bookies.absent,
+    }
+    path = request.out / SPILL / _FILE
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    beside = path.with_name(f"{_FILE}.tmp")
+    beside.write_text(json.dumps(content), encoding="utf-8")
+    beside.replace(path)
+
+
+def read_first_look(request: ScrutinyRequest, given: tuple[Dataset, ...], now: datetime) -> FirstLook | None:
+    """Return what a run that was broken off knew, if it was asked the same; what it did after that is removed."""
+    try:
+        content = json.loads((request.out / SPILL / _FILE).read_text(encoding="utf-8"))
+        at = datetime.fromisoformat(content["at"])
+        if content["asked"] != _hash_request(request, given) or now - at > _VALID:
+            return None
+        summary = None if content["summary"] is None else _read_summary(content["summary"])
+    except (OSError, ValueError, KeyError):
+        return None
+    for table in ("findings", "verdicts"):
+        for pattern in _LATER:
+            for path in (request.out / table).glob(pattern):
+                path.unlink()
+    for folder in (request.out / SPILL).glob("look-*"):
+        shutil.rmtree(folder)
+    bookies = AskedBookies(
+        (*given, *(open_dataset(path, "inventory") for path in content["made"])),
+        given,
+        summary,
+        content["renames"],
+        content["unresolved"],
+        tuple(content["known"]),
+        tuple(content["absent"]),
+    )
+    return FirstLook(
+        at, Layout(content["layout"]), tuple(content["gaps"]), bookies, content["answers"], content["born"]
+    )
+
+
+def _read_summary(content: Mapping[str, Any]) -> WireSummary:
+    results = tuple(BookieResult(**{**fields, "kind": Kind(fields["kind"])}) for fields in content["bookies"])
+    return WireSummary(content["listed"], content["scoped"], results, content["unresolved"])
+
+
+def _hash_request(request: ScrutinyRequest, given: Sequence[Dataset]) -> str:
+    """Return what tells apart runs whose first look may differ."""
+    parts = (
+        __version__, request.uri, request.share, request.demands, str(request.since), request.suppressions,
+        request.wire is None, request.wire and sorted(request.wire.aliases.items()),
+        [inventory.digest for inventory in given],
+    )  # fmt: skip
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
