@@ -29,6 +29,7 @@ from recovery.infer.search import MAX_RUNS
 from recovery.infer.segment_cases import NOBODY, Cases, Copies, Problem, TriedShape
 from recovery.infer.segment_costs import find_cheapest
 from recovery.infer.snapshot_contradictions import (
+    UNPROVED,
     Contradiction,
     SnapshotDoubts,
     find_contradictions,
@@ -96,6 +97,7 @@ def apply_snapshot(rows: pa.Table, known: Facts, catalog: pa.Table, doubts: Snap
     agrees &= ~_mark_different(shown["key"], records["password_hash"]) & ~_mark_different(
         shown["digest"], records["digest"]
     )
+    agrees &= _mark_uncontradicted(known, numbers, shown, records, doubts)
     taken = _restore_records(shown.filter(pa.array(agrees)), records.filter(pa.array(agrees)))
     rest = np.flatnonzero(~agrees)
     differing = shown.take(pa.array(rest))
@@ -179,6 +181,22 @@ def match_records(known: Facts, catalog: pa.Table) -> tuple[Ints, Ints]:
     matches = places[number[: known.count]]
     numbers = np.flatnonzero(matches >= 0)
     return numbers, matches[numbers]
+
+
+def _mark_uncontradicted(
+    known: Facts, numbers: Ints, shown: pa.Table, records: pa.Table, doubts: SnapshotDoubts
+) -> Mask:
+    """Say where nothing that rows do not show can speak against records that they agree with; see `_decide`.
+
+    A row under a guard may end below a LAC, beside the end that copies prove, or have a shape that they do not show.
+    """
+    end = pc.fill_null(records["last_entry"], NO_ENTRY).to_numpy()
+    proved = doubts.ends[numbers]
+    is_kept = pc.is_in(shown["reason"], value_set=pa.array(sorted(KEPT), pa.string())).to_numpy()
+    is_assumed = pc.fill_null(pc.equal(shown["reading"], str(Reading.UNIVERSAL)), fill_value=False).to_numpy()
+    is_end_free = (known.lac[numbers] <= end) & ((proved == UNPROVED) | (proved == end))
+    is_free: Mask = is_end_free & ~is_kept & ~(is_assumed & (end >= 0))
+    return is_free
 
 
 def _mark_different(shown: pa.ChunkedArray, records: pa.ChunkedArray) -> Mask:

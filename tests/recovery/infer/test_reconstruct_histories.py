@@ -94,10 +94,11 @@ def test_a_length_that_no_recovery_counted_is_no_contradiction() -> None:
         ("rereplicated@foreign", 2, 500),
         ("mixed/unscanned@both", 4, 500),
         ("wiped@contradicting", 10, 500),
+        ("mixed@contradicting", 3000, 500),
     ],
 )
 def test_histories_that_once_broke_a_guarantee(name: str, seed: int, ledgers: int) -> None:
-    """Ends of another cluster above what others wrote; W = 1 with three copies; a shape that a record hides."""
+    """An end above what others wrote; W = 1 with three copies; a shape that a record hides; a LAC without an entry."""
     tally = judge.judge(name, seed, ledgers)
     assert not tally.violations, said(tally)
 

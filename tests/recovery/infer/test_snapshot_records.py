@@ -216,6 +216,32 @@ def test_a_record_of_others_that_ends_above_all_is_of_another_ledger() -> None:
     assert compared(moved, striped(30), options=unseen)["outcome"] == "restored"
 
 
+UNDER_GUARD: Final[Mapping[str, tuple[list[Row], dict[str, Any], str, Refusal]]] = {
+    "no entry, and a LAC": (
+        [row("a:3181", [], explicit_lac=2)], {"last_entry": -1, "length": 0}, "guarded", Refusal.TWO_HISTORIES
+    ),
+    "a LAC above the end": (full(3, 30, explicit_lac=35), {}, "guarded", Refusal.TWO_HISTORIES),
+    "in limbo": (full(3, 30, limbo=True), {}, "guarded", Refusal.LIMBO),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", UNDER_GUARD)
+def test_a_record_that_says_what_is_under_a_guard_does_not_prove_it(case: str) -> None:
+    """It has the same end and the same bookies; what put the ledger under a guard speaks against the record, too."""
+    rows, changes, outcome, reason = UNDER_GUARD[case]
+    alone = recover(rows)
+    assert alone["outcome"] == outcome
+    members = tuple(alone["segments"][0]["members"])
+    stored = replace(
+        TRUE, **changes, ensemble_size=alone["ensemble_size"], write_quorum=alone["write_quorum"],
+        ack_quorum=alone["ack_quorum"], segments=(Segment(0, members),),
+    )  # fmt: skip
+    found = compared(stored, rows)
+    assert (found["outcome"], found["reason"]) == ("held" if reason is Refusal.TWO_HISTORIES else outcome, reason)
+    assert ("last_entry" in said(found)) == (reason is Refusal.TWO_HISTORIES)
+    assert found["raw"] is None
+
+
 @pytest.mark.parametrize("state", State)
 def test_the_shape_that_bookies_show_is_listed_beside_the_records(state: State) -> None:
     """Whoever takes the record's E and W can go back to what bookies alone give, and is offered no shape twice."""
