@@ -12,7 +12,7 @@ import numpy.typing as npt
 from recovery.model.ids import LedgerId
 
 if TYPE_CHECKING:
-    from recovery.bookies.disk_reader import FoundPlaces
+    from recovery.bookies.entry_places import FoundPlaces
 
 
 Ints = npt.NDArray[np.int64]

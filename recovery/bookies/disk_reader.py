@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import BinaryIO, Final, NamedTuple, TypeVar
+from typing import BinaryIO, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,7 @@ import numpy.typing as npt
 from backends.errors import BackendError
 from backends.files import open_regular
 from backends.rocks import RocksReader, open_read_only
+from recovery.bookies.entry_places import FoundPlaces, Places
 from recovery.codecs import entry_log, index_file, journal, ledger_db
 from recovery.codecs.framing import Entries
 from recovery.collect.disk.file_reader import Mapped, Meter
@@ -57,31 +58,6 @@ _NONE: Final = np.empty(0, np.int64)
 _SLOTS_AT_ONCE: Final = 1 << 20
 _LAST_ENTRY: Final = (1 << 63) - 1
 T = TypeVar("T")
-
-
-class Places(NamedTuple):
-    """Where entries of one ledger stand; ascending by entry, each at most once.
-
-    `file` is a number that only the bookie's disks understand.
-    """
-
-    entry: Ints
-    file: Ints
-    position: Ints
-
-
-@dataclass(frozen=True, slots=True)
-class FoundPlaces:
-    """What a bookie has of a stretch of one ledger.
-
-    Attributes:
-        journal, index: places, the journal's to be tried first.
-        sure: an entry without a place is not served; False: something that could hold it was not looked at.
-    """
-
-    journal: Places
-    index: Places
-    sure: bool
 
 
 class ProblemLog(DamageLog):

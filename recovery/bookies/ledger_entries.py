@@ -11,16 +11,18 @@ one of the passwords alone, of type DUMMY never.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from recovery.bookies.disk_reader import BookieDisks
 from recovery.codecs import entry
 from recovery.errors import FormatError
 from recovery.model.ids import LedgerId
 from recovery.model.metadata import Digest
+
+if TYPE_CHECKING:
+    from recovery.bookies.disk_reader import BookieDisks
 
 Ints = npt.NDArray[np.int64]
 
@@ -88,7 +90,7 @@ class LedgerReading:
 
 
 def read_entries(
-    disks: Mapping[str, BookieDisks], ledger: LedgerId, passwords: Sequence[bytes], reading: LedgerReading
+    disks: Mapping[str, "BookieDisks"], ledger: LedgerId, passwords: Sequence[bytes], reading: LedgerReading
 ) -> Iterator[ReadEntry]:
     """Yield the entries of a ledger, ascending by id.
 
@@ -113,7 +115,7 @@ def read_entries(
 
 
 def _read_copies(
-    disks: BookieDisks, bookie: str, ledger: LedgerId, wanted: Ints, copies: Mapping[int, list[tuple[str, bytes]]]
+    disks: "BookieDisks", bookie: str, ledger: LedgerId, wanted: Ints, copies: Mapping[int, list[tuple[str, bytes]]]
 ) -> None:
     """Add what a bookie has, of the journal and of the index."""
     found = disks.find(ledger, wanted)

@@ -22,7 +22,7 @@ from backends.bookie import frames
 from backends.bookie.client import Bookie, Options, Wire
 from backends.bookie.frames import Answer, Outcome
 from recovery.bookies.addresses import ALIAS_UNRESOLVED, Members
-from recovery.bookies.disk_reader import FoundPlaces, Places
+from recovery.bookies.entry_places import FoundPlaces, Places
 from recovery.model.ids import LedgerId
 
 Ints = npt.NDArray[np.int64]

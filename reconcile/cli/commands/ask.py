@@ -34,7 +34,7 @@ _CODES: Final = {
         Exit.DONE: "it answered; where a command's answer is passed on: as that command",
         Exit.FAILED: "the service, or its store, did not answer in time, or does too much already",
         Exit.USAGE: "a method, a field or an address that cannot be used",
-        Exit.FOUND: "as the command that the service ran: something was given, or is unsafe",
+        Exit.FOUND: "as the command that the service ran: something was found, or is unsafe",
         Exit.UNDECIDABLE: "as that command: something that matters could not be looked at",
         Exit.REFUSED: "no token that it knows; another instance leads; or as that command",
         Exit.PARTLY: "as that command: partly done, go on",
