@@ -173,7 +173,7 @@ class Config:
     def timings(self) -> dict[str, Timing]:
         """When each job is due."""
         return {
-            name: Timing(name, round(job.every * 1000), job.jitter, round(job.retry * 1000), job.shares)
+            name: Timing(name, round(job.every * 1000), job.jitter, round(job.retry * 1000), job.shares, self.metadata)
             for name, job in self.jobs.items()
         }
 

@@ -1,25 +1,33 @@
 """Services for tests: configurations, instances in processes of their own, and what is asked of them."""
 
+import hashlib
 import json
 import os
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 from urllib.request import ProxyHandler, Request, build_opener
 
+import pyarrow as pa
+
 from reconcile.cli.output import Output
+from reconcile.findings.categories import SEVERITIES, SUGGESTED, Category
 from reconcile.jobs.context import Context
 from reconcile.service.api.client import ask_service
 from reconcile.service.api.methods import METHODS
 from reconcile.service.config import read_config
 from reconcile.service.server import start_service
 from reconcile.stores import KnownAccess
+from recovery.dataset import write_manifest, write_part
+from recovery.model import tables
+from recovery.model.ids import LedgerId
+from tests.support.inventories import fill_row
 from tests.support.waiting import free_port
 
 TOKEN: Final = "0123456789abcdef-token"
@@ -101,11 +109,57 @@ class InstanceProcess:
         self.process.wait()
         self._log.close()
 
+    def freeze(self) -> None:
+        """Have it do nothing, as a debugger does or a host without memory; what it started goes on."""
+        self.process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Have it go on."""
+        self.process.send_signal(signal.SIGCONT)
+
     def stop(self) -> None:
         """End it as a service manager does."""
         self.process.send_signal(signal.SIGTERM)
         assert self.process.wait(60) == 0
         self._log.close()
+
+
+def write_findings(folder: Path, ledgers: Sequence[int]) -> None:
+    """Write what a scrutiny writes that found something wrong with each of some ledgers."""
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    rows = [
+        fill_row(
+            tables.FINDINGS,
+            {
+                "id": hashlib.sha256(str(ledger).encode()).digest()[:16],
+                "category": str(Category.ENTRIES_MISSING),
+                "severity": SEVERITIES[Category.ENTRIES_MISSING],
+                "status": "open",
+                "scope": 0,
+                "ledger": ledger,
+                "bucket": LedgerId(0, ledger).bucket,
+                "suggested": SUGGESTED[Category.ENTRIES_MISSING],
+                "bookies": ["bk1:3181"],
+                "first_seen": at,
+                "last_seen": at,
+            },
+        )
+        for ledger in ledgers
+    ]
+    coverage = {"positions": 30, "judged": 27, "bookies": 3, "answered": 3, "without_lists": 0}
+    result = {
+        "listed": 10 + len(rows), "clean": 10, "skipped": {}, "undecided": {}, "with_findings": len(rows),
+        "found": {str(Category.ENTRIES_MISSING): len(rows)}, "by_severity": {rows[0]["severity"]: len(rows)},
+        "rechecked": 0, "coverage": {**coverage, "silent": [], "not_registered": []}, "failing": len(rows),
+        "suppressed": 0, "new": None, "resolved": None,
+    }  # fmt: skip
+    folder.mkdir(parents=True)
+    part = write_part(
+        folder, "findings", "part-00000", [pa.Table.from_pylist(rows, schema=tables.FINDINGS)], secret=True
+    )
+    write_manifest(
+        folder, "scrutiny", {"findings": [part]}, binding={}, coverage={}, secret=True, extra={"result": result}
+    )
 
 
 def is_process(pid: int) -> bool:

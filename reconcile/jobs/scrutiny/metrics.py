@@ -1,13 +1,13 @@
 """The figures of a scrutiny as Prometheus' text format has them.
 
-    bkmeta_scrutiny_ledgers{verdict}                clean, skipped, undecided, with_findings
-    bkmeta_scrutiny_findings{category}              findings, the suppressed ones included
-    bkmeta_scrutiny_findings_by_severity{severity}
-    bkmeta_scrutiny_failing                         findings that make the run fail
-    bkmeta_scrutiny_copies{state}                   asked, judged
-    bkmeta_scrutiny_bookies{state}                  known, answered, without_lists, silent, not_registered
-    bkmeta_scrutiny_ended_seconds                   when the run ended, since 1970
-    bkmeta_scrutiny_adds_up                         1; 0: INVALID
+    bookkeeper_metadata_scrutiny_ledgers{verdict}                clean, skipped, undecided, with_findings
+    bookkeeper_metadata_scrutiny_findings{category}              findings, the suppressed ones included
+    bookkeeper_metadata_scrutiny_findings_by_severity{severity}
+    bookkeeper_metadata_scrutiny_failing                         findings that make the run fail
+    bookkeeper_metadata_scrutiny_copies{state}                   asked, judged
+    bookkeeper_metadata_scrutiny_bookies{state}                  known, answered, without_lists, silent, not_registered
+    bookkeeper_metadata_scrutiny_ended_seconds                   when the run ended, since 1970
+    bookkeeper_metadata_scrutiny_adds_up                         1; 0: INVALID
 
 Source: https://prometheus.io/docs/instrumenting/exposition_formats/, text format 0.0.4.
 """
@@ -38,7 +38,7 @@ def format_metrics(result: Scrutinized, ended_s: float) -> str:
         ("adds_up", "1 where every listed ledger became one thing.", "", {"": int(result.adds_up)}),
     ]  # fmt: skip
     for name, text, label, values in families:
-        lines += format_family(f"bkmeta_scrutiny_{name}", text, label, values)
+        lines += format_family(f"bookkeeper_metadata_scrutiny_{name}", text, label, values)
     return "\n".join(lines) + "\n"
 
 

@@ -24,17 +24,22 @@ from reconcile.service.runs.children import Children, Finished, StoppedError
 from reconcile.service.runs.folders import OUT
 from reconcile.service.runs.leader import Instance
 from reconcile.service.runs.record import NotLeaderError
-from reconcile.service.runs.schedule import Ended, Gate
+from reconcile.service.runs.schedule import Ended, Gate, GateState
 from recovery.dataset import open_dataset
 from recovery.errors import RecoveryError
 from recovery.model.ids import LedgerId
 
 _ROWS: Final = 500
 """Findings that are turned into messages together."""
-_MOST_GATES: Final = 200
+_MOST_STREAMS: Final = 8
+"""Readers of findings at a time: who reads slowly holds a thread, of which there are few."""
+_MOST_GATES: Final = 100
+_LONGEST_NAMES: Final = 2000
+"""Characters of all bookies or domains of a maintenance: the record in the store holds all of them."""
 _NAME: Final = re.compile(r"[A-Za-z0-9_.:\-]{1,64}")
 _SOAK: Final = re.compile(r"[0-9]{1,7}[smhd]?")
 _LONGEST_STATEMENT: Final = 500
+_TARGETS: Final = ("", "read-only", "down", "gone")
 _CERTIFICATE: Final = "certificate.json"
 _LEDGERS: Final = "ledgers.txt"
 
@@ -52,6 +57,7 @@ class Api:
         self._tokens = dict(tokens)
         self._reads = Children(instance.program)
         self._places = threading.BoundedSemaphore(self._config.requests.at_once)
+        self._streams = threading.BoundedSemaphore(_MOST_STREAMS)
 
     @property
     def _config(self) -> Config:
@@ -128,7 +134,7 @@ class Api:
             leads_since_ms=state.since_ms,
             seen_s_ago=seen.age_s,
             problem=seen.problem,
-            maintenances=[make_maintenance(gate) for gate in state.gates.values()],
+            maintenances=[self._show_gate(gate) for gate in state.gates.values()],
         )
         for name in sorted({*timings, *state.jobs}):
             job = state.job(name)
@@ -155,24 +161,15 @@ class Api:
             raise ApiError(Why.UNAVAILABLE, f"{problem}: ask {run.instance}, which made it, or share the folder `data`")
         return path
 
-    @staticmethod
     def _read_findings(
-        paths: Sequence[Path], request: pb.FindingsRequest, severe: Sequence[str], call: Call
+        self, paths: Sequence[Path], request: pb.FindingsRequest, severe: Sequence[str], call: Call
     ) -> Iterator[pb.Finding]:
-        for path in paths:
-            for batch in open_dataset(path, "scrutiny").batches("findings"):
-                mask = pc.is_in(batch["severity"], value_set=pa.array(severe))
-                if request.category:
-                    mask = pc.and_(mask, pc.equal(batch["category"], request.category))
-                if request.HasField("ledger_id"):
-                    is_it = pc.equal(batch["ledger"], request.ledger_id)
-                    mask = pc.and_(mask, pc.and_(is_it, pc.equal(batch["scope"], request.ledger_scope_id)))
-                rows = batch.filter(mask)
-                for start in range(0, rows.num_rows, _ROWS):
-                    for row in rows.slice(start, _ROWS).to_pylist():
-                        if call.given_up.is_set() or call.left_s <= 0:
-                            return
-                        yield make_finding(row)
+        if not self._streams.acquire(blocking=False):
+            raise ApiError(Why.TOO_MANY, f"{_MOST_STREAMS} read findings: ask again")
+        try:
+            yield from _filter_findings(paths, request, severe, call)
+        finally:
+            self._streams.release()
 
     # Questions that a command answers
 
@@ -277,6 +274,10 @@ class Api:
             raise ApiError(Why.BAD_REQUEST, "write an id of letters, digits, _ . : and -, at most 64")
         if bool(request.bookies) == bool(request.domains):
             raise ApiError(Why.BAD_REQUEST, "name bookies, or domains")
+        if sum(map(len, (*request.bookies, *request.domains))) > _LONGEST_NAMES:
+            raise ApiError(Why.BAD_REQUEST, f"more than {_LONGEST_NAMES} characters of names: open several")
+        if request.target not in _TARGETS:
+            raise ApiError(Why.BAD_REQUEST, f"target is one of {', '.join(filter(None, _TARGETS))}")
         children = self._leading
         named = (tuple(request.bookies), tuple(request.domains))
         gate = Gate(request.id, *named, request.target or "down", call.by, self._instance.now_ms())
@@ -286,11 +287,20 @@ class Api:
             self._instance.change(lambda state: schedule.open_gate(state, gate))
         except ValueError as error:
             raise ApiError(Why.BAD_REQUEST, f"{error}: close it, or name another") from error
-        return make_maintenance(self._instance.check_gate(gate, children).gates[gate.id])
+        checked = self._instance.check_gate(gate, children, max(1.0, call.left_s))
+        return self._show_gate(checked.gates[gate.id])
 
     def get_maintenance(self, request: pb.MaintenanceId, _call: Call) -> pb.Maintenance:
         """Return a maintenance as it was checked last."""
-        return make_maintenance(self._find_gate(request.id))
+        return self._show_gate(self._find_gate(request.id))
+
+    def _show_gate(self, gate: Gate) -> pb.Maintenance:
+        """Return a maintenance; what was safe when somebody looked last, long ago, is not known to be safe now."""
+        shown = make_maintenance(gate)
+        if gate.state is GateState.SAFE and not self._instance.is_checked(gate):
+            shown.state = GateState.BLOCKED.value
+            shown.verdict = f"nobody has looked for long; the last check said: {gate.verdict}"
+        return shown
 
     def _find_gate(self, gate_id: str) -> Gate:
         gate = self._instance.seen.state.gates.get(gate_id)
@@ -332,3 +342,24 @@ def _write_ledgers(folder: Path, ledgers: Sequence[pb.LedgerId]) -> Path:
         "".join(f"{LedgerId(entry.ledger_scope_id, entry.ledger_id)}\n" for entry in ledgers), encoding="utf-8"
     )
     return path
+
+
+def _filter_findings(
+    paths: Sequence[Path], request: pb.FindingsRequest, severe: Sequence[str], call: Call
+) -> Iterator[pb.Finding]:
+    for path in paths:
+        for batch in open_dataset(path, "scrutiny").batches("findings"):
+            mask = pc.is_in(batch["severity"], value_set=pa.array(severe))
+            if request.category:
+                mask = pc.and_(mask, pc.equal(batch["category"], request.category))
+            if request.HasField("ledger_id"):
+                is_it = pc.equal(batch["ledger"], request.ledger_id)
+                mask = pc.and_(mask, pc.and_(is_it, pc.equal(batch["scope"], request.ledger_scope_id)))
+            rows = batch.filter(mask)
+            for start in range(0, rows.num_rows, _ROWS):
+                for row in rows.slice(start, _ROWS).to_pylist():
+                    if call.given_up.is_set():
+                        return
+                    if call.left_s <= 0:
+                        raise ApiError(Why.TOO_LATE, "not all was read within the deadline: this is not all of it")
+                    yield make_finding(row)

@@ -97,6 +97,8 @@ class GrpcServer:
             timer.start()
             try:
                 yield from answer(request, context)
+            except ApiError as error:
+                _abort(context, error)
             except RecoveryError as error:
                 _abort(context, ApiError(Why.UNAVAILABLE, str(error)))
             finally:

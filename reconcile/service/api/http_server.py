@@ -19,6 +19,7 @@ import threading
 from collections.abc import Iterator
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import chain, islice
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
@@ -168,13 +169,17 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(HTTPStatus.OK, _JSON, _to_json(answer, indent=2))
 
     def _stream(self, answers: Iterator[Message]) -> None:
+        try:
+            first = list(islice(answers, 1))
+        except RecoveryError as error:
+            raise ApiError(Why.UNAVAILABLE, str(error)) from error
         self.send_response(HTTPStatus.OK)
         self.send_header("Content-Type", _LINES)
         self.end_headers()
         try:
-            for answer in answers:
+            for answer in chain(first, answers):
                 self.wfile.write(_to_json(answer, indent=None))
-        except RecoveryError as error:
+        except (ApiError, RecoveryError) as error:
             # The status is sent: the last line says that it is not all.
             self.wfile.write(json.dumps({"error": str(error)}).encode() + b"\n")
 

@@ -1,17 +1,17 @@
 """The figures of the service as Prometheus' text format has them.
 
-    bkmeta_service_leads                    1: this instance leads
-    bkmeta_service_epoch                    take-overs until now
-    bkmeta_service_store_seen_seconds_ago   since the store was seen; missing: never
-    bkmeta_service_runs_total{job}          runs that were begun
-    bkmeta_service_missed_total{job}        runs that were due, and not begun before the next was due
-    bkmeta_service_broken_off_total{job}    runs whose instance was gone before their end
-    bkmeta_service_failures{job}            runs in a row that came to no verdict
-    bkmeta_service_running{job}             1: one is under way
-    bkmeta_service_exit_code{job}           of the last run
-    bkmeta_service_verdict_seconds{job}     when the oldest of the last verdicts of all shares was, since 1970
-    bkmeta_service_due_seconds{job}         when the next run is due, since 1970
-    bkmeta_service_maintenances{state}      that are open
+    bookkeeper_metadata_service_leads                    1: this instance leads
+    bookkeeper_metadata_service_epoch                    take-overs until now
+    bookkeeper_metadata_service_store_seen_seconds_ago   since the store was seen; missing: never
+    bookkeeper_metadata_service_runs_total{job}          runs that were begun
+    bookkeeper_metadata_service_missed_total{job}        runs that were due, and not begun before the next was due
+    bookkeeper_metadata_service_broken_off_total{job}    runs whose instance was gone before their end
+    bookkeeper_metadata_service_failures{job}            runs in a row that came to no verdict
+    bookkeeper_metadata_service_running{job}             1: one is under way
+    bookkeeper_metadata_service_exit_code{job}           of the last run
+    bookkeeper_metadata_service_verdict_seconds{job}     end of the oldest of all shares' last verdicts, since 1970
+    bookkeeper_metadata_service_due_seconds{job}         when the next run is due, since 1970
+    bookkeeper_metadata_service_maintenances{state}      that are open
 
 and those of the last scrutiny (`reconcile.jobs.scrutiny.metrics`), of all shares together.
 
@@ -66,7 +66,7 @@ def format_service(instance: Instance) -> str:
     ]  # fmt: skip
     lines: list[str] = []
     for name, kind, text, label, values in families:
-        lines += format_family(f"bkmeta_service_{name}", text, label, values, kind=kind)
+        lines += format_family(f"bookkeeper_metadata_service_{name}", text, label, values, kind=kind)
     return "\n".join(lines) + "\n" + _format_scrutinies(instance.config.data, state)
 
 

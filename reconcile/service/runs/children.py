@@ -10,8 +10,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -25,7 +25,11 @@ LOG: Final = "log.txt"
 _GRACE_S: Final = 10.0
 """Seconds that a command has to end by itself."""
 _TAIL: Final = 2000
-"""Bytes of the log that are told."""
+"""Bytes of the log that are looked at for a verdict."""
+_LONGEST_VERDICT: Final = 300
+"""The record in the store has hundreds of them."""
+_TIMES: Final = 5
+"""Signs of life in the silence that a command outlives."""
 
 
 class StoppedError(ReconcileError):
@@ -54,10 +58,12 @@ class Children:
 
     Args:
         program: what runs a command, without its words.
+        silence_s: after which a command ends, where this process is there and does nothing, for it was stopped; 0: not.
     """
 
-    def __init__(self, program: Sequence[str] = PROGRAM) -> None:
+    def __init__(self, program: Sequence[str] = PROGRAM, *, silence_s: float = 0.0) -> None:
         self._program = tuple(program)
+        self._silence_s = silence_s
         self._lock = threading.Lock()
         self._running: set[subprocess.Popen[bytes]] = set()
         self._stopped = False
@@ -78,17 +84,17 @@ class Children:
             OSError: the folder cannot be written.
         """
         command = [*self._program, *words, *OUTPUT]
-        guarded = [sys.executable, "-m", "reconcile.service.runs.guarded", str(os.getpid()), *command]
-        with (folder / RESULT).open("wb") as result, (folder / LOG).open("wb") as log, self._lock:
-            if self._stopped:
-                raise StoppedError("this instance runs nothing any more")
-            child = subprocess.Popen(
-                guarded, stdin=subprocess.DEVNULL, stdout=result, stderr=log, start_new_session=True
-            )
-            self._running.add(child)
-        timed_out = not _await(child, timeout_s, given_up)
-        if timed_out:
-            _end(child)
+        about = [str(os.getpid()), str(self._silence_s)]
+        guarded = [sys.executable, "-m", "reconcile.service.runs.guarded", *about, *command]
+        with _speak(self._silence_s) as heard:
+            with (folder / RESULT).open("wb") as result, (folder / LOG).open("wb") as log, self._lock:
+                if self._stopped:
+                    raise StoppedError("this instance runs nothing any more")
+                child = subprocess.Popen(guarded, stdin=heard, stdout=result, stderr=log, start_new_session=True)
+                self._running.add(child)
+            timed_out = not _await(child, timeout_s, given_up)
+            if timed_out:
+                _end(child)
         with self._lock:
             self._running.discard(child)
             stopped = self._stopped
@@ -112,6 +118,33 @@ class Children:
     def number(self) -> int:
         """How many are under way."""
         return len(self._running)
+
+
+@contextmanager
+def _speak(silence_s: float) -> Iterator[int]:
+    """Give what a command hears: that this process goes on, several times in so many seconds; 0: nothing."""
+    if not silence_s:
+        yield subprocess.DEVNULL
+        return
+    heard, said = os.pipe()
+    os.set_blocking(said, False)
+    ended = threading.Event()
+
+    def speak() -> None:
+        while not ended.wait(silence_s / _TIMES):
+            # The command is gone, or its listener has enough to hear.
+            with suppress(BrokenPipeError, BlockingIOError):
+                os.write(said, b".")
+
+    thread = threading.Thread(target=speak, name="pulse", daemon=True)
+    thread.start()
+    try:
+        yield heard
+    finally:
+        ended.set()
+        thread.join()
+        os.close(heard)
+        os.close(said)
 
 
 def _await(child: subprocess.Popen[bytes], timeout_s: float, given_up: threading.Event | None) -> bool:
@@ -157,4 +190,4 @@ def _read(folder: Path, exit_code: int, *, timed_out: bool) -> Finished:
         with suppress(OSError):
             lines = (folder / LOG).read_bytes()[-_TAIL:].decode(errors="backslashreplace").strip().splitlines()
             verdict = lines[-1] if lines else f"it ended with {exit_code}, without a word"
-    return Finished(exit_code, result, verdict, timed_out)
+    return Finished(exit_code, result, verdict[:_LONGEST_VERDICT], timed_out)

@@ -13,7 +13,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -29,6 +29,7 @@ from reconcile.jobs.deletes.clusters import now_ms
 from reconcile.service.config import Config
 from reconcile.service.runs import commands, folders, schedule
 from reconcile.service.runs.children import PROGRAM, Children, Finished, StoppedError
+from reconcile.service.runs.history import FILE as HISTORY
 from reconcile.service.runs.history import add_point, make_point
 from reconcile.service.runs.record import NotLeaderError, ServiceRecord
 from reconcile.service.runs.schedule import Gate, GateState, State, Timing
@@ -178,7 +179,8 @@ class Instance:
         )
         try:
             while not self._stopping.is_set():
-                self._children = Children(self.program)
+                # A leader doubts itself after two thirds of its session; one that is stopped cannot: its commands do.
+                self._children = Children(self.program, silence_s=self.config.election.session / 3)
                 try:
                     if election.campaign(self._lose):
                         self._lead()
@@ -267,11 +269,15 @@ class Instance:
         except (OSError, RecoveryError) as error:
             finished = Finished(_FAILED, {}, str(error))
         code = _FAILED if finished.timed_out else finished.exit_code
-        self._end_run(record, timing, epoch, (code, finished.verdict, place))
-        point = make_point(self._context.now().isoformat(), run.share, code, finished.verdict, finished.result)
-        add_point(self.config.data / timing.name, point)
+        self._end_run(record, timing.name, epoch, (code, finished.verdict, place))
         named = [ended.folder for ended in self._state.job(timing.name).latest.values()]
         folders.remove_others(self.config.data, timing.name, job.keep, [*named, place])
+        point = make_point(self._context.now().isoformat(), run.share, code, finished.verdict, finished.result)
+        try:
+            add_point(self.config.data / timing.name, point)
+        except OSError as error:
+            # The record has the run; only the picture lacks it.
+            self._say(f"{timing.name}: the run is missing in {HISTORY}: {error}")
 
     def _word(self, state: State, timing: Timing, folder: Path) -> list[str]:
         """Return the words of a job's command."""
@@ -286,11 +292,11 @@ class Instance:
             words += commands.word_share(share, timing.shares, since if is_there else None)
         return words
 
-    def _end_run(self, record: ServiceRecord, timing: Timing, epoch: int, ended: tuple[int, str, str]) -> None:
+    def _end_run(self, record: ServiceRecord, name: str, epoch: int, ended: tuple[int, str, str]) -> None:
         """Keep how a run ended; while the store does not answer, as long as this instance leads."""
         while True:
             try:
-                state = record.change(lambda state: schedule.end(state, timing, self.now_ms(), *ended), epoch=epoch)
+                state = record.change(lambda state: schedule.end(state, name, self.now_ms(), *ended), epoch=epoch)
             except UnavailableError as error:
                 self._say(str(error))
                 if self._epoch != epoch:
@@ -315,8 +321,13 @@ class Instance:
             with self._wake:
                 self._wake.wait_for(lambda: self._epoch != epoch, self.config.gates.check_every)
 
-    def check_gate(self, gate: Gate, children: Children) -> State:
+    def check_gate(self, gate: Gate, children: Children, timeout_s: float | None = None) -> State:
         """Look whether a maintenance is safe now, and keep what came of it.
+
+        Args:
+            gate: that is checked.
+            children: of the lead.
+            timeout_s: of the check; None: as long as a request may take.
 
         Raises:
             StoppedError: this instance does not lead any more.
@@ -325,7 +336,7 @@ class Instance:
         """
         words = self.word_impact(gate.bookies, gate.domains, gate.target)
         with self.request_folder() as folder:
-            finished = children.run(words, folder, timeout_s=self.config.requests.deadline)
+            finished = children.run(words, folder, timeout_s=timeout_s or self.config.requests.deadline)
         return self.change(
             lambda state: schedule.take_check(
                 state,
@@ -335,6 +346,11 @@ class Instance:
                 now_ms=self.now_ms(),
             )
         )
+
+    def is_checked(self, gate: Gate) -> bool:
+        """Whether the last check of a maintenance still holds; nobody looks while there is no leader, or no store."""
+        longest_s = 2 * self.config.gates.check_every + self.config.requests.deadline
+        return schedule.is_checked(gate, self.now_ms(), round(longest_s * 1000))
 
     def word_impact(self, bookies: Sequence[str], domains: Sequence[str], target: str) -> list[str]:
         """Return the command that says whether bookies, or all of some domains, may be taken away."""
@@ -355,8 +371,10 @@ class Instance:
             record = self._record
             if record is None:
                 continue
-            with suppress(*_KNOWN):
+            try:
                 self._take(record.read())
+            except _KNOWN as error:
+                self._say(str(error))
 
     def _take(self, state: State) -> None:
         self._state = state

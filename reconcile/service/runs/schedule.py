@@ -44,6 +44,7 @@ class Timing:
         jitter: share of `every_ms` that is added at most, so that clusters do not all begin at once.
         retry_ms: until a run that failed is repeated; twice as long after each more, at most `every_ms`.
         shares: parts of the cluster that runs look at in turn.
+        cluster: what tells it from other clusters, whose jitter is another one.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Timing:
     jitter: float = 0.0
     retry_ms: int = 300_000
     shares: int = 1
+    cluster: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ class Running:
         epoch: in which it was begun.
         instance: that runs it.
         since_ms: its beginning.
-        share: from 1.
+        share, shares: which, from 1, of how many.
         by: who asked for it; empty: the schedule.
     """
 
@@ -71,6 +73,7 @@ class Running:
     instance: str
     since_ms: int
     share: int
+    shares: int
     by: str = ""
 
 
@@ -79,7 +82,7 @@ class Ended:
     """A run that has ended.
 
     Attributes:
-        number, instance, since_ms, share, by: as of `Running`.
+        number, instance, since_ms, share, shares, by: as of `Running`.
         ended_ms: its end.
         exit_code: of the command; below 0: the signal that ended it.
         verdict: one line.
@@ -90,6 +93,7 @@ class Ended:
     instance: str
     since_ms: int
     share: int
+    shares: int
     by: str
     ended_ms: int
     exit_code: int
@@ -218,7 +222,7 @@ def find_due_ms(timing: Timing, job: JobState, now_ms: int) -> int:
 
 def _spread(timing: Timing, number: int) -> int:
     """Return the jitter of a run: the same wherever it is worked out."""
-    digest = hashlib.sha256(f"{timing.name} {number}".encode()).digest()
+    digest = hashlib.sha256(f"{timing.cluster} {timing.name} {number}".encode()).digest()
     return int(timing.every_ms * timing.jitter * int.from_bytes(digest[:4], "big") / 2**32)
 
 
@@ -249,36 +253,43 @@ def start(state: State, timing: Timing, now_ms: int) -> State:
     job = state.job(timing.name)
     share = job.next_share if job.next_share <= timing.shares else WHOLE
     by = "" if job.asked is None else job.asked[0]
-    running = Running(job.number + 1, state.epoch, state.leader, now_ms, share, by)
-    late = 0 if job.asked is not None else (now_ms - find_due_ms(timing, job, now_ms)) // timing.every_ms
+    running = Running(job.number + 1, state.epoch, state.leader, now_ms, share, timing.shares, by)
+    late = (now_ms - find_due_ms(timing, replace(job, asked=None), now_ms)) // timing.every_ms
     changed = replace(job, number=running.number, running=running, asked=None, missed=job.missed + max(0, late))
     return state.with_job(timing.name, changed)
 
 
-def end(state: State, timing: Timing, now_ms: int, exit_code: int, verdict: str, folder: str) -> State:
+def end(state: State, name: str, now_ms: int, exit_code: int, verdict: str, folder: str) -> State:
     """Return the state in which the run of a job has ended.
 
     Raises:
         ValueError: it is not running; the caller's fault.
     """
-    job = state.job(timing.name)
+    job = state.job(name)
     run = job.running
     if run is None:
-        raise ValueError(f"{timing.name} is not running")
-    ended = Ended(run.number, run.instance, run.since_ms, run.share, run.by, now_ms, exit_code, verdict, folder)
+        raise ValueError(f"{name} is not running")
+    began = (run.number, run.instance, run.since_ms, run.share, run.shares, run.by)
+    ended = Ended(*began, now_ms, exit_code, verdict, folder)
     changed = replace(job, running=None, last=ended, failures=job.failures + 1)
     if ended.came_to_verdict:
-        latest = {share: known for share, known in job.latest.items() if share <= timing.shares}
+        # Shares of another division overlap with these: a finding would be there twice.
+        latest = {share: known for share, known in job.latest.items() if known.shares == run.shares}
         changed = replace(
-            changed, latest={**latest, run.share: ended}, next_share=run.share % timing.shares + 1, failures=0
+            changed, latest={**latest, run.share: ended}, next_share=run.share % run.shares + 1, failures=0
         )
-    return state.with_job(timing.name, changed)
+    return state.with_job(name, changed)
 
 
 def ask(state: State, name: str, by: str, now_ms: int) -> State:
     """Return the state in which somebody asked for a run; one that waits already is not asked for twice."""
     job = state.job(name)
     return state if job.asked is not None else state.with_job(name, replace(job, asked=(by, now_ms)))
+
+
+def is_checked(gate: Gate, now_ms: int, longest_ms: int) -> bool:
+    """Return whether the last check of a gate still holds: it is no older than that, and not of a time to come."""
+    return gate.checked_ms is not None and abs(now_ms - gate.checked_ms) <= longest_ms
 
 
 def open_gate(state: State, gate: Gate) -> State:

@@ -81,7 +81,7 @@ class Scheduling(RuleBasedStateMachine):
         name = self.state.running
         assert name is not None
         share = self.state.job(name).next_share
-        self.state = schedule.end(self.state, TIMINGS[name], self.now, code, "said", "folder")
+        self.state = schedule.end(self.state, name, self.now, code, "said", "folder")
         self.ended[name] += 1
         job = self.state.job(name)
         assert (job.failures == 0) == (code in (0, 3, 4))

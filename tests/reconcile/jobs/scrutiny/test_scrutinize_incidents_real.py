@@ -122,7 +122,7 @@ def test_runs_know_each_other(there: ScrutinizedCluster, tmp_path: Path, capsys:
     counts = second.result["counts"]
     assert (second.code, counts["new"], counts["resolved"], counts["suppressed"]) == (0, 0, 0, 1)
     assert row["first_seen"] < row["last_seen"]
-    assert 'bkmeta_scrutiny_findings{category="BELOW_WRITE_QUORUM"} 1' in figures.read_text().splitlines()
+    assert 'bookkeeper_metadata_scrutiny_findings{category="BELOW_WRITE_QUORUM"} 1' in figures.read_text().splitlines()
     assert figures.read_text() == (tmp_path / "second" / "metrics.prom").read_text()
     there.cluster("delete", ledger=lacking)
     third, found = scrutinize(capsys, there, tmp_path / "third", "--since", tmp_path / "second")

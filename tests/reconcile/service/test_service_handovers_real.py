@@ -1,0 +1,218 @@
+"""Two instances and one store, the leader taken away again and again: one writer, no run lost, no finding twice.
+
+`scripts/soak serve N` has N handovers on each store; here are a few.
+"""
+
+import json
+import os
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from kazoo.client import KazooClient
+
+from backends.testing.faults import Proxy
+from reconcile.service.api.methods import ApiError
+from reconcile.service.config import read_config
+from reconcile.service.runs.history import read_points
+from tests.support.etcd_server import EtcdServer
+from tests.support.service import InstanceProcess, ask, read_log, write_config, write_findings
+from tests.support.waiting import until
+from tests.support.zookeeper_server import ZooKeeperServer
+
+pytestmark = pytest.mark.real
+
+COUNT: Final = int(os.environ.get("BKMETA_SOAK_SERVE", "2"))
+KINDS: Final = ("kill", "cut", "freeze", "stop")
+JOBS: Final = '[jobs.capture]\nevery = "1s"\nretry = "1s"\n[jobs.scrutinize]\nevery = "1s"\nretry = "1s"\nshares = 2\n'
+FOUND: Final = {1: [4, 8], 2: [15]}
+"""Share → ledgers that something is wrong with."""
+
+
+class Pair:
+    """Two instances in processes of their own, each with a line of its own to the store; they share their data.
+
+    Args:
+        folder: for all of it.
+        lines: to the store.
+        uri: of the store, by way of hosts.
+    """
+
+    def __init__(self, folder: Path, lines: dict[str, Proxy], uri: Callable[[str], str]) -> None:
+        self.fake = folder / "fake"
+        self.fake.mkdir()
+        (self.fake / "pace").write_text("0.3")
+        for share, ledgers in FOUND.items():
+            write_findings(self.fake / f"findings-{share}", ledgers)
+        self.data = folder / "data"
+        self.lines = lines
+        self._configs = {
+            name: write_config(folder, uri(line.hosts), name, self.data, JOBS) for name, line in lines.items()
+        }
+        self._ports = {
+            name: int(read_config(path).listen.grpc.rpartition(":")[2]) for name, path in self._configs.items()
+        }
+        self._folder = folder
+        self._running: dict[str, InstanceProcess] = {}
+        for name in lines:
+            self.start(name)
+
+    def start(self, name: str) -> None:
+        """Start an instance."""
+        self._running[name] = InstanceProcess(self._configs[name], self.fake, self._folder / f"{name}.log")
+
+    def close(self) -> None:
+        """End both."""
+        for running in self._running.values():
+            running.kill()
+
+    def ask(self, name: str, method: str, **fields: Any) -> list[Any]:
+        """Ask an instance; nothing, where it does not answer."""
+        with suppress(ApiError):
+            return ask(self._ports[name], method, deadline_s=5.0, **fields)
+        return []
+
+    def find_leader(self) -> str | None:
+        """Return who says that it leads; None: nobody does, or not one alone."""
+        leading = [name for name in self._running for status in self.ask(name, "get-status") if status.leads]
+        return leading[0] if len(leading) == 1 else None
+
+    def await_leader(self) -> str:
+        """Wait until somebody leads."""
+        found: list[str | None] = [None]
+
+        def leads() -> bool:
+            found[0] = self.find_leader()
+            return found[0] is not None
+
+        until(leads, "one leads")
+        assert found[0] is not None
+        return found[0]
+
+    def hand_over(self, kind: str) -> None:
+        """Take the leader away; what somebody asked of it is run by the other one."""
+        leader = self.await_leader()
+        other = next(name for name in self.lines if name != leader)
+        until(lambda: bool(self.ask(leader, "run-now", job="capture")), "it takes a request")
+        asked = self._job(leader, "capture")
+        number = max(asked.last.number, asked.running.number if asked.running.by else 0)
+        was = self._running[leader]
+        match kind:
+            case "kill":
+                was.kill()
+            case "stop":
+                was.stop()
+            case "freeze":
+                was.freeze()
+            case "cut":
+                self.lines[leader].down()
+        until(lambda: any(status.leads for status in self.ask(other, "get-status")), f"{other} leads after {kind}")
+        match kind:
+            case "kill" | "stop":
+                self.start(leader)
+            case "freeze":
+                was.thaw()
+            case "cut":
+                assert not any(status.leads for status in self.ask(leader, "get-status"))
+                self.lines[leader].up()
+
+        def is_run() -> bool:
+            job = self._job(other, "capture")
+            return bool(job.last.number >= number and not job.asked)
+
+        until(is_run, "what was asked for was run")
+
+    def list_findings(self, name: str) -> list[Any]:
+        """Return the findings that an instance knows, by ledger; runs that are let go meanwhile are asked for again."""
+        found: list[Any] = []
+
+        def are_listed() -> bool:
+            found[:] = self.ask(name, "list-findings")
+            return bool(found)
+
+        until(are_listed, "findings are listed")
+        return sorted(found, key=lambda one: int(one.ledger_id))
+
+    def _job(self, name: str, job: str) -> Any:
+        found: list[Any] = []
+
+        def answers() -> bool:
+            found[:] = self.ask(name, "get-status")
+            return bool(found)
+
+        until(answers, f"{name} answers")
+        return next(one for one in found[0].jobs if one.name == job)
+
+    def read_status(self) -> Any:
+        """Return the status by who leads."""
+        [status] = self.ask(self.await_leader(), "get-status")
+        return status
+
+
+@pytest.fixture(params=["zookeeper", "etcd"])
+def pair(
+    request: pytest.FixtureRequest, zookeeper_server: ZooKeeperServer, etcd_server: EtcdServer, tmp_path: Path
+) -> Iterator[Pair]:
+    """Two instances on a store of either kind."""
+    is_zookeeper = request.param == "zookeeper"
+    hosts = zookeeper_server.hosts if is_zookeeper else etcd_server.hosts
+    root = f"/{tmp_path.name}-{request.param}"
+    scheme = "zk+hierarchical" if is_zookeeper else "etcd"
+    host, port = hosts.split(":")
+    if is_zookeeper:
+        client = KazooClient(hosts)
+        client.start()
+        client.ensure_path(f"{root}/ledgers")
+        client.stop()
+        client.close()
+    with ExitStack() as stack:
+        lines = {name: stack.enter_context(Proxy(host, int(port))) for name in ("one", "two")}
+        made = Pair(tmp_path, lines, lambda by: f"{scheme}://{by}{root}/ledgers")
+        stack.callback(made.close)
+        yield made
+
+
+def list_begun(pair: Pair, job: str) -> Counter[int]:
+    """Return number of run → how often its command was begun."""
+    begun: Counter[int] = Counter()
+    for line in read_log(pair.fake):
+        if line != "OVERLAP" and line[1] == job:
+            begun[int(Path(line[line.index("--out") + 1]).parent.name.rpartition("-")[2])] += 1
+    return begun
+
+
+def test_handovers_have_one_writer_lose_no_run_and_show_no_finding_twice(pair: Pair) -> None:
+    """By kill -9, by SIGTERM, by a process that stands still, by a cut line."""
+    dice = random.Random(int(os.environ.get("BKMETA_SOAK_SEED", "7")))
+    kinds: Counter[str] = Counter()
+    for number in range(COUNT):
+        kind = KINDS[number] if number < len(KINDS) else dice.choice(KINDS)
+        kinds[kind] += 1
+        pair.hand_over(kind)
+        leader = pair.await_leader()
+
+        def has_looked(leader: str = leader) -> bool:
+            status = pair.ask(leader, "get-status")
+            return any(job.name == "scrutinize" and len(job.latest) == len(FOUND) for one in status for job in one.jobs)
+
+        until(has_looked, "each share was looked at")
+        found = pair.list_findings(leader)
+        assert [one.ledger_id for one in found] == [4, 8, 15], "each once"
+        assert "OVERLAP" not in read_log(pair.fake), f"two writers, at handover {number}, {kind}"
+    status = pair.read_status()
+    jobs = {job.name: job for job in status.jobs}
+    said: dict[str, object] = {"handovers": dict(kinds), "epoch": status.epoch}
+    for name, job in jobs.items():
+        begun = list_begun(pair, name)
+        assert max(begun.values()) == 1, "no run was begun twice"
+        ended = job.last.number
+        lacking = [number for number in range(1, ended + 1) if number not in begun]
+        assert len(lacking) <= job.broken_off, "a run that was never begun was broken off"
+        points = len(read_points(pair.data / name, 10**6))
+        said[name] = {"runs": ended, "broken_off": job.broken_off, "missed": job.missed, "in_history": points}
+    assert status.epoch > COUNT
+    print(json.dumps(said))  # noqa: T201 - figures of a soak
