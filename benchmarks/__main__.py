@@ -1,4 +1,4 @@
-"""The command: `python -m benchmarks [ROW…] [--ledgers N] [--rounds 5] [--growth] [--data DIR]`."""
+"""The command: `python -m benchmarks [ROW…] [--ledgers N] [--rounds 5] [--growth | --earlier DIR] [--data DIR]`."""
 
 import argparse
 import os
@@ -37,28 +37,39 @@ def _parsed() -> argparse.Namespace:
     parser.add_argument(
         "--growth", action="store_true", help=f"how time and memory of the stages alone grow: {sizes}; any --rounds"
     )
+    able = ", ".join(row.name for row in ROWS if row.has_earlier)
+    parser.add_argument(
+        "--earlier",
+        type=Path,
+        metavar="DIR",
+        help=f"another checkout, whose stages run in place of floors; of {able}",
+    )
     parser.add_argument("--data", type=Path, default=default_home(), metavar="DIR", help="keeps the data that is made")
     found = parser.parse_args()
     unknown = sorted({*found.rows} - {*names})
     if unknown:
         parser.error(f"no row is called {', '.join(unknown)}; there are {', '.join(names)}")
+    if found.earlier is not None:
+        unable = [name for name in found.rows or names if name not in able.split(", ")]
+        if found.growth or unable or not (found.earlier / "benchmarks").is_dir():
+            parser.error(f"--earlier takes a checkout of this project, the rows {able}, and no --growth")
     if (found.ledgers is not None and found.ledgers < 1) or found.rounds < (1 if found.growth else _FEWEST):
         parser.error(f"--ledgers must be at least 1, --rounds at least {_FEWEST}")
     return found
 
 
-def _measured(row: Row, home: Path, ledgers: int, rounds: int, *, alone: bool) -> Result:
+def _measured(row: Row, home: Path, ledgers: int, rounds: int, *, alone: bool, earlier: Path | None) -> Result:
     with (
         tempfile.TemporaryDirectory(prefix="bkmeta-bench-", dir=home) as scratch,
-        row.open(Place(home, Path(scratch), ledgers, alone)) as contestants,
+        row.open(Place(home, Path(scratch), ledgers, alone, earlier)) as contestants,
     ):
         running = dict([next(iter(contestants.items()))]) if alone else contestants
         result = in_turns(running, ledgers, rounds)
-    print(f"\n{row.name}, {ledgers:,} ledgers, {rounds} rounds in turns; goal {row.goal:g}")
-    print(f"  {row.compares}")
+    print(f"\n{row.name}, {ledgers:,} ledgers, {rounds} rounds in turns; goal {1 if earlier else row.goal:g}")
+    print(f"  {f'against the same of {earlier}' if earlier else row.compares}")
     for line in table(result) if not alone else growth([result]):
         print(f"  {line}")
-    for line in beside(result, row.beside) if not alone else ():
+    for line in beside(result, row.beside) if not (alone or earlier) else ():
         print(f"  {line}")
     for note in sorted({str(cost.said["note"]) for cost in result.rounds[next(iter(running))] if "note" in cost.said}):
         print(f"  {note}")
@@ -81,7 +92,10 @@ def main() -> None:
         most = min(row.largest, given.ledgers or row.largest)
         sizes = [size for size in _GROWTH if size <= most] if given.growth else [given.ledgers or _LEDGERS]
         try:
-            results = [_measured(row, given.data, size, given.rounds, alone=given.growth) for size in sizes]
+            results = [
+                _measured(row, given.data, size, given.rounds, alone=given.growth, earlier=given.earlier)
+                for size in sizes
+            ]
         except RunFailedError as error:
             print(f"\n{row.name}: {error}", file=sys.stderr)
             failed.append(row.name)

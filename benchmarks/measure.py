@@ -138,9 +138,9 @@ class Staying:
 
 
 @contextmanager
-def staying(command: Sequence[str]) -> Iterator[Staying]:
-    """Start a program that stays, wait until it is ready, and end it afterwards."""
-    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+def staying(command: Sequence[str], checkout: Path = ROOT) -> Iterator[Staying]:
+    """Start a program of a checkout that stays, wait until it is ready, and end it afterwards."""
+    with subprocess.Popen(command, cwd=checkout, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None and process.stdout is not None  # noqa: S101, PT018 - both are pipes
         stays = Staying(process, process.stdin, process.stdout)
         try:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Final
 
 from benchmarks.data import catalogs, inventories, nasties
@@ -13,6 +14,13 @@ from recovery.testing import histories, profiles, protocol, simulated_bookie
 from recovery.testing import inventories as simulated_inventories
 
 _GROUPED: Final = "DuckDB, grouped"
+_EARLIER: Final = "the same, earlier"
+
+
+def _open_earlier(stack: ExitStack, place: Place, checkout: Path, stage: str, folder: Path) -> dict[str, Contestant]:
+    """Start a stage of another checkout on the same data; it writes where the stage does."""
+    program = stack.enter_context(staying(python(STAGES, stage, folder, place.scratch / "earlier"), checkout))
+    return {_EARLIER: lambda: demand_whole(place, program.run())}
 
 
 @contextmanager
@@ -21,7 +29,9 @@ def _reconstruct(place: Place) -> Iterator[dict[str, Contestant]]:
     with ExitStack() as stack:
         product = stack.enter_context(staying(python(STAGES, "recover", folder, place.scratch / "plan")))
         stages = {"recover": lambda: demand_whole(place, product.run())}
-        if not place.alone:
+        if place.earlier:
+            stages |= _open_earlier(stack, place, place.earlier, "recover", folder)
+        elif not place.alone:
             floor = stack.enter_context(staying(python(STAGES, "pass-through", folder)))
             group, flat = (
                 stack.enter_context(staying(python(STAGES, name, folder, place.scratch / f"{name}.parquet")))
@@ -43,7 +53,9 @@ def _nasty(place: Place) -> Iterator[dict[str, Contestant]]:
     with ExitStack() as stack:
         product = stack.enter_context(staying(python(STAGES, "recover", nasty, place.scratch / "nasty")))
         stages = {"recover, nasty": lambda: demand_whole(place, product.run())}
-        if not place.alone:
+        if place.earlier:
+            stages |= _open_earlier(stack, place, place.earlier, "recover", nasty)
+        elif not place.alone:
             clean = kept(place.home, inventories.write, place.ledgers)
             floor = stack.enter_context(staying(python(STAGES, "recover", clean, place.scratch / "clean")))
             stages |= {"recover, clean": lambda: demand_whole(place, floor.run())}
@@ -56,7 +68,9 @@ def _diff(place: Place) -> Iterator[dict[str, Contestant]]:
     with ExitStack() as stack:
         product = stack.enter_context(staying(python(STAGES, "diff", folder, place.scratch / "compared")))
         stages = {"diff": lambda: demand_whole(place, product.run())}
-        if not place.alone:
+        if place.earlier:
+            stages |= _open_earlier(stack, place, place.earlier, "diff", folder)
+        elif not place.alone:
             floor = stack.enter_context(staying(python(STAGES, "outer-join", folder)))
             stages |= {"Spark, outer join": lambda: demand_whole(place, floor.run())}
         yield stages
@@ -71,6 +85,7 @@ ROWS: Final = (
         5_000_000,
         _reconstruct,
         {_GROUPED: 2.0},
+        has_earlier=True,
     ),
     Row(
         "nasty",
@@ -79,6 +94,7 @@ ROWS: Final = (
         "and of a thousand one is damaged, against `recover` of the same number without",
         1_000_000,
         _nasty,
+        has_earlier=True,
     ),
     Row(
         "diff",
@@ -87,5 +103,6 @@ ROWS: Final = (
         "join of both on ids and 64-bit hashes of the records; both sessions run already",
         1_000_000,
         _diff,
+        has_earlier=True,
     ),
 )

@@ -22,12 +22,14 @@ class Place:
         scratch: of what stages write; empty before, removed afterwards.
         ledgers: how many.
         alone: nothing but the stage will run.
+        earlier: another checkout, whose same stage runs in place of the floors; None: none.
     """
 
     home: Path
     scratch: Path
     ledgers: int
     alone: bool = False
+    earlier: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,7 @@ class Row:
         largest: ledgers that growth is looked at up to.
         open: makes ready; gives the contestants, the stage first and the floor last.
         beside: other contestants that are floors, too, and the ratio to stay at or below.
+        has_earlier: whether the stage of another checkout can run in place of the floors.
     """
 
     name: str
@@ -49,6 +52,7 @@ class Row:
     largest: int
     open: Callable[[Place], AbstractContextManager[dict[str, Contestant]]]
     beside: Mapping[str, float] = field(default_factory=dict)
+    has_earlier: bool = False
 
 
 def demand_whole(place: Place, cost: Cost) -> Cost:

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from reconcile.cli.command import Command, Exit
-from reconcile.cli.options import FILE, make_output, now, output_options, parse_ledger, scope_option
+from reconcile.cli.options import FILE, make_context, make_output, output_options, parse_ledger, scope_option
 from reconcile.cli.output import Result
 from reconcile.words import count_noun
 
@@ -34,11 +34,11 @@ def certificate() -> None:
 @output_options
 def check(file: Path, ledgers: tuple[str, ...], key: Path | None, scope: str | None, **shared: Any) -> None:  # noqa: ANN401 - the shared options
     """Say whether the certificate in FILE holds, and names each LEDGER."""
-    from reconcile.deletes import check_certificate
+    from reconcile.jobs.deletes import certificate as job
 
     output = make_output(shared)
-    named = [parse_ledger(text, scope) for text in ledgers]
-    done = check_certificate(file, key=key, ledgers=named, now=now())
+    named = tuple(parse_ledger(text, scope) for text in ledgers)
+    done = job.check(job.CertificateRequest(file, key, named), make_context(output))
     verdict = f"valid, of {count_noun(done.ledgers, 'ledger')}"
     if done.problems:
         verdict = f"{done.validity.name.lower()}: {done.problems[0]}"

@@ -40,15 +40,15 @@ def inspect(files: tuple[Path, ...], *, account: bool, **shared: Any) -> None:  
     if len(files) > 1 and not account:
         raise click.UsageError("several files only with --account; one at a time else")
     output = make_output(shared)
-    sys.exit(output.show(_account_files(list(files), output) if account else _inspect_file(files[0])))
+    sys.exit(output.show(_account_files(list(files), output) if account else _inspect_file(files[0], output)))
 
 
-def _inspect_file(file: Path) -> Result:
-    from recovery.inspect.bookie_file import look
+def _inspect_file(file: Path, output: Output) -> Result:
+    from reconcile.jobs.diagnose.inspect import inspect_file
     from recovery.inspect.file_kinds import Kind
     from recovery.inspect.file_notes import LISTED
 
-    found = look(file)
+    found = inspect_file(file, make_context(output))
     counted = ", ".join(_describe_counts(count, name) for name, count in found.counts.items())
     damage = f"damaged in {_describe_counts(found.damaged, 'places')}" if found.damaged else "no damage"
     verdict = f"{found.kind}, {found.size} bytes" + (f": {counted}" if counted else "") + f"; {damage}"

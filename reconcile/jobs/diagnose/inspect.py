@@ -1,10 +1,22 @@
-"""What each byte of many files of bookies is; one file by itself is read by `recovery.inspect.bookie_file.look`."""
+"""Files of bookies: one read alone, or what each byte of many is."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 from reconcile.jobs.context import Context, throttle
 from recovery.inspect.account import Account, account_for
+from recovery.inspect.bookie_file import look
+from recovery.inspect.file_notes import FileReport
+
+
+def inspect_file(path: Path, context: Context) -> FileReport:
+    """Read one file, or the folder of a database.
+
+    Raises:
+        InputError: it is missing, cannot be read, or is no file of a bookie that is known.
+    """
+    with context.reporter.progress("reading", "files"):
+        return look(path)
 
 
 def account_files(paths: Sequence[Path], context: Context) -> Account:
