@@ -5,13 +5,14 @@ Only the instance id tells them apart: a store has it in INSTANCEID, a bookie in
 where a source names none, nothing is refused, and it is said.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from recovery.codecs import cookie, store
+from recovery.dataset import Dataset
 from recovery.errors import FormatError, InputError
 
 
@@ -69,6 +70,18 @@ def of_catalog(name: str, sources: pa.Table, nodes: pa.Table) -> Source:
     return Source(name, named[0] if len(named) == 1 else None)
 
 
+def list_named(catalog: Dataset) -> frozenset[str]:
+    """Return every instance id that a catalog names, in INSTANCEID and in cookies.
+
+    They are more than one where somebody initialised the store again: its bookies' cookies are still of this cluster.
+    """
+    sources = catalog.read("sources", columns=["instance_id"])
+    nodes = catalog.read("nodes", columns=["path", "kind", "raw"])
+    rows = nodes.filter(pc.equal(nodes["kind"], "cookie")).select(["path", "raw"]).to_pylist()
+    in_cookies = read_cookie_instances({row["path"]: row["raw"] for row in rows})
+    return frozenset([*sources["instance_id"].drop_null().to_pylist(), *in_cookies])
+
+
 def of_bookies(bookies: pa.Table) -> list[Source]:
     """Return bookies as sources, those that name the same cluster as one; BOOKIES in."""
     named: dict[str | None, list[str]] = {}
@@ -91,6 +104,42 @@ def demand_one(sources: Iterable[Source]) -> None:
         if source.instance_id != known[0].instance_id:
             problem = f"is of cluster instance {source.instance_id}, {known[0].name} is of {known[0].instance_id}"
             raise InputError(source.name, problem, "leave it out, or name the one of this cluster")
+
+
+def is_of_cluster(captured: Dataset, now: str) -> bool:
+    """Whether a store, with this instance id by now, is still of the cluster that was captured; unless a name lacks."""
+    named = captured.read("sources", columns=["instance_id"])["instance_id"].drop_null().to_pylist()
+    return not now or not named or now in named
+
+
+def demand_of_cluster(
+    catalog: Dataset, uri: str, inventories: Sequence[Dataset] = (), others: Sequence[Source] = ()
+) -> None:
+    """Refuse what is put together with a store, and is of a cluster that the store names nowhere.
+
+    Args:
+        catalog: of the store.
+        uri: its name.
+        inventories: of bookies.
+        others: than these.
+
+    Raises:
+        InputError: one is of another cluster; both ids are named.
+    """
+    named = list_named(catalog)
+    given = [inventory.read("bookies", columns=["bookie", "instance_id"]) for inventory in inventories]
+    for source in (*(of_bookies(pa.concat_tables(given)) if given else ()), *others):
+        if named and source.instance_id is not None and source.instance_id not in named:
+            problem = f"is of cluster instance {source.instance_id}, {uri} is of {' and '.join(sorted(named))}"
+            raise InputError(source.name, problem, "leave it out, or name the one of this cluster")
+
+
+def name_earlier(catalog: Dataset, earlier: Dataset | None) -> list[Source]:
+    """Return the clusters that an earlier catalog of a store names, unless the store names one of them."""
+    before = list_named(earlier) if earlier is not None else frozenset[str]()
+    if earlier is None or before & list_named(catalog):
+        return []
+    return [Source(f"the run before, with {earlier.path},", one) for one in sorted(before)]
 
 
 def nameless(sources: Iterable[Source]) -> list[str]:

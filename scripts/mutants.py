@@ -205,14 +205,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         took: dict[str, float] = {}
         for path in sorted({mutant.path for mutant in chosen}):
             begin = time.monotonic()
-            if (key := str(tests[path])) not in took and outcome(str(folder), tests[path], DEADLINE_S) != 0:
+            if (key := str(sorted(tests[path]))) not in took and outcome(str(folder), tests[path], DEADLINE_S) != 0:
                 print((folder / _SPOKEN).read_text()[-2000:])
                 raise SystemExit(f"the tests of {path} do not pass without a change")
             took.setdefault(key, time.monotonic() - begin)
         for number, mutant in enumerate(chosen, 1):
             (folder / mutant.path).write_text(mutant.source)
             begin = time.monotonic()
-            code = outcome(str(folder), tests[mutant.path], 30 + 3 * took[str(tests[mutant.path])])
+            code = outcome(str(folder), tests[mutant.path], 30 + 3 * took[str(sorted(tests[mutant.path]))])
             (folder / mutant.path).write_text(sources[mutant.path])
             word = "survived" if code == 0 else "did not end" if code is None else "noticed"
             print(f"{number} {word} {time.monotonic() - begin:.0f} s  {mutant.path}  {mutant.name}", flush=True)

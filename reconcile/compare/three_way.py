@@ -8,6 +8,7 @@ Both are pure functions of a bucket range. `decide.decide_range` calls them; `ra
 """
 
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -21,8 +22,11 @@ from reconcile.rules.sides import Joined, Relation, take_rows
 from recovery.dataset import sort_by_key
 from recovery.infer.references import select_stated
 from recovery.infer.refusal import Refusal
+from recovery.model.groups import from_arrow, run_counts
 
 Mask = npt.NDArray[np.bool_]
+_REPEATS: Final = 3
+"""Runs of one group that make a pattern."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -112,9 +116,9 @@ def find_stated(keys: pa.Table, references: pa.Table | None) -> npt.NDArray[np.i
 def _find_other_ledgers(part: Range, copies: pa.Table) -> npt.NDArray[np.int64]:
     """Return the rows of the join whose deletion was of another ledger under the id than bookies hold.
 
-    The record that was deleted has another key or digest than theirs, ends below an entry that was acknowledged, or has
-    a length that their entries do not have there. That it ends above all of them says nothing: bookies collect what is
-    deleted.
+    The record that was deleted has another key than all of theirs, or another digest; it ends below an entry that was
+    acknowledged, has a length that their entries do not have there, or an E and W whose pattern they do not repeat.
+    That it ends above all of them says nothing: bookies collect what is deleted.
     """
     places = part.compared.where(Relation.DELETED)
     places = places[part.compared.shown[places] != sides.ABSENT]
@@ -122,14 +126,13 @@ def _find_other_ledgers(part: Range, copies: pa.Table) -> npt.NDArray[np.int64]:
         return np.asarray(places)
     last = sides.last_records(part.compared, part.snapshot, part.history, places)
     shown_rows = take_rows(part.shown, part.compared.shown[places])
-    against = [
-        pc.not_equal(shown_rows["key"], last["password_hash"]),
-        pc.greater(shown_rows["lac_low"], last["last_entry"]),
-    ]
-    shown = np.logical_or.reduce([pc.fill_null(mask, fill_value=False).to_numpy() for mask in against])
+    shown = _fill(pc.greater(shown_rows["lac_low"], last["last_entry"])).copy()
+    shown |= _fill(pc.not_equal(shown_rows["key"], last["password_hash"]))
     keys = ["scope", "ledger"]
     numbered = shown_rows.select(keys).append_column("at", pa.array(np.arange(len(places))))
-    served = copies.select([*keys, "source"]).append_column("row", pa.array(np.arange(copies.num_rows)))
+    served = copies.select([*keys, "bookie", "source", "key", "key_kind"]).append_column(
+        "row", pa.array(np.arange(copies.num_rows))
+    )
     served = served.filter(pc.not_equal(served["source"], "log")).join(numbered, keys, join_type="inner")
     heads = copies["headers"].take(served["row"]).combine_chunks()
     owners = np.repeat(served["at"].to_numpy(), pc.list_value_length(heads).to_numpy())
@@ -142,8 +145,54 @@ def _find_other_ledgers(part: Range, copies: pa.Table) -> npt.NDArray[np.int64]:
         pc.and_(pc.greater_equal(end, 0), pc.less(length, 0)),
         pc.and_(pc.equal(end, 0), pc.not_equal(length, 0)),
     ):
-        shown[owners[pc.fill_null(mask, fill_value=False).to_numpy(zero_copy_only=False)]] = True
+        shown[owners[_fill(mask)]] = True
+    shown |= _know_other_keys(served, last)
+    shown |= _repeat_others(copies["groups"].take(served["row"]), served, last)
     return np.asarray(places[shown])
+
+
+def _fill(mask: pa.ChunkedArray) -> Mask:
+    known: Mask = pc.fill_null(mask, fill_value=False).to_numpy(zero_copy_only=False)
+    return known
+
+
+def _know_other_keys(served: pa.Table, last: pa.Table) -> Mask:
+    """Say of which records bookies know keys, and none of them is the record's."""
+    known = served.filter(_fill(pc.equal(served["key_kind"], "set")))
+    at = known["at"].to_numpy()
+    same = pc.equal(known["key"], last["password_hash"].take(known["at"]))
+    differs, agrees = np.zeros(last.num_rows, np.bool_), np.zeros(last.num_rows, np.bool_)
+    differs[at[_fill(pc.invert(same))]] = True
+    agrees[at[_fill(same)]] = True
+    return differs & ~agrees
+
+
+def _repeat_others(groups: pa.ChunkedArray, served: pa.Table, last: pa.Table) -> Mask:
+    """Say of which records two bookies or more repeat the pattern of another E and W, and none any other one.
+
+    Args:
+        groups: of COPIES, for each row of `served`.
+        served: bookie, and at: the record that it is compared with.
+        last: the records.
+    """
+    row, begin, end, size, period = from_arrow(groups)
+    repeats = (run_counts(begin, end, period) >= _REPEATS) & (size < period)
+    at, bookies = served["at"].to_numpy(), served["bookie"].combine_chunks().dictionary_encode().indices.to_numpy()
+    shapes = np.unique(np.stack([at[row], period, size], axis=1)[repeats], axis=0)
+    holders = np.unique(np.stack([at[row], bookies[row]], axis=1)[repeats], axis=0)
+    found = np.bincount(shapes[:, 0], minlength=last.num_rows) == 1
+    found &= np.bincount(holders[:, 0], minlength=last.num_rows) > 1
+    shapes = shapes[found[shapes[:, 0]]]
+    # A record that nobody can read, or knows, has none.
+    ensemble, write = (
+        pc.fill_null(last[name], 0).to_numpy()[shapes[:, 0]] for name in ("ensemble_size", "write_quorum")
+    )
+    differs = (ensemble > 0) & ((ensemble != shapes[:, 1]) | (write != shapes[:, 2]))
+    # One bookie that wrote all has a period of its own where ids were left out.
+    differs &= (ensemble > 1) | (shapes[:, 2] > 1)
+    result = np.zeros(last.num_rows, np.bool_)
+    result[shapes[differs, 0]] = True
+    return result
 
 
 def _find_deleted_before(part: Range, issued: int) -> npt.NDArray[np.int64]:

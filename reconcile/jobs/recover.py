@@ -1,12 +1,13 @@
 """A plan from what there is: disks collected, the store and snapshots captured, references read; and its report."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from reconcile.check.listing import list_known_ledgers
+from reconcile.clusters import Source, demand_one, list_named, of_bookies
 from reconcile.estimates import Step
 from reconcile.jobs.capture import capture_store
 from reconcile.jobs.collect.disks import collect_all, see
@@ -118,6 +119,7 @@ def recover(request: RecoverRequest, context: Context) -> Recovered:
         see(request.disks)
     listed = read_references(request.references, context)
     known = [*([] if listed is None else [listed]), *read_deleted(request.tombstones, context)]
+    demand_one([*_name_clusters(inventories), *(source for references in known for source in references.stores)])
     prepare(out, "plan", secret=True)
     with ExitStack() as stack:
         # Collecting needs Spark at once; without it, Spark starts after the stores were read, which may fail.
@@ -134,7 +136,7 @@ def recover(request: RecoverRequest, context: Context) -> Recovered:
                 )
             inventories = open_inventories((*request.inventories, *collected))
         snapshots = tuple(
-            _open_snapshot(uri, out / SNAPSHOTS / str(number), context, known)
+            _open_snapshot(uri, out / SNAPSHOTS / str(number), context, inventories, known)
             for number, uri in enumerate(request.snapshots, 1)
         )
         target = _capture_target(request, inventories, context, known)
@@ -177,7 +179,8 @@ def _capture_target(
         # What bookies hold and no listing names is asked for before anybody calls it lost.
         summary = capture_store(opened, folder, context, list_known_ledgers(inventories))
         root = opened.root
-    known += find_deleted(of_catalog(open_dataset(folder, "catalog"), request.uri))
+    catalog = open_dataset(folder, "catalog")
+    known += find_deleted(of_catalog(catalog, request.uri), _list_instances(inventories, catalog))
     if not summary.complete:
         problem = f"could not be read whole ({summary.gaps[0]})"
         raise InputError(
@@ -188,7 +191,9 @@ def _capture_target(
     return _Target(Layout(summary.layout), open_dataset(folder, "catalog"), root, summary.root == "present")
 
 
-def _open_snapshot(uri: str, out: Path, context: Context, known: list[References]) -> Dataset:
+def _open_snapshot(
+    uri: str, out: Path, context: Context, inventories: Sequence[Dataset], known: list[References]
+) -> Dataset:
     """Return what a store held earlier as a catalog: a capture as it is, anything else captured beside the plan.
 
     A catalog with gaps is taken: what it lacks counts as not known, not as absent. What tombstones beside it name is
@@ -200,5 +205,16 @@ def _open_snapshot(uri: str, out: Path, context: Context, known: list[References
         with connect(uri, context) as opened:
             capture_store(opened, out, context)
     catalog = open_dataset(out if path is None else path, "catalog")
-    known += find_deleted(of_catalog(catalog, uri))
+    known += find_deleted(of_catalog(catalog, uri), _list_instances(inventories, catalog))
     return catalog
+
+
+def _name_clusters(inventories: Sequence[Dataset]) -> list[Source]:
+    tables = [inventory.read("bookies", columns=["bookie", "instance_id"]) for inventory in inventories]
+    return [source for table in tables for source in of_bookies(table)]
+
+
+def _list_instances(inventories: Sequence[Dataset], catalog: Dataset) -> Collection[str]:
+    """Return the instance ids of the cluster: those of its bookies; where these name none, those of a catalog."""
+    named = {source.instance_id for source in _name_clusters(inventories) if source.instance_id is not None}
+    return named or list_named(catalog)

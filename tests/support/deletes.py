@@ -97,6 +97,7 @@ def write_looks(
     formatted: datetime = datetime(2025, 1, 1, tzinfo=UTC),
     complete: bool = True,
     cookie: bytes | None = None,
+    instance: str = INSTANCE,
 ) -> list[str]:
     """Write an inventory of each bookie, and return their folders.
 
@@ -111,6 +112,7 @@ def write_looks(
         formatted: when their folders were.
         complete: whether what they lack is not there.
         cookie: that all have; None: each its own.
+        instance: id of their cluster.
     """
     made = ended or datetime.now(UTC)
     found = []
@@ -124,7 +126,7 @@ def write_looks(
             rows.append(_make_copies(bookie, incarnation, ledger, entries, (lac or {}).get(ledger.id.ledger, -1)))
         about = {
             "bookie": bookie, "incarnation": incarnation, "mode": "disks", "complete": complete, "started": made,
-            "ended": made, "cookie": cookie or make_cookie(bookie), "instance_id": INSTANCE, "ledgers": len(rows),
+            "ended": made, "cookie": cookie or make_cookie(bookie), "instance_id": instance, "ledgers": len(rows),
             "version_files": [{"path": "/d/current/VERSION", "inode": 1, "born": None, "mtime": formatted}],
         }  # fmt: skip
         with DatasetWriter(place, "inventory", binding={}) as writer:

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from backends.registry import OpenStore
+from reconcile.clusters import Source, demand_one, of_bookies
 from reconcile.deletes.own_root import read_instance_id
 from reconcile.jobs.context import Context, Wire
 from recovery.bookies.addresses import read_members
@@ -65,10 +66,14 @@ def gather_inventories(
 
     Raises:
         DatasetError: an inventory is missing or damaged.
-        InputError: a bookie that nobody knows.
+        InputError: a bookie that nobody knows, or an inventory of another cluster's.
         UnavailableError: the store does not answer.
     """
     given = [open_dataset(path, _INVENTORY) for path in looks.inventories]
+    own = Source(f"the store {opened.uri}", read_instance_id(opened.store, opened.root) or None)
+    # A bookie of the same name in another cluster has other ledgers under the same ids, and lacks ours.
+    for inventory in given:
+        demand_one([own, *of_bookies(inventory.read("bookies", columns=["bookie", "instance_id"]))])
     if looks.wire is None:
         yield given
         return

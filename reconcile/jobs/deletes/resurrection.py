@@ -1,6 +1,6 @@
 """Ledgers that tombstones name, as references that say "deleted": a recovery never restores what was purged."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from backends.registry import OpenStore
+from reconcile.clusters import Source
 from reconcile.deletes.own_root import TOMBSTONES, name_own_root
 from reconcile.deletes.packed import PackedRecords
 from reconcile.deletes.records import decode_root_mark
@@ -21,7 +22,7 @@ from recovery.model.ids import buckets
 
 
 def read_deleted(uris: Sequence[str], context: Context) -> list[References]:
-    """Return the ledgers that the tombstones of stores say were purged.
+    """Return the ledgers that the tombstones of stores say were purged, and of which cluster these are.
 
     Args:
         uris: stores, or copies of them, that must have tombstones.
@@ -46,36 +47,55 @@ def read_deleted(uris: Sequence[str], context: Context) -> list[References]:
     return parts
 
 
-def find_deleted(opened: OpenStore) -> list[References]:
+def find_deleted(opened: OpenStore, instances: Collection[str]) -> list[References]:
     """Return the ledgers that tombstones beside a store's ledgers say were purged, and nodes that cannot be read.
 
-    What another program made at our own root's key is passed over.
+    What another program made at our own root's key is passed over; tombstones of another cluster, which stood there
+    before, are not believed, and said.
+
+    Args:
+        opened: a store, or a copy of one.
+        instances: ids of the cluster whose ledgers are looked at; empty: nothing names one.
 
     Raises:
         UnavailableError: the store does not answer.
     """
-    deleted = _read(opened)
-    return [] if deleted is None or not (deleted.rows.num_rows or deleted.unreadable) else [deleted]
+    deleted = _read(opened, instances)
+    # Whose they are was compared already.
+    is_empty = deleted is None or not (deleted.rows.num_rows or deleted.unreadable)
+    return [] if deleted is None or is_empty else [replace(deleted, stores=())]
 
 
-def _read(opened: OpenStore) -> References | None:
+def _read(opened: OpenStore, instances: Collection[str] = ()) -> References | None:
     """Return the ledgers whose records were removed, and nodes that cannot be read; None: there is no root of ours."""
     damaged: list[tuple[str, str]] = []
-    nodes = read_removed(opened, lambda node, error: damaged.append((f"{opened.uri} {node}", str(error))))
+    nodes = read_removed(opened, instances, lambda node, why: damaged.append((f"{opened.uri} {node}", why)))
     if nodes is None:
         return None
     deleted = _make_references([tombstone for node in nodes for tombstone in node], opened.uri)
-    return replace(deleted, unreadable=tuple(damaged))
+    source = Source(f"the tombstones of {opened.uri}", _read_cluster(opened))
+    return replace(deleted, unreadable=tuple(damaged), stores=(source,))
 
 
-def read_removed(opened: OpenStore, report: Callable[[str, FormatError], None]) -> Iterator[list[Tombstone]] | None:
+def _read_cluster(opened: OpenStore) -> str | None:
+    """Return the instance id of the cluster that our own root was made for; the store's may be another one by now."""
+    stored = opened.store.get(name_own_root(opened.root))
+    try:
+        return None if stored is None else decode_root_mark(stored.value).instance_id or None
+    except FormatError:
+        return None
+
+
+def read_removed(
+    opened: OpenStore, instances: Collection[str], report: Callable[[str, str], None]
+) -> Iterator[list[Tombstone]] | None:
     """Yield, node by node, the tombstones of ledgers whose records were removed; None: there is no root of ours.
 
-    The cluster's instance id is not compared: after a loss the store may have another one, or none.
-
     Args:
-        opened: a store, or a copy of one.
-        report: is told the key of a node that cannot be read, and why.
+        opened: a store, or a copy of one. Its own instance id is not compared: after a loss it may be another, or none.
+        instances: ids of the cluster whose ledgers are looked at; empty: nothing names one. Tombstones of another are
+            left out: they name ledgers of the same ids.
+        report: is told the key of a node that is left out, and why.
 
     Raises:
         UnavailableError: the store does not answer.
@@ -85,14 +105,18 @@ def read_removed(opened: OpenStore, report: Callable[[str, FormatError], None]) 
     if stored is None:
         return None
     try:
-        decode_root_mark(stored.value)
+        mark = decode_root_mark(stored.value)
     except FormatError as error:
         if error.reason is not Reason.BAD_VERSION:
             return None
         # A later version's mark is ours, and what it stands for must not be passed over.
-        report(key, error)
+        report(key, str(error))
         return iter(())
-    nodes = PackedRecords(opened.store, key, TOMBSTONES, None).read_all(report)
+    if instances and mark.instance_id and mark.instance_id not in instances:
+        ids = " and ".join(sorted(instances))
+        report(key, f"the tombstones are of cluster instance {mark.instance_id}, the ledgers of {ids}")
+        return iter(())
+    nodes = PackedRecords(opened.store, key, TOMBSTONES, None).read_all(lambda node, error: report(node, str(error)))
     return ([tombstone for tombstone in node if tombstone.state in REMOVED] for node in nodes)
 
 

@@ -6,8 +6,8 @@
 What changes by the minute is read anew even where records are not: who is registered, cookies, the auditor, and whether
 re-replication is disabled. A bookie that was stopped five minutes ago must count as down.
 
-A capture that is older than asked for, or broken off, is made again beside it; two are kept, for somebody may still
-read the one before.
+A capture that is older than asked for, broken off, or of another cluster than the store is of by now, is made again
+beside it; two are kept, for somebody may still read the one before.
 """
 
 import hashlib
@@ -24,6 +24,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from backends.registry import parse_store_uri
+from reconcile.clusters import is_of_cluster
+from reconcile.deletes.own_root import read_instance_id
 from reconcile.jobs.capture import CaptureRequest, capture
 from reconcile.jobs.context import Context, connect
 from reconcile.stores import CATALOG, catalog_path
@@ -95,10 +97,14 @@ def provide_catalog(uri: str, folder: Path, max_age: timedelta, context: Context
     for name, captured in _list_captures(own):
         if timedelta(0) <= now - captured < max_age:
             try:
-                return _describe(open_dataset(own / name, CATALOG), alive=is_live(uri), is_fresh=False)
+                kept = _describe(open_dataset(own / name, CATALOG), alive=is_live(uri), is_fresh=False)
             except DatasetError:
                 # Damaged: made again.
                 break
+            with connect(uri, context) as opened:
+                if is_of_cluster(kept.catalog, read_instance_id(opened.store, opened.root)):
+                    return kept
+            break
     target = own / now.astimezone(UTC).strftime(_FORM)
     capture(CaptureRequest(uri, target), context)
     _forget_old(own, target.name, now)

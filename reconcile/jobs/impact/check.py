@@ -33,6 +33,7 @@ from reconcile.check.impact.segments.columns import Shape
 from reconcile.check.impact.segments.copies import find_incomplete, read_marked_copies
 from reconcile.check.impact.segments.judgement import States
 from reconcile.check.placement_files import decode_rack_info
+from reconcile.clusters import demand_of_cluster
 from reconcile.jobs.context import Context, connect, start_spark, throttle
 from reconcile.jobs.impact.cache import (
     VOTES,
@@ -73,7 +74,6 @@ _VOTE: Final = re.compile(r'bookieId:\s*"([^"]*)"')
 _OWN: Final = re.compile(r"cursor |schema of |offload")
 """How the owner of a ledger begins that an upper layer keeps for its own bookkeeping."""
 _RACK_INFO: Final = "/bookies"
-_NOTHING: Final = ""
 _SOME: Final = 5
 
 
@@ -100,6 +100,7 @@ def check_impact(request: ImpactRequest, context: Context) -> ImpactAnswer:
         is_last = turn == request.stable_for
         max_age = request.max_age if request.stable_for == 1 else timedelta(0)
         captured = provide_catalog(request.uri, request.cache, max_age, context)
+        demand_of_cluster(captured.catalog, request.uri, request.inventories, getattr(request.references, "stores", ()))
         check = _Check(request if is_last else replace(request, out=None), captured, context)
         answer = check.answer()
         is_safe = answer.verdict is Verdict.SAFE
@@ -356,7 +357,7 @@ class _Check:
     def _judge_set(self, cluster: Cluster, number: int, total: RangeAnswer, shapes: Sequence[Shape]) -> SetAnswer:
         """Return what becomes of the cluster when a set is taken; `NOW`: nothing is."""
         sets, bookies = cluster.sets, self._bookies
-        label = _NOTHING if number == NOW else sets.labels[number]
+        label = "" if number == NOW else sets.labels[number]
         members = () if number == NOW else sets.list_members(bookies, number)
         states = bookies.states if number == NOW else sets.change(bookies.states, number)
         impacts: Tallies = deepcopy(total.now)
@@ -460,8 +461,7 @@ class _Check:
 
     def _list_declared(self) -> tuple[Statement, ...]:
         repeated = {statement.bookie for statement in self._request.unrecoverable}
-        statements = read_statements(self._request.uri, self._request.cache)
-        return tuple(statement for statement in statements if statement.bookie not in repeated)
+        return tuple(s for s in read_statements(self._request.uri, self._request.cache) if s.bookie not in repeated)
 
     def _write_manifest(self, out: Path, answer: ImpactAnswer, total: RangeAnswer) -> None:
         write_manifest(

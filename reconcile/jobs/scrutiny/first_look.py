@@ -16,12 +16,16 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from backends.registry import OpenStore
+from reconcile.clusters import is_of_cluster
+from reconcile.deletes.own_root import read_instance_id
 from reconcile.jobs.scrutiny.request import ScrutinyRequest
 from recovery import __version__
 from recovery.bookies.wire_results import BookieResult, Kind, WireSummary
 from recovery.codecs.store import Layout
 from recovery.dataset import SPILL, Dataset, open_dataset
 
+STORE: Final = "store"
 _FILE: Final = "first-look.json"
 _VALID: Final = timedelta(days=1)
 _LATER: Final = ("again-*", "beside*")
@@ -136,6 +140,11 @@ def read_first_look(request: ScrutinyRequest, given: tuple[Dataset, ...], now: d
     return FirstLook(
         at, Layout(content["layout"]), tuple(content["gaps"]), bookies, content["answers"], content["born"]
     )
+
+
+def goes_on_with(request: ScrutinyRequest, opened: OpenStore) -> bool:
+    """Whether a store is still of the cluster that the run which was broken off captured."""
+    return is_of_cluster(open_dataset(request.out / STORE, "catalog"), read_instance_id(opened.store, opened.root))
 
 
 def _read_summary(content: Mapping[str, Any]) -> WireSummary:

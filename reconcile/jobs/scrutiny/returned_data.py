@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+from reconcile.clusters import list_named
 from reconcile.deletes.own_root import TOMBSTONES, name_own_root
 from reconcile.deletes.packed import PackedRecords
 from reconcile.deletes.tombstones import State, Tombstone, list_returned, take_sightings
@@ -47,12 +48,13 @@ def list_returned_data(
     """
     damaged: list[Finding] = []
 
-    def report(key: str, error: Exception) -> None:
-        damaged.append(Finding(Category.REFERENCE_UNREADABLE, key, [Statement("store", "tombstones", str(error))]))
+    def report(key: str, why: str) -> None:
+        damaged.append(Finding(Category.REFERENCE_UNREADABLE, key, [Statement("store", "tombstones", why)]))
 
     looks = Looks(request.inventories, request.wire)
     waiting: list[Tombstone] = []
-    nodes = read_removed(of_catalog(catalog, request.uri), report)
+    named = list_named(catalog)
+    nodes = read_removed(of_catalog(catalog, request.uri), named, report)
     for node in nodes or ():
         waiting += [item for item in node if item.ledger.bucket in request.buckets and _was_released(item)]
         if len(waiting) >= _AT_A_TIME:

@@ -24,12 +24,20 @@ import pyarrow.parquet as pq
 from reconcile.check.scrutiny import bookie_findings
 from reconcile.check.scrutiny.lifecycle import Lifecycle, list_repairs
 from reconcile.check.scrutiny.replication import Replication
+from reconcile.clusters import demand_of_cluster, name_earlier
 from reconcile.findings.categories import SEVERITY_ORDER, Category
 from reconcile.findings.table import Finding, Run, make_rows
 from reconcile.jobs.capture import capture_store
 from reconcile.jobs.context import Context, add_remedy, connect, start_spark, throttle
 from reconcile.jobs.make_plan.request import open_inventories
-from reconcile.jobs.scrutiny.first_look import AskedBookies, FirstLook, read_first_look, write_first_look
+from reconcile.jobs.scrutiny.first_look import (
+    STORE,
+    AskedBookies,
+    FirstLook,
+    goes_on_with,
+    read_first_look,
+    write_first_look,
+)
 from reconcile.jobs.scrutiny.incarnations import find_born, find_changed
 from reconcile.jobs.scrutiny.metrics import format_metrics
 from reconcile.jobs.scrutiny.range_task import (
@@ -61,7 +69,6 @@ from recovery.spark import demand_spark, over_buckets
 if TYPE_CHECKING:
     from backends.registry import OpenStore
 
-STORE: Final = "store"
 METRICS: Final = "metrics.prom"
 REPAIRS: Final = "repair.jsonl"
 _SHOWN: Final = 20
@@ -109,7 +116,7 @@ def scrutinize(
         wait: waits so many seconds, until bookies that did not answer are asked again.
 
     Raises:
-        InputError: a store without a ledgers root, inventories of another cluster, or no Spark.
+        InputError: a store without a ledgers root, inventories or a run before of another cluster, or no Spark.
         UnavailableError: the store does not answer.
         SparkError: Spark failed.
         DatasetError: an inventory is damaged, or the run cannot be written.
@@ -122,10 +129,15 @@ def scrutinize(
         prepare(request.out, "scrutiny", secret=True)
     remedy = f"what stands in {request.out} is not whole: run the command again, and it goes on from its suspects"
     with add_remedy(remedy), connect(request.uri, context) as opened:
+        if begun is not None and not goes_on_with(request, opened):
+            begun = None
+            prepare(request.out, "scrutiny", secret=True)
         if begun is None:
             catalog, layout, gaps = _capture(request, opened, context)
         else:
             catalog, layout, gaps = open_dataset(request.out / STORE, "catalog"), begun.layout, begun.gaps
+        earlier_store = None if request.since is None else open_dataset(request.since / STORE, "catalog")
+        demand_of_cluster(catalog, request.uri, given, name_earlier(catalog, earlier_store))
         at = context.now() if begun is None else begun.at
         run = Run(at.isoformat(timespec="seconds"), at)
 
@@ -135,7 +147,7 @@ def scrutinize(
                 lifecycle=lifecycle,
                 compares=request.wire is not None,
                 earlier=earlier,
-                earlier_store=None if request.since is None else open_dataset(request.since / STORE, "catalog"),
+                earlier_store=earlier_store,
                 born=born,
             )
 

@@ -243,6 +243,26 @@ def test_completion_knows_commands_and_options() -> None:
     assert "complete " in script.out
 
 
+@pytest.mark.parametrize(("words", "code"), [(["--version"], 0), (["no-such-command"], 2)])
+def test_what_libraries_do_when_a_process_ends_changes_no_exit_code(words: list[str], code: int) -> None:
+    """Where C++ would abort at the end, as Arrow's threads may, all was said, and Python's own end was gone through."""
+    program = (
+        "import atexit, ctypes, sys\n"
+        "from reconcile.cli import __main__ as door, main as loaded\n"
+        "library = ctypes.CDLL(None)\n"
+        "library.__cxa_atexit(library.abort, None, None)\n"
+        "run = loaded.main\n"
+        "loaded.main = lambda: (atexit.register(print, 'tidied up'), run())\n"
+        "door.main()\n"
+    )
+    arguments = [sys.executable, "-c", program, *words]
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert done.returncode == code, done.stderr
+    assert done.stdout.endswith("tidied up\n")
+    assert ("bkmeta" in done.stdout) == (code == 0)
+    assert ("no-such-command" in done.stderr) == (code != 0)
+
+
 def test_a_reader_that_goes_away_is_no_fault() -> None:
     """`bkmeta … | head -1`: no complaint."""
     read, write = os.pipe()

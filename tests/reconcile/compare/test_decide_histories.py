@@ -60,3 +60,11 @@ def test_every_guarantee_holds_of_what_is_decided(kind: str) -> None:
         tally = judge.run(f"{name}@{kind}", COUNT, seed=FIRST + 4000, reconstruct=decided)
         assert not tally.violations, said(tally)
         assert tally.ledgers > 0
+
+
+@pytest.mark.parametrize(("name", "seed"), [("mixed@elsewhere", 764443929), ("reused@elsewhere", 764443930)])
+def test_decisions_that_once_broke_a_guarantee(name: str, seed: int) -> None:
+    """Deletions of another cluster: stripes of another E and W, and bookies that know two keys, neither its own."""
+    tally = judge.judge(name, seed, 500, reconstruct=decided)
+    assert not tally.violations, said(tally)
+    assert tally.outcomes["deleted"] > 0

@@ -75,7 +75,7 @@ def test_every_copy_names_what_was_purged(
         held = opened.store.get(key)
         assert held is not None
         opened.store.write([Write(key, held.value[:-3], held.version)])
-        [damaged] = find_deleted(opened)
+        [damaged] = find_deleted(opened, ())
         assert [where.rpartition(" ")[2] for where, _ in damaged.unreadable] == [key]
     with pytest.raises(InputError, match="cannot be read"):
         read_deleted([uri], context)
