@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from recovery.errors import InputError
+from recovery.errors import InputError, Reason
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -48,10 +48,10 @@ def find_lost_bookies(
         InputError: a statement is of a bookie that nobody knows, or of a folder that is not missing.
     """
     rows = {row["bookie"]: row for row in bookies.to_pylist()}
-    harms: dict[str, list[str]] = {}
-    for row in damage.select(["bookie", "file", "hides_entries"]).to_pylist():
+    harms: dict[str, list[tuple[str, str]]] = {}
+    for row in damage.select(["bookie", "file", "reason", "hides_entries"]).to_pylist():
         if row["hides_entries"]:
-            harms.setdefault(row["bookie"], []).append(row["file"])
+            harms.setdefault(row["bookie"], []).append((row["file"], row["reason"]))
     lost = []
     for bookie in sorted({disk.bookie for disk in stated}):
         folders = {disk.folder for disk in stated if disk.bookie == bookie}
@@ -66,17 +66,31 @@ def find_lost_bookies(
     return tuple(lost)
 
 
-def _is_rest_seen(row: Mapping[str, Any], files: Sequence[str], folders: set[str]) -> bool:
-    """Whether a bookie has nothing missing but folders that are lost."""
-    missing = {one["path"] for one in row["dirs"] if not one["complete"]}
+def _is_rest_seen(row: Mapping[str, Any], harms: Sequence[tuple[str, str]], folders: set[str]) -> bool:
+    """Whether a bookie has nothing missing but folders that are lost, and entries whose logs were in these.
+
+    Args:
+        row: of BOOKIES.
+        harms: files of the bookie whose damage hides entries, each with the reason.
+        folders: that are stated to be lost.
+    """
+    missing = [(one["path"], one["role"]) for one in row["dirs"] if not one["complete"]]
     for folder in sorted(folders):
-        if not any(_is_same(path, folder) for path in missing):
-            listed = ", ".join(sorted(missing)) or "none"
+        if not any(_is_same(path, folder) for path, _ in missing):
+            listed = ", ".join(sorted({path for path, _ in missing})) or "none"
             problem = f"is not a folder of {row['bookie']} that is missing or damaged (these are: {listed})"
             raise InputError(folder, problem, "name it as the inventory does")
-    is_left = [path for path in missing if not any(_is_same(path, folder) for folder in folders)]
-    outside = [file for file in files if not any(_is_inside(file, folder) for folder in folders)]
-    return not is_left and not outside
+    lost = {path for path, _ in missing if any(_is_same(path, folder) for folder in folders)}
+    are_logs_lost = any(path in lost and role == "ledger" for path, role in missing)
+    # Indexes of the other folders name places in logs that were in the lost one.
+    dangling = [file for file, reason in harms if are_logs_lost and reason == Reason.DANGLING]
+    rest = [file for file, _ in harms if file not in dangling and not any(_is_inside(file, path) for path in lost)]
+    left = [
+        path
+        for path, role in missing
+        if path not in lost and not (role == "index" and any(_is_inside(file, path) for file in dangling))
+    ]
+    return not left and not rest
 
 
 def _is_same(path: str, folder: str) -> bool:
@@ -85,7 +99,7 @@ def _is_same(path: str, folder: str) -> bool:
 
 
 def _is_inside(file: str, folder: str) -> bool:
-    return file.startswith(f"{_strip(folder)}/")
+    return _is_same(file, folder) or file.startswith(f"{_strip(folder)}/")
 
 
 def _strip(folder: str) -> str:

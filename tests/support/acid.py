@@ -149,7 +149,8 @@ def _write_set(row: Mapping[str, Any], entry: int) -> frozenset[str]:
     return frozenset(members[(entry + k) % len(members)] for k in range(row["W"])) if members else frozenset()
 
 
-def _end(row: Mapping[str, Any]) -> int:
+def end_of(row: Mapping[str, Any]) -> int:
+    """Return the last entry that a row of a truth vouches for: of what is not closed, the last acknowledged one."""
     return int(row["last"]) if row["state"] == "CLOSED" else int(row["writer"]["acked_last"])
 
 
@@ -159,7 +160,8 @@ def _password(row: Mapping[str, Any]) -> str:
     return encoded(row["writer"]["password"].encode()) if known is None else known
 
 
-def _read(cluster: Cluster, row: Mapping[str, Any], *, recovery: bool) -> Any:
+def read_ledger(cluster: Cluster, row: Mapping[str, Any], *, recovery: bool) -> Any:
+    """Read every entry of a ledger by the Java client."""
     known = {"digest": row["writer"]["digest"], "password": _password(row)}
     return cluster("read", ledger=row["ledger"], recovery=recovery, **known)
 
@@ -176,7 +178,7 @@ def _compare(judgement: Judgement, true: Mapping[str, Any], found: Mapping[str, 
         if name == "ctime" and not true["ctime_stored"]:
             continue
         mark(name, equal=wanted[name] == found[name])
-    sets = [(_write_set(true, entry), _write_set(found, entry)) for entry in range(_end(true) + 1)]
+    sets = [(_write_set(true, entry), _write_set(found, entry)) for entry in range(end_of(true) + 1)]
     mark("segments_exact", equal=true["segments"] == found["segments"])
     mark("segments_equivalent", equal=all(a == b for a, b in sets))
     mark("segments_readable", equal=all(a & b for a, b in sets))
@@ -192,7 +194,7 @@ def _judge_ledger(
     compared: bool,
 ) -> None:
     ledgers, entries = judgement.ledgers, judgement.entries
-    ledger, end, acknowledged = true["ledger"], _end(true), true["writer"]["acked_last"]
+    ledger, end, acknowledged = true["ledger"], end_of(true), true["writer"]["acked_last"]
     wanted = [entry for entry in range(end + 1) if entry not in lost]
     ledgers.expected += 1
     ledgers.empty_expected += not true["entries"]
@@ -215,7 +217,7 @@ def _judge_ledger(
         ledgers.unparseable += 1
     elif compared:
         _compare(judgement, true, found)
-    answer = _read(cluster, true, recovery=found.get("state") != "CLOSED")
+    answer = read_ledger(cluster, true, recovery=found.get("state") != "CLOSED")
     ledgers.open_errors += "open_error" in answer
     read = answer["entries"]
     right = [entry for entry in wanted if read[entry : entry + 1] == [true["entries"][entry]]]
@@ -315,7 +317,7 @@ def hidden(row: Mapping[str, Any]) -> bool:
     Nothing on any disk shows such a position, nor with it E, nor, of a single entry, W. No reader needs it either.
     """
     starts = [first for first, _ in row["segments"]]
-    ends = [*starts[1:], _end(row) + 1]
+    ends = [*starts[1:], end_of(row) + 1]
     return any(end - start + row["W"] - 1 < row["E"] for start, end in zip(starts, ends, strict=True))
 
 
@@ -421,6 +423,72 @@ def _disks(home: Path) -> dict[Path, tuple[int, int]]:
     return {path: (path.stat().st_size, path.stat().st_mtime_ns) for path in files}
 
 
+class Operator:
+    """One who has the disks, the passwords, and the names of the bookies.
+
+    Args:
+        home: folder that the bookies' folders are in.
+        truth: names the bookies and their folders, the root and its layout; nothing else of it is used.
+        passwords: candidates.
+        work: a new folder.
+        is_partial: it is known that disks are gone or damaged.
+    """
+
+    def __init__(
+        self, home: Path, truth: Mapping[str, Any], passwords: Sequence[bytes], work: Path, *, is_partial: bool = False
+    ) -> None:
+        work.mkdir()
+        self.home, self.truth, self.work, self.is_partial = home, truth, work, is_partial
+        self.bookies = bookies_of(truth)
+        self.secrets = passwords_file(passwords, work / "passwords")
+        self.expected = work / "bookies"
+        self.expected.write_text("".join(f"{bookie['id']}\n" for bookie in truth["bookies"]))
+        self.inventories: list[str | Path] = []
+
+    def collect(self) -> None:
+        """Collect every bookie's folders that are there."""
+        for bookie in self.bookies:
+            kinds = {"--journal-dir": bookie.journals, "--ledger-dir": bookie.ledgers, "--index-dir": bookie.indexes}
+            named = [(option, self.home / name) for option, names in kinds.items() for name in names or ()]
+            folders = [word for option, folder in named if folder.exists() for word in (option, folder)]
+            inventory = self.work / f"inventory-{bookie.n}"
+            codes = (0, 3, 4) if self.is_partial else (0,)
+            run("collect", *folders, "--passwords", self.secrets, "--out", inventory, codes=codes)
+            self.inventories += ["--inventory", inventory]
+
+    def recover(
+        self, zookeeper: str, name: str = "plan", snapshot: Path | None = None, stated: Sequence[str] = ()
+    ) -> dict[int, dict[str, Any]]:
+        """Bring metadata back to a ZooKeeper that lost them; return the rows of the reconstruction, by ledger.
+
+        Args:
+            zookeeper: its address.
+            name: of the plan.
+            snapshot: a copy of what its folder was.
+            stated: more that is said to `recover`.
+        """
+        plan, root = self.work / name, self.truth["root"]
+        store = ("--metadata", f"zk+{self.truth.get('manager', 'hierarchical').lower()}://{zookeeper}{root}")
+        earlier = ("--snapshot", f"zkfiles://{snapshot}?root={root}") if snapshot else ()
+        known: tuple[str | Path, ...] = (
+            "--passwords",
+            self.secrets,
+            "--expect-bookies",
+            self.expected,
+            "--master",
+            "local[2]",
+            *stated,
+        )
+        # 3: something is held or guarded, which the judge looks at
+        codes = (0, 3, 4) if self.is_partial else (0, 3)
+        run("recover", *self.inventories, *store, *earlier, *known, "--out", plan, codes=codes)
+        manifest = json.loads((plan / "manifest.json").read_text())
+        unseen = len(manifest["coverage"]["not_scanned"])
+        accepted = ("--accept-unseen", str(unseen)) if unseen and self.is_partial else ()
+        run("apply", plan, *store, "--confirm", manifest["hash"], *accepted)
+        return {row["ledger"]: row for row in open_dataset(plan, "plan").read("reconstruction").to_pylist()}
+
+
 def recover(
     cluster: Cluster,
     truth: Mapping[str, Any],
@@ -437,26 +505,8 @@ def recover(
         work: a new folder.
         snapshot: a copy of what the ZooKeeper's folder was.
     """
-    work.mkdir()
-    bookies = bookies_of(truth)
-    secrets = passwords_file(passwords, work / "passwords")
-    expected = work / "bookies"
-    expected.write_text("".join(f"{bookie.id}\n" for bookie in bookies))
-    store = ("--metadata", f"zk+{truth.get('manager', 'hierarchical').lower()}://{cluster.zookeeper}{truth['root']}")
-    earlier = ("--snapshot", f"zkfiles://{snapshot}?root={truth['root']}") if snapshot else ()
+    operator = Operator(cluster.home, truth, passwords, work)
     before = _disks(cluster.home)
-    named: list[str | Path] = []
-    for bookie in bookies:
-        kinds = {"--journal-dir": bookie.journals, "--ledger-dir": bookie.ledgers, "--index-dir": bookie.indexes or ()}
-        folders = [part for option, names in kinds.items() for name in names for part in (option, cluster.home / name)]
-        inventory = work / f"inventory-{bookie.n}"
-        run("collect", *folders, "--passwords", secrets, "--out", inventory)
-        named += ["--inventory", inventory]
-    plan = work / "plan"
-    # 3: something is held, which the judge looks at
-    known = ("--passwords", secrets, "--expect-bookies", expected, "--master", "local[2]")
-    run("recover", *named, *store, *earlier, *known, "--out", plan, codes=(0, 3))
-    digest = json.loads((plan / "manifest.json").read_text())["hash"]
-    run("apply", plan, *store, "--confirm", digest)
-    rows = open_dataset(plan, "plan").read("reconstruction").to_pylist()
-    return Recovered({row["ledger"]: row for row in rows}, before == _disks(cluster.home))
+    operator.collect()
+    plan = operator.recover(cluster.zookeeper, snapshot=snapshot)
+    return Recovered(plan, before == _disks(cluster.home))

@@ -243,6 +243,10 @@ class History:
         numbers = {bookie.id: n for n, bookie in self._bookies.items()}
         return [numbers[member] for member in self.cluster.ledgers()[ledger]["segments"][-1][1]]
 
+    def id_of(self, n: int) -> str:
+        """Return the id of a bookie."""
+        return self._bookies[n].id
+
     def truth(self) -> dict[str, Any]:
         """Return what is true now, with the keys of `truth.json` that the judge reads."""
         nodes = self.cluster.nodes(self.root)

@@ -2,7 +2,7 @@
 
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from itertools import cycle
 from pathlib import Path
@@ -235,22 +235,29 @@ class GuardedCluster:
         until(lambda: copies <= less(before, kept(self.cluster.home, bookies)).keys(), "copies too many are deleted")
         self.cluster.collect_garbage(len(running))
 
-    @contextmanager
-    def autorecovery(self, nodes: int = 1) -> Iterator[list["subprocess.Popen[bytes]"]]:
+    def autorecovery(self, nodes: int = 1) -> AbstractContextManager[list["subprocess.Popen[bytes]"]]:
         """Run so many of BookKeeper's replication workers, one of them the auditor, which look every few seconds."""
-        processes = []
-        command = ["java", *JVM, "-cp", jars.class_path(), "org.apache.bookkeeper.replication.AutoRecoveryMain"]
-        try:
-            for node in range(nodes):
-                conf = self.work / f"autorecovery-{node}.conf"
-                uri = f"zk+null://{self.cluster.zookeeper}{ROOT}"
-                settings = {"metadataServiceUri": uri, "bookieId": f"autorecovery-{node}", **_APART}
-                conf.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-                with conf.with_suffix(".log").open("ab") as log:
-                    arguments = [*command, "--conf", str(conf)]
-                    processes.append(subprocess.Popen(arguments, stdout=log, stderr=subprocess.STDOUT))
-            yield processes
-        finally:
-            for process in processes:
-                process.kill()
-                process.wait()
+        return run_autorecovery(self.cluster.zookeeper, ROOT, self.work, nodes)
+
+
+@contextmanager
+def run_autorecovery(
+    zookeeper: str, root: str, work: Path, nodes: int = 1
+) -> Iterator[list["subprocess.Popen[bytes]"]]:
+    """Run so many replication workers beside a cluster; their settings and logs go to `work`."""
+    processes = []
+    command = ["java", *JVM, "-cp", jars.class_path(), "org.apache.bookkeeper.replication.AutoRecoveryMain"]
+    work.mkdir(exist_ok=True)
+    try:
+        for node in range(nodes):
+            conf = work / f"autorecovery-{node}.conf"
+            settings = {"metadataServiceUri": f"zk+null://{zookeeper}{root}", "bookieId": f"autorecovery-{node}"}
+            conf.write_text("".join(f"{key}={value}\n" for key, value in (settings | _APART).items()))
+            with conf.with_suffix(".log").open("ab") as log:
+                arguments = [*command, "--conf", str(conf)]
+                processes.append(subprocess.Popen(arguments, stdout=log, stderr=subprocess.STDOUT))
+        yield processes
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()

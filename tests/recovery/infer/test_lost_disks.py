@@ -50,7 +50,21 @@ def test_a_bookie_is_lost_as_far_as_nothing_else_of_it_is_missing() -> None:
     assert lost("a:3181", found=both) == ("a:3181",)
     assert lost("z:3181", found=one) == ("z:3181",)
     assert lost("a:3181=/d/l1", found=one, harm=damage(file="/d/l1/current/0.log")) == ("a:3181",)
+    assert lost("a:3181=/d/l1", found=one, harm=damage(file="/d/l1", reason="missing")) == ("a:3181",)
     assert lost("a:3181=/d/l1", found=one, harm=damage(file="/d/l2/current/0.log")) == ()
+
+
+def test_places_in_a_lost_log_are_lost_with_it() -> None:
+    """An index on a disk that is there names logs that were on the lost one; any other damage there hides as before."""
+    found = bookies(a=["/d/l1/current"]).to_pylist()
+    found[0]["dirs"].append({"path": "/d/l2/current", "role": "index", "complete": False, "bytes": 0, "unread": 0})
+    table = pa.Table.from_pylist(found, schema=tables.BOOKIES)
+    dangling = damage(file="/d/l2/current/0/1/1.idx", reason="dangling", ledger=1)
+    torn = damage(file="/d/l2/current/0/2/2.idx", reason="truncated", ledger=2)
+    stated = [LostDisk("a:3181", "/d/l1")]
+    assert find_lost_bookies(stated, table, dangling, []) == ("a:3181",)
+    assert find_lost_bookies(stated, table, pa.concat_tables([dangling, torn]), []) == ()
+    assert find_lost_bookies(stated, table, torn, []) == ()
 
 
 @pytest.mark.parametrize("stated", ["y:3181", "a:3181=/d/l2", "b:3181=/d/l1"])
