@@ -149,6 +149,7 @@ class Config:
         data: folder of runs, captures and journals; instances that share one go on with each other's findings.
         instance: name of this instance; empty: the host's.
         acl: rights of bkmeta's own root, where it is made; empty: those of the ledgers root.
+        spark_master: of scrutinies and impact checks, as `spark-submit --master` takes it; empty: this host.
         election, listen, access, requests, gates: tables of these names.
         jobs: by the name of their command.
     """
@@ -157,6 +158,7 @@ class Config:
     data: Path
     instance: str = ""
     acl: str = ""
+    spark_master: str = ""
     election: Election = field(default_factory=Election)
     listen: Listen = field(default_factory=Listen)
     access: Access = field(default_factory=Access)
@@ -264,6 +266,9 @@ def _check(config: Config, source: str) -> None:
         fits = (match is not None and int(match[2]) < 1 << 16) or (name == "advertise" and not address)
         demand(f"listen.{name}", f"{address!r} is no address", "write host:port", holds=fits)
     demand("election.session", "is too short or too long", "write 3s to 60s", holds=3 <= config.election.session <= 60)
+    for name in ("delete_request", "delete_verify", "check_impact", "explain"):
+        own = next((word for word in getattr(config.requests, name) if word.partition("=")[0] in OWN), "")
+        demand(f"requests.{name}", f"{own} is given by the service", "leave it out", holds=not own)
     demand("requests.at_once", "is out of range", "write 1 to 64", holds=1 <= config.requests.at_once <= 64)
     paired = bool(config.access.tls_cert) == bool(config.access.tls_key)
     demand("access.tls_cert", "and tls_key go together", "name both, or none", holds=paired)

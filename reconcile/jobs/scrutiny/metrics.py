@@ -1,13 +1,14 @@
 """The figures of a scrutiny as Prometheus' text format has them.
 
-    bookkeeper_metadata_scrutiny_ledgers{verdict}                clean, skipped, undecided, with_findings
-    bookkeeper_metadata_scrutiny_findings{category}              findings, the suppressed ones included
-    bookkeeper_metadata_scrutiny_findings_by_severity{severity}
-    bookkeeper_metadata_scrutiny_failing                         findings that make the run fail
-    bookkeeper_metadata_scrutiny_copies{state}                   asked, judged
-    bookkeeper_metadata_scrutiny_bookies{state}                  known, answered, without_lists, silent, not_registered
-    bookkeeper_metadata_scrutiny_ended_seconds                   when the run ended, since 1970
-    bookkeeper_metadata_scrutiny_adds_up                         1; 0: INVALID
+    each begins with bookkeeper_metadata_scrutiny_
+    ledgers{verdict}                clean, skipped, undecided, with_findings
+    findings{category}              findings, the suppressed ones included
+    findings_by_severity{severity}
+    failing                         findings that make the run fail
+    copies{state}                   asked, judged
+    bookies{state}                  known, answered, without_lists, silent, not_registered
+    ended_seconds                   when the run ended, since 1970
+    adds_up                         1; 0: INVALID
 
 Source: https://prometheus.io/docs/instrumenting/exposition_formats/, text format 0.0.4.
 """

@@ -1,25 +1,31 @@
 """The figures of the service as Prometheus' text format has them.
 
-    bookkeeper_metadata_service_leads                    1: this instance leads
-    bookkeeper_metadata_service_epoch                    take-overs until now
-    bookkeeper_metadata_service_store_seen_seconds_ago   since the store was seen; missing: never
-    bookkeeper_metadata_service_runs_total{job}          runs that were begun
-    bookkeeper_metadata_service_missed_total{job}        runs that were due, and not begun before the next was due
-    bookkeeper_metadata_service_broken_off_total{job}    runs whose instance was gone before their end
-    bookkeeper_metadata_service_failures{job}            runs in a row that came to no verdict
-    bookkeeper_metadata_service_running{job}             1: one is under way
-    bookkeeper_metadata_service_exit_code{job}           of the last run
-    bookkeeper_metadata_service_verdict_seconds{job}     end of the oldest of all shares' last verdicts, since 1970
-    bookkeeper_metadata_service_due_seconds{job}         when the next run is due, since 1970
-    bookkeeper_metadata_service_maintenances{state}      that are open
+    each begins with bookkeeper_metadata_service_
+    leads                       1: this instance leads
+    epoch                       take-overs until now
+    store_seen_seconds_ago      since the store was seen; missing: never
+    runs_total{command}         runs that were begun
+    missed_total{command}       runs that were due, and not begun before the next was due
+    broken_off_total{command}   runs whose instance was gone before their end
+    failures{command}           runs in a row that came to no verdict
+    running{command}            1: one is under way
+    exit_code{command}          of the last run
+    verdict_seconds{command}    end of the oldest of all shares' last verdicts, since 1970
+    due_seconds{command}        when the next run is due, since 1970
+    maintenances{state}         that are open
+    commands                    processes of commands that are under way for the leader
+
+    and, as Prometheus' own clients name them, process_open_fds, process_resident_memory_bytes, process_threads
 
 and those of the last scrutiny (`reconcile.jobs.scrutiny.metrics`), of all shares together.
 
 Source: https://prometheus.io/docs/instrumenting/exposition_formats/, text format 0.0.4.
 """
 
+import resource
+import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -46,28 +52,40 @@ def format_service(instance: Instance) -> str:
         ("epoch", "counter", "Take-overs until now.", "", {"": state.epoch}),
         ("store_seen_seconds_ago", "gauge", "Since the store was seen.", "", {} if seen.age_s is None else {
             "": round(seen.age_s, 3)}),
-        ("runs_total", "counter", "Runs that were begun.", "job", {name: job.number for name, job in jobs.items()}),
-        ("missed_total", "counter", "Runs that were due, and not begun before the next was due.", "job", {
+        ("runs_total", "counter", "Runs that were begun.", "command", {name: job.number for name, job in jobs.items()}),
+        ("missed_total", "counter", "Runs that were due, and not begun before the next was due.", "command", {
             name: job.missed for name, job in jobs.items()}),
-        ("broken_off_total", "counter", "Runs whose instance was gone before their end.", "job", {
+        ("broken_off_total", "counter", "Runs whose instance was gone before their end.", "command", {
             name: job.broken_off for name, job in jobs.items()}),
-        ("failures", "gauge", "Runs in a row that came to no verdict.", "job", {
+        ("failures", "gauge", "Runs in a row that came to no verdict.", "command", {
             name: job.failures for name, job in jobs.items()}),
-        ("running", "gauge", "1: one is under way.", "job", {
+        ("running", "gauge", "1: one is under way.", "command", {
             name: int(job.running is not None) for name, job in jobs.items()}),
-        ("exit_code", "gauge", "Of the last run.", "job", {
+        ("exit_code", "gauge", "Of the last run.", "command", {
             name: job.last.exit_code for name, job in jobs.items() if job.last is not None}),
-        ("verdict_seconds", "gauge", "When the oldest of the last verdicts of all shares was.", "job", {
+        ("verdict_seconds", "gauge", "When the oldest of the last verdicts of all shares was.", "command", {
             name: min(run.ended_ms for run in job.latest.values()) / 1000 for name, job in jobs.items() if job.latest}),
-        ("due_seconds", "gauge", "When the next run is due.", "job", {
+        ("due_seconds", "gauge", "When the next run is due.", "command", {
             name: schedule.find_due_ms(timing, jobs[name], now) / 1000
             for name, timing in timings.items() if jobs[name].running is None}),
         ("maintenances", "gauge", "That are open.", "state", {str(kind): open_gates[str(kind)] for kind in GateState}),
     ]  # fmt: skip
+    families.append(("commands", "gauge", "Processes of commands for the leader.", "", {"": instance.children.number}))
     lines: list[str] = []
+    for name, text, value in _read_process():
+        lines += format_family(f"process_{name}", text, "", {"": value})
     for name, kind, text, label, values in families:
         lines += format_family(f"bookkeeper_metadata_service_{name}", text, label, values, kind=kind)
     return "\n".join(lines) + "\n" + _format_scrutinies(instance.config.data, state)
+
+
+def _read_process() -> Iterator[tuple[str, str, int]]:
+    """Yield what this process takes: name, words, value. Source: Linux, proc(5)."""
+    own = Path("/proc/self")
+    resident = int((own / "statm").read_text().split()[1]) * resource.getpagesize()
+    yield "open_fds", "Open files.", len(list((own / "fd").iterdir()))
+    yield "resident_memory_bytes", "Memory.", resident
+    yield "threads", "Threads.", threading.active_count()
 
 
 def _format_scrutinies(data: Path, state: State) -> str:

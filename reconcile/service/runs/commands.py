@@ -6,7 +6,7 @@ from typing import Final
 
 OUTPUT: Final = ("--json", "--progress", "none")
 """How every command is told to say its result."""
-OWN: Final = ("--metadata", "--out", "--json", "--progress", "--buckets", "--since")
+OWN: Final = ("--metadata", "--out", "--json", "--progress", "--buckets", "--since", "--master")
 """Options that the service gives itself."""
 OVER_WIRE: Final = ("--wire",)
 """How bookies are looked at, where the configuration says nothing else."""
@@ -22,6 +22,11 @@ def word_share(share: int, shares: int, since: Path | None) -> list[str]:
     """Return what a scrutiny is told of the share that it looks at, and of the last run of that share."""
     words = ["--buckets", f"{share}/{shares}"]
     return words if since is None else [*words, "--since", str(since)]
+
+
+def word_master(master: str) -> list[str]:
+    """Return what a command that runs on Spark is told of its master; empty: what it does by itself."""
+    return [f"--master={master}"] if master else []
 
 
 def word_impact(uri: str, captures: Path, bookies: Sequence[str], domains: Sequence[str], target: str) -> list[str]:

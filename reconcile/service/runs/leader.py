@@ -290,6 +290,7 @@ class Instance:
             since = None if earlier is None else self.config.data / earlier.folder / folders.OUT
             is_there = since is not None and (since / MANIFEST).exists()
             words += commands.word_share(share, timing.shares, since if is_there else None)
+            words += commands.word_master(self.config.spark_master)
         return words
 
     def _end_run(self, record: ServiceRecord, name: str, epoch: int, ended: tuple[int, str, str]) -> None:
@@ -356,7 +357,7 @@ class Instance:
         """Return the command that says whether bookies, or all of some domains, may be taken away."""
         captures = self.config.data / "impact"
         words = commands.word_impact(self.config.metadata, captures, bookies, domains, target)
-        return [*words, *self.config.requests.check_impact]
+        return [*words, *commands.word_master(self.config.spark_master), *self.config.requests.check_impact]
 
     @contextmanager
     def request_folder(self) -> Iterator[Path]:

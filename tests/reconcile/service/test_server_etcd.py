@@ -229,7 +229,7 @@ def test_pages_and_figures_are_there(service: RunningService) -> None:
     code, text = fetch(service.http_port, "/metrics")
     assert code == 200
     assert "bookkeeper_metadata_service_leads 1" in text
-    assert 'bookkeeper_metadata_service_failures{job="capture"} 0' in text
+    assert 'bookkeeper_metadata_service_failures{command="capture"} 0' in text
     code, text = fetch(service.http_port, "/")
     assert code == 200
     assert "did capture" in text
