@@ -15,10 +15,10 @@ from backends.registry import UNPACED, OpenStore, parse_store_uri
 from backends.registry import open_store as open_live_store
 from reconcile.errors import Advice, GuardRefusedError, Remedy
 from recovery.capture.catalog_store import CatalogStore
+from recovery.codecs.store_kind import kind_of
 from recovery.dataset import MANIFEST, Dataset, open_dataset
 
 CATALOG = "catalog"
-_ETCD = "etcd"
 
 
 class Access(Protocol):
@@ -142,7 +142,7 @@ def open_store(
             uri,
             writable=writable,
             at=at,
-            auth=access.etcd if parse_store_uri(uri).kind == _ETCD else access.digest,
+            auth=choose_identity(access, uri),
             sasl=access.sasl,
             tls=access.tls,
             ops_s=ops_s,
@@ -158,6 +158,15 @@ def open_store(
     return of_catalog(open_dataset(path, CATALOG), uri)
 
 
+def choose_identity(access: Access, uri: str) -> tuple[str, str] | None:
+    """Return the user and password that the live store of a URI is told.
+
+    Raises:
+        UnsupportedStoreError: malformed, or of a store that is not read.
+    """
+    return access.digest if kind_of(parse_store_uri(uri).layout_hint).has_acls else access.etcd
+
+
 def of_catalog(dataset: Dataset, uri: str) -> OpenStore:
     """Return a catalog as an open store, its root where the captured store's was."""
     root = str(dataset.manifest["binding"].get("root", ""))
@@ -171,15 +180,14 @@ def demand_same_keys(opened: OpenStore, layout: str, *, has_acl: bool = False) -
     Raises:
         GuardRefusedError: keys of ZooKeeper were to be written to etcd, or the other way; or rights to etcd.
     """
-    on_etcd = opened.layout_hint == _ETCD
-    if layout and on_etcd != (layout == _ETCD):
+    kind = kind_of(opened.layout_hint)
+    if layout and kind_of(layout) is not kind:
         raise GuardRefusedError(
             opened.uri, f"the plan has the keys of layout {layout}", Remedy(Advice.MAKE_PLAN_FOR_STORE)
         )
-    if on_etcd and has_acl:
-        raise GuardRefusedError(
-            opened.uri, "etcd gives rights to users, not to single keys", Remedy(Advice.NAME_NO_ACL)
-        )
+    if has_acl and not kind.has_acls:
+        problem = f"{kind.name} gives rights to users, not to single keys"
+        raise GuardRefusedError(opened.uri, problem, Remedy(Advice.NAME_NO_ACL))
 
 
 def list_principals(access: Access, opened: OpenStore | None = None) -> list[str] | None:
@@ -189,7 +197,7 @@ def list_principals(access: Access, opened: OpenStore | None = None) -> list[str
         access: that the store is opened with.
         opened: the store; None: a ZooKeeper that is connected to later.
     """
-    if opened is not None and opened.layout_hint == _ETCD:
+    if opened is not None and not kind_of(opened.layout_hint).has_acls:
         return None
     from backends.zookeeper.acl import digest_principal  # noqa: PLC0415 - of the stores, only ZooKeeper needs it
 

@@ -24,10 +24,13 @@ from reconcile import clusters
 from reconcile.check import listing
 from reconcile.check.gc_settings import BookieSettings, Unread
 from reconcile.check.impact.thin_ledgers import find_thin_ledgers
-from reconcile.check.preflight_report import Bookie, Level, Observation, Report, rank_finding, word_duration
+from reconcile.check.preflight_report import Bookie, Level, Remark, Report, rank_remark
+from reconcile.findings.categories import Category
+from reconcile.findings.table import Finding, Statement
 from reconcile.words import count_noun, list_names
 from reconcile.write.freezing import freeze_state
-from recovery.codecs.store import UNDERREPLICATION, Layout, decode_instance_id, layout_of, places
+from recovery.codecs.store import UNDERREPLICATION, Layout, decode_instance_id, layout_of
+from recovery.codecs.store_kind import ETCD, ZOOKEEPER, kind_of
 from recovery.dataset import Dataset
 from recovery.errors import FormatError
 from recovery.model.coverage import Coverage
@@ -39,6 +42,7 @@ _CLOCKS_APART: Final = timedelta(minutes=1)
 _RECENT: Final = timedelta(days=1)
 _AUDITORS: Final = f"{UNDERREPLICATION}/auditorelection"
 _VOTE: Final = re.compile(r'bookieId:\s*"([^"]*)"')
+_AUTH_VARIABLES: Final = {ZOOKEEPER.name: "BKMETA_ZK_AUTH", ETCD.name: "BKMETA_ETCD_AUTH"}
 _ASKED: Final = 20_000
 """Ledgers that are asked for by key because no listing names them: some seconds."""
 
@@ -84,7 +88,7 @@ class _Look:
         self._root = root
         self._settings = settings
         self._now = now
-        self._findings: list[Observation] = []
+        self._remarks: list[Remark] = []
         self._denied = False
         self._foreign = False
         self._has_layout = True
@@ -95,17 +99,23 @@ class _Look:
         self._scanned = {bookie: bool(row["complete"]) for bookie, row in self._about.items()}
 
     def _say(self, level: Level, subject: str, text: str) -> None:
-        self._findings.append(Observation(level, subject, text))
+        """Remark what is good, or not known."""
+        self._remarks.append(Remark(level, subject, text))
+
+    def _find(self, category: Category, subject: str, text: str, severity: Level | None = None) -> None:
+        """Remark what is wrong; without a severity it is the category's."""
+        statements = (Statement("store", subject, text, "preflight"),)
+        self._remarks.append(Remark.from_finding(Finding(category, subject, statements, severity=severity)))
 
     def all(self, named: Layout | None, listing_s: float) -> Report:
         """Look at everything."""
-        self._where = places(named)
-        self._on_etcd = named is Layout.ETCD
+        self._kind = kind_of(named)
+        self._where = self._kind.places
         try:
             names = self._store.children(self._root)
         except AccessDeniedError:
-            variable = "BKMETA_ETCD_AUTH" if self._on_etcd else "BKMETA_ZK_AUTH"
             self._denied = True
+            variable = _AUTH_VARIABLES[self._kind.name]
             self._say(Level.UNDECIDED, "root", f"{self._root} may not be listed: set {variable} to who may")
             return self._report(root="not known")
         on_bookies = listing.list_ledgers_on_bookies(self._inventories) if self._inventories else None
@@ -133,7 +143,7 @@ class _Look:
             listed_whole=listed is not None and listed.complete,
             coverage=coverage,
             layout=layout,
-            freeze=None if self._on_etcd else state,
+            freeze=state if self._kind.has_acls else None,
             auditor=auditor,
         )
 
@@ -151,7 +161,7 @@ class _Look:
     ) -> Report:
         unread = tuple(settings for settings in self._settings if isinstance(settings, Unread))
         return Report(
-            findings=tuple(sorted(self._findings, key=rank_finding)),
+            remarks=tuple(sorted(self._remarks, key=rank_remark)),
             bookies=bookies or self._bookies([], [], []),
             counts=counts or {},
             listed_whole=listed_whole,
@@ -167,14 +177,14 @@ class _Look:
 
     def _examine_missing(self, on_bookies: pa.Table | None, named: Layout | None) -> Report:
         lost = "" if on_bookies is None else f", and the bookies hold {on_bookies.num_rows} ledgers"
-        if self._on_etcd:
+        if not self._kind.makes_layout:
             text = f"nothing stands below {self._root}{lost}: bookies that run list no ledger, and delete all now"
         else:
             text = (
                 f"{self._root} does not exist{lost}. With layout longhierarchical, and with Pulsar's driver, bookies "
                 "that run delete everything now; with others their passes fail"
             )
-        self._say(Level.CRITICAL, "root", f"{text}. Is the URI right?")
+        self._find(Category.ROOT_MISSING, "root", f"{text}. Is the URI right?")
         count = None if on_bookies is None else on_bookies.num_rows
         return self._report(
             counts={"ledgers_listed": 0, "ledgers_on_bookies": count, "ledgers_absent": count},
@@ -207,50 +217,53 @@ class _Look:
         node = self._get(self._where.layout)
         if node is None:
             self._has_layout = False
-            self._say(Level.WARNING, "layout", "LAYOUT is missing: bookies that run go on, none can start")
+            text = "LAYOUT is missing: bookies that run go on, none can start"
+            self._find(Category.STORE_INCOMPLETE, "layout", text)
             return named
         self._demand_older("LAYOUT", node)
         try:
             stored = layout_of(node.value)
         except FormatError as error:
-            self._say(Level.WARNING, "layout", f"LAYOUT cannot be read ({error.detail or error.reason})")
+            text = f"LAYOUT cannot be read ({error.detail or error.reason})"
+            self._find(Category.STORE_INCOMPLETE, "layout", text)
             return named
         if named not in (None, stored, Layout.LONGLONGHIERARCHICAL):
-            self._say(Level.WARNING, "layout", f"LAYOUT says {stored}, the URI says {named}")
+            text = f"LAYOUT says {stored}, the URI says {named}"
+            self._find(Category.LAYOUT_DIFFERS, "layout", text, Level.WARNING)
         return stored
 
     def _instance(self, state: freeze_state.FreezeState, cookies: Sequence[str]) -> None:
         known = sorted({row["instance_id"] for row in self._about.values() if row["instance_id"] is not None})
         node = self._get(self._where.instance_id)
         if node is None:
-            self._say(Level.WARNING, "instance", "INSTANCEID is missing: bookies that run go on, none can start")
+            text = "INSTANCEID is missing: bookies that run go on, none can start"
+            self._find(Category.STORE_INCOMPLETE, "instance", text)
             return
         self._demand_older("INSTANCEID", node)
         try:
             stored = decode_instance_id(node.value)
         except FormatError:
-            self._say(Level.WARNING, "instance", "INSTANCEID cannot be read")
+            self._find(Category.STORE_INCOMPLETE, "instance", "INSTANCEID cannot be read")
             return
         foreign = [instance for instance in known if instance != stored]
+        severity = Level.WARNING if state.frozen else Level.CRITICAL
         if foreign:
             self._foreign = True
             bookies = [name for name, row in self._about.items() if row["instance_id"] in foreign]
-            self._say(
-                Level.WARNING if state.frozen else Level.CRITICAL,
-                "instance",
+            text = (
                 f"the store is of cluster {stored}, and {list_names(bookies)} of {foreign[0]}: it was initialised "
-                "again, or is another cluster's; to these bookies every ledger that is not in it is garbage",
+                "again, or is another cluster's; to these bookies every ledger that is not in it is garbage"
             )
+            self._find(Category.INSTANCE_ID_DIFFERS, "instance", text, severity)
         raw = {bookie: node.value for bookie in cookies if (node := self._get(f"{self._where.cookies}/{bookie}"))}
         for instance, names in clusters.read_cookie_instances(raw).items():
             if instance in (stored, *foreign):
                 continue
-            self._say(
-                Level.WARNING if state.frozen else Level.CRITICAL,
-                "instance",
+            text = (
                 f"the store is of cluster {stored}, and its cookies of {list_names(names)} are of {instance}: somebody "
-                "initialised it again; to these bookies every ledger that is not in it is garbage",
+                "initialised it again; to these bookies every ledger that is not in it is garbage"
             )
+            self._find(Category.INSTANCE_ID_DIFFERS, "instance", text, severity)
 
     def _is_theirs(self) -> bool:
         """Whether the store is of the cluster that every bookie looked at belongs to: then its age says nothing.
@@ -279,25 +292,20 @@ class _Look:
             if row["version_files"]
         }
         older = sorted((time, bookie) for bookie, time in formatted.items() if time + _CLOCKS_APART < created)
+        subject = "instance" if name == "INSTANCEID" else "layout"
         if older:
             time, bookie = older[0]
-            is_theirs = self._is_theirs()
-            self._say(
-                Level.OK if is_theirs else Level.WARNING,
-                "instance" if name == "INSTANCEID" else "layout",
+            text = (
                 f"{name} was created {_time(created)}, when {bookie} had been formatted ({_time(time)}): it was made "
-                + (
-                    "anew, as a restore does: the instance id is that of the bookies"
-                    if is_theirs
-                    else "anew: by a restore, or by somebody who initialised the cluster again"
-                ),
             )
+            if self._is_theirs():
+                self._say(Level.OK, subject, f"{text}anew, as a restore does: the instance id is that of the bookies")
+            else:
+                text += "anew: by a restore, or by somebody who initialised the cluster again"
+                self._find(Category.STORE_MADE_ANEW, subject, text)
         elif not formatted and self._now - created < _RECENT:
-            self._say(
-                Level.WARNING,
-                "instance" if name == "INSTANCEID" else "layout",
-                f"{name} was created {_time(created)}, less than a day ago",
-            )
+            text = f"{name} was created {_time(created)}, less than a day ago"
+            self._find(Category.STORE_MADE_ANEW, subject, text)
 
     def _examine_listed(self, layout: Layout | None, listing_s: float) -> listing.Listing | None:
         if layout is None:
@@ -331,7 +339,7 @@ class _Look:
         if sample.thin:
             what = f"{sample.thin} of {count_noun(sample.looked_at, 'ledger')} looked at ({list_names(sample.names)})"
             text = f"{what} have entries that only one registered bookie has: stop no other one before that is mended"
-            self._say(Level.WARNING, "margin", text)
+            self._find(Category.LAST_COPY, "margin", text)
 
     # What follows from it
 
@@ -364,7 +372,7 @@ class _Look:
                 f"{int(unlisted.sum())} of {asked.num_rows} ledgers that no listing names have a record all the same "
                 f"({examples}): bookies, which believe listings, delete them"
             )
-            self._say(Level.CRITICAL, "ledgers", text)
+            self._find(Category.LISTING_INCOMPLETE, "ledgers", text)
             return counts
         counts["ledgers_absent"] = absent.num_rows
         if not absent.num_rows:
@@ -374,37 +382,41 @@ class _Look:
         examples = list_names(listing.examples(absent))
         lacking = f"{absent.num_rows} of {on_bookies.num_rows} ledgers on the bookies"
         absence = f"{lacking} have no record in the store ({examples})"
+        category = Category.DATA_WITHOUT_RECORD
         if listed.ledgers == 0:
+            category = Category.STORE_EMPTY
             absence = f"the store is valid and EMPTY: none of {on_bookies.num_rows} ledgers on the bookies has a record"
         if state.frozen:
-            self._say(Level.WARNING, "ledgers", f"{absence}; it is frozen, so the bookies cannot list it")
+            text = f"{absence}; it is frozen, so the bookies cannot list it"
+            self._find(category, "ledgers", text, Level.WARNING)
         elif absent.num_rows > MUCH * on_bookies.num_rows:
             deleting = list_names(running) if running else "any bookie that runs"
-            self._say(Level.CRITICAL, "ledgers", f"{absence}, and {deleting} can delete them now")
+            self._find(category, "ledgers", f"{absence}, and {deleting} can delete them now", Level.CRITICAL)
         else:
-            self._say(Level.WARNING, "ledgers", f"{absence}: garbage that waits to be collected, or lost metadata")
+            text = f"{absence}: garbage that waits to be collected, or lost metadata"
+            self._find(category, "ledgers", text, Level.WARNING)
         return counts
 
     def _empty(self, unseen: Sequence[str], state: freeze_state.FreezeState, *, compared: bool) -> None:
         """Say what an empty store is to bookies of which nobody knows what they hold."""
         if state.frozen:
             text = "the store lists no ledger; it is frozen, so the bookies cannot list it"
-            self._say(Level.WARNING, "ledgers", text)
-        elif not (self._has_layout or self._on_etcd):
+            self._find(Category.STORE_EMPTY, "ledgers", text, Level.WARNING)
+        elif self._kind.makes_layout and not self._has_layout:
             text = (
                 f"{self._root} is EMPTY, without LAYOUT, which BookKeeper makes with it: what stood there was removed. "
                 "Every bookie that runs deletes all that it holds now, registered or not. Is the URI right?"
             )
-            self._say(Level.CRITICAL, "ledgers", text)
+            self._find(Category.STORE_EMPTY, "ledgers", text)
         elif unseen:
             text = (
                 f"the store is valid and EMPTY, and {list_names(unseen)} can delete everything that they hold now, "
                 "unless they are a new cluster's and hold nothing"
             )
-            self._say(Level.CRITICAL, "ledgers", text)
+            self._find(Category.STORE_EMPTY, "ledgers", text)
         elif not compared:
             text = "the store lists no ledger: a bookie that runs here unregistered deletes all that it holds"
-            self._say(Level.WARNING, "ledgers", text)
+            self._find(Category.STORE_EMPTY, "ledgers", text, Level.WARNING)
 
     def _cover(self, members: Collection[str]) -> Coverage:
         coverage = Coverage.count(self._scanned, {"registered, or with a cookie": members})
@@ -437,23 +449,14 @@ class _Look:
             text = "no bookie is registered; one that runs all the same, its session lost, still deletes"
             self._say(Level.OK, "registrations", text)
         for bookie in running:
-            settings = bookie.settings
-            more = ""
-            if settings is not None:
-                more += ", at once when a disk is full" if settings.forced_when_full else ""
-                more += "; a forced pass runs now" if settings.forced_now else ""
-                copies = f"every {word_duration(settings.over_ms)}" if settings.over_ms > 0 else "never"
-                more += f"; for copies that no record names: {copies}"
-            self._say(
-                Level.OK,
-                "registrations",
-                f"{bookie.id} runs ({bookie.registered}); looks for garbage {bookie.wait}{more}",
-            )
+            text = f"{bookie.id} runs ({bookie.registered}); looks for garbage {bookie.passes}"
+            self._say(Level.OK, "registrations", text)
 
     def _replication(self, state: freeze_state.FreezeState, *, lacking: bool) -> str | None:
         auditor = None
-        if self._on_etcd:
-            self._say(Level.OK, "replication", "on etcd there are no marks, and nobody is elected to make any")
+        if not self._kind.has_replication:
+            text = f"on {self._kind.name} there are no marks, and nobody is elected to make any"
+            self._say(Level.OK, "replication", text)
             return None
         votes = sorted(name for name in self._children(_AUDITORS) or [] if name.startswith("V_"))
         if votes:
@@ -468,15 +471,15 @@ class _Look:
             text = f"replication is not disabled, and {election}: at a listing that fails it ends"
             if inside:
                 text += f", and takes the bookie with it where it lives in one ({list_names(inside)})"
-            self._say(Level.WARNING, "replication", text)
+            self._find(Category.REPLICATION_ENABLED, "replication", text)
         else:
             self._say(Level.OK, "replication", f"replication is not disabled; {election}")
         return auditor
 
     def _frozen(self, state: freeze_state.FreezeState) -> None:
-        if self._on_etcd:
-            text = "etcd cannot be frozen, its keys have no rights: keep the bookies stopped until apply has ended"
-            self._say(Level.OK, "freeze", text)
+        if not self._kind.has_acls:
+            advice = "keep the bookies stopped until apply has ended"
+            self._say(Level.OK, "freeze", f"{self._kind.name} cannot be frozen, its keys have no rights: {advice}")
             return
         match state.state:
             case freeze_state.State.FROZEN:
@@ -484,7 +487,8 @@ class _Look:
                 freezer = (state.identity or "").rpartition(":")[0] or "nobody who could thaw it"
                 self._say(Level.OK, "freeze", f"frozen, by {freezer}")
             case freeze_state.State.PARTLY:
-                self._say(Level.WARNING, "freeze", f"frozen only in part: {'; '.join(state.open)}")
+                text = f"frozen only in part: {'; '.join(state.open)}"
+                self._find(Category.PARTLY_FROZEN, "freeze", text)
             case freeze_state.State.THAWED:
                 self._say(Level.OK, "freeze", "not frozen")
             case freeze_state.State.UNKNOWN:

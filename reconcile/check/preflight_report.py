@@ -1,4 +1,4 @@
-"""What a preflight found: findings by how bad they are, and the bookies in the order to stop them."""
+"""What a preflight saw: remarks by how bad they are, and the bookies in the order to stop them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,6 +6,8 @@ from enum import StrEnum
 from typing import Final
 
 from reconcile.check.gc_settings import DEFAULT_WAIT_MS, BookieSettings, Unread
+from reconcile.findings.categories import SEVERITIES
+from reconcile.findings.table import Finding
 from reconcile.write.freezing import freeze_state
 from recovery.codecs.store import Layout
 from recovery.model.coverage import Coverage
@@ -28,18 +30,26 @@ _ORDER: Final = (Level.CRITICAL, Level.WARNING, Level.UNDECIDED, Level.OK)
 
 
 @dataclass(frozen=True, slots=True)
-class Observation:
-    """One thing that was looked at, be it good, bad or unknown: a finding is always something wrong.
+class Remark:
+    """One thing that was looked at, be it good, bad or unknown.
 
     Attributes:
         level: how bad it is.
         subject: one of `_SUBJECTS`.
         text: for people.
+        finding: of what is wrong; None: it is good, or not known.
     """
 
     level: Level
     subject: str
     text: str
+    finding: Finding | None = None
+
+    @classmethod
+    def from_finding(cls, finding: Finding) -> "Remark":
+        """Return what a finding says, its evidence for people."""
+        text = "; ".join(str(statement.value) for statement in finding.statements)
+        return cls(Level(finding.severity or SEVERITIES[finding.category]), finding.subject, text, finding)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +80,23 @@ class Bookie:
             return f"every {word_duration(DEFAULT_WAIT_MS)} by default, its settings were not read"
         return f"every {word_duration(self.wait_ms)}" + ("" if self.settings.given else " by default")
 
+    @property
+    def passes(self) -> str:
+        """When it looks for ledgers to delete, and for single copies, in words."""
+        if self.settings is None:
+            return self.wait
+        full = ", at once when a disk is full" if self.settings.forced_when_full else ""
+        forced = "; a forced pass runs now" if self.settings.forced_now else ""
+        copies = f"every {word_duration(self.settings.over_ms)}" if self.settings.over_ms > 0 else "never"
+        return f"{self.wait}{full}{forced}; for copies that no record names: {copies}"
+
 
 @dataclass(frozen=True, slots=True)
 class Report:
     """What preflight saw.
 
     Attributes:
-        findings: the worst first.
+        remarks: the worst first.
         bookies: in the order in which they are to be stopped: whose next pass may come first.
         counts: ledgers listed, held, absent; bookies registered. None: not known.
         listed_whole: whether every folder of the store was listed.
@@ -90,7 +110,7 @@ class Report:
         foreign: bookies that were compared are of another cluster instance than the store.
     """
 
-    findings: tuple[Observation, ...]
+    remarks: tuple[Remark, ...]
     bookies: tuple[Bookie, ...] = ()
     counts: Mapping[str, int | None] = field(default_factory=dict)
     listed_whole: bool = False
@@ -111,13 +131,18 @@ class Report:
 
     @property
     def level(self) -> Level:
-        """Of the worst finding."""
-        return self.findings[0].level if self.findings else Level.OK
+        """Of the worst remark."""
+        return self.remarks[0].level if self.remarks else Level.OK
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What is wrong, the worst first."""
+        return tuple(remark.finding for remark in self.remarks if remark.finding is not None)
 
     @property
     def undecided(self) -> bool:
         """Whether something that matters could not be looked at."""
-        return any(finding.level is Level.UNDECIDED for finding in self.findings)
+        return any(remark.level is Level.UNDECIDED for remark in self.remarks)
 
 
 def stop_order(bookies: Sequence[Bookie]) -> list[str]:
@@ -133,6 +158,6 @@ def word_duration(milliseconds: int) -> str:
     return f"{milliseconds} ms"
 
 
-def rank_finding(finding: Observation) -> tuple[int, int]:
-    """Return where a finding stands in a report: the worst first."""
-    return _ORDER.index(finding.level), _SUBJECTS.index(finding.subject)
+def rank_remark(remark: Remark) -> tuple[int, int]:
+    """Return where a remark stands in a report: the worst first."""
+    return _ORDER.index(remark.level), _SUBJECTS.index(remark.subject)

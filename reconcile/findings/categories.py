@@ -107,6 +107,20 @@ class Category(StrEnum):
     """Bookies hold a ledger that the store does not list."""
     LISTING_INCOMPLETE = "LISTING_INCOMPLETE"
     """Parts of the store could not be listed, or so many ledgers are gone at once that nobody may have deleted them."""
+    ROOT_MISSING = "ROOT_MISSING"
+    """The store has no ledgers root: bookies that run may delete all that they hold."""
+    STORE_EMPTY = "STORE_EMPTY"
+    """The store lists no ledger: bookies that run, and hold some, delete them."""
+    STORE_INCOMPLETE = "STORE_INCOMPLETE"
+    """A node that every cluster has is missing, or cannot be read."""
+    STORE_MADE_ANEW = "STORE_MADE_ANEW"
+    """A node of the store is younger than the bookies: a restore made it, or somebody initialised the cluster again."""
+    LAST_COPY = "LAST_COPY"
+    """Entries that only one registered bookie has."""
+    REPLICATION_ENABLED = "REPLICATION_ENABLED"
+    """Auto-recovery runs while the store lacks ledgers, or cannot be listed."""
+    PARTLY_FROZEN = "PARTLY_FROZEN"
+    """Bookies can list a part of a store that was frozen."""
 
 
 SEVERITY_ORDER: Final = ("critical", "warning", "info")
@@ -163,6 +177,13 @@ SEVERITIES: Final[dict[Category, str]] = {
     Category.RETURNED_WRITER: "critical",
     Category.DATA_WITHOUT_RECORD: "info",
     Category.LISTING_INCOMPLETE: "critical",
+    Category.ROOT_MISSING: "critical",
+    Category.STORE_EMPTY: "critical",
+    Category.STORE_INCOMPLETE: "warning",
+    Category.STORE_MADE_ANEW: "warning",
+    Category.LAST_COPY: "warning",
+    Category.REPLICATION_ENABLED: "warning",
+    Category.PARTLY_FROZEN: "warning",
 }
 
 SUGGESTED: Final = {
@@ -217,6 +238,13 @@ SUGGESTED: Final = {
     Category.RETURNED_WRITER: "keep both bookies as they are; a person compares the entries: bkmeta explain LEDGER",
     Category.DATA_WITHOUT_RECORD: "none, if it was deleted: bookies collect it; else bkmeta freeze, and recover it",
     Category.LISTING_INCOMPLETE: "stop bookies' garbage collection (bkmeta freeze) until it is known what happened",
+    Category.ROOT_MISSING: "stop the bookies (kill -STOP); see whether the URI is right; else bring the store back",
+    Category.STORE_EMPTY: "stop the bookies (kill -STOP); see whether the URI is right; else bring the store back",
+    Category.STORE_INCOMPLETE: "start no bookie before it is back: it is in the plan of bkmeta recover",
+    Category.STORE_MADE_ANEW: "find out who made it, and when; do not mix clusters",
+    Category.LAST_COPY: "stop no other bookie before these ledgers are replicated: bookkeeper shell recover",
+    Category.REPLICATION_ENABLED: "disable it before anything else is tried: bkmeta freeze does",
+    Category.PARTLY_FROZEN: "run the same freeze again",
     Category.ALIAS_UNRESOLVED: "if it is another name of a bookie: --aliases; else collect its disks",
     Category.RECOVERY_STUCK: "open it with a client, which ends the recovery; find out why the last one did not",
     Category.OVER_REPLICATED: "none: copies that ensemble changes and re-replication leave behind",

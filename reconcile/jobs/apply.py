@@ -18,7 +18,7 @@ from reconcile.write import apply as engine
 from reconcile.write import guards
 from reconcile.write.apply_results import Applied
 from reconcile.write.audit_journal import Approval
-from recovery.codecs.store import Layout
+from recovery.codecs.store_kind import kind_of
 from recovery.dataset import Dataset
 
 TYPED: Final = 8
@@ -142,8 +142,7 @@ def apply(request: ApplyRequest, reviewed: Review, confirmation: Confirmation, c
             raise GuardRefusedError(opened.uri, problem, Remedy(Advice.APPLY_AT_OWN_ROOT))
         has_acl = request.has_acl or request.acl is not None
         demand_same_keys(opened, binding.layout or "", has_acl=has_acl)
-        on_etcd = opened.layout_hint == Layout.ETCD
-        if on_etcd and not request.accept_unfrozen:
+        if not (kind_of(opened.layout_hint).has_acls or request.accept_unfrozen):
             guards.demand_stopped(bookie for bookie, _ in binding.bookies)
         options = engine.Options(
             plan_hash=reviewed.hash,

@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 
 from recovery.codecs import store
 from recovery.codecs.store import Layout
+from recovery.codecs.store_kind import kind_of
 
 RAISE_LIMIT: Final = 100_000_000
 """Largest number that a counter is raised past: more takes hours, and BookKeeper skips an id that has a record."""
@@ -118,7 +119,7 @@ def of_counters(catalogs: Iterable[tuple[pa.Table, Layout]]) -> NamedIds:
 
 def _last_given(nodes: pa.Table, layout: Layout) -> Iterator[int]:
     nodes = nodes.filter(pc.greater(nodes["children_created"], 0)).select(["path", "children_created"])
-    if layout is not Layout.ETCD:
+    if not kind_of(layout).has_bucket_counters:
         next_ids = nodes.filter(pc.equal(nodes["path"], store.generator_key(layout)))["children_created"]
         yield from (next_id - 1 for next_id in next_ids.to_pylist())
         return
@@ -133,7 +134,7 @@ def numbers(layout: Layout, named: NamedIds) -> UsedNumbers:
     ids = np.concatenate([named.recorded, named.on_bookies])
     past_raise = ids > RAISE_LIMIT
     past_short = ids >= store.FIRST_LONG_ID
-    if layout is Layout.ETCD:
+    if kind_of(layout).has_bucket_counters:
         past_raise = past_short = (ids & ((1 << store.BUCKET_BITS) - 1)) > RAISE_LIMIT
     return UsedNumbers(
         store.numbers_taken(layout, named.recorded, RAISE_LIMIT),

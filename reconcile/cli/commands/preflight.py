@@ -27,7 +27,7 @@ from reconcile.cli.options import (
 from reconcile.cli.output import Output, Result
 
 if TYPE_CHECKING:
-    from reconcile.check.preflight_report import Report
+    from reconcile.check.preflight_report import Remark, Report
 
 _Step = tuple[str, ...]
 _BEFORE: Final[tuple[_Step, ...]] = (
@@ -156,15 +156,13 @@ def _examine(
 
 def _make_result(report: "Report", uri: str, inventories: Sequence[str]) -> Result:
     worst = report.level.value
-    first = report.findings[0]
+    first = report.remarks[0]
     text = first.text
     if worst == "ok":
-        text = next(finding.text for finding in report.findings if finding.subject == "ledgers")
+        text = next(remark.text for remark in report.remarks if remark.subject == "ledgers")
     code = Exit.FOUND if worst in ("critical", "warning") else Exit.UNDECIDABLE if report.undecided else 0
-    rest = [finding for finding in report.findings if finding.text != text]
-    details = [
-        finding.text if finding.level == "ok" else f"{finding.level.upper()}: {finding.text}" for finding in rest
-    ]
+    rest = [remark for remark in report.remarks if remark.text != text]
+    details = [remark.text if remark.level == "ok" else f"{remark.level.upper()}: {remark.text}" for remark in rest]
     details += [f"not read: settings from {one.source} ({one.problem})" for one in report.unread]
     if worst == "critical" and report.bookies:
         details += ["", "stop the bookies in this order, kill -STOP each, before anything else is tried:"]
@@ -186,7 +184,7 @@ def _make_result(report: "Report", uri: str, inventories: Sequence[str]) -> Resu
             "level": worst,
             "root": report.root,
             "layout": report.layout,
-            "findings": [{"level": f.level, "subject": f.subject, "text": f.text} for f in report.findings],
+            "findings": [_as_json(remark) for remark in report.remarks],
             "bookies": [
                 {
                     "id": bookie.id,
@@ -207,6 +205,19 @@ def _make_result(report: "Report", uri: str, inventories: Sequence[str]) -> Resu
             "auditor": report.auditor,
         },
     )
+
+
+def _as_json(remark: "Remark") -> dict[str, str | None]:
+    from reconcile.findings.categories import SUGGESTED
+
+    category = None if remark.finding is None else remark.finding.category
+    return {
+        "level": remark.level,
+        "subject": remark.subject,
+        "text": remark.text,
+        "category": category,
+        "suggested": None if category is None else SUGGESTED[category],
+    }
 
 
 def _stop_order(report: "Report") -> list[str]:

@@ -35,6 +35,7 @@ from reconcile.jobs.context import Context, connect
 from reconcile.jobs.deletes.clusters import Target, now_ms, open_deletes, read_layout, read_own_root
 from reconcile.jobs.deletes.listings import ListedReferences, list_references
 from reconcile.jobs.deletes.looks import Looks, gather_inventories
+from recovery.codecs.store_kind import kind_of
 from recovery.dataset import Dataset, open_dataset
 from recovery.errors import FormatError, InputError
 from recovery.model.ids import LedgerId
@@ -185,7 +186,7 @@ def _gather_evidence(request: VerifyRequest, context: Context) -> Iterator[_Gath
         )
         described = _describe(evidence, (first_listing, second_listing), request.rules)
         instance_id = read_instance_id(opened.store, opened.root)
-        marks_kept = str(layout) != "etcd"
+        marks_kept = kind_of(layout).has_replication
         listed = (first_listing, second_listing)
         yield _Gathered(wanted, evidence, listed, instance_id, opened.root.rstrip("/"), marks_kept, described)
 

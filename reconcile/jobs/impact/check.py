@@ -60,7 +60,8 @@ from reconcile.rules.segments.placement import find_location
 from reconcile.stores import catalog_path
 from reconcile.words import count_noun, list_names
 from recovery.codecs.registration import address_in, decode_registration
-from recovery.codecs.store import REPLICATION_DISABLED, Layout
+from recovery.codecs.store import REPLICATION_DISABLED
+from recovery.codecs.store_kind import kind_of
 from recovery.dataset import prepare, write_manifest
 from recovery.errors import FormatError, InputError
 from recovery.manifest import Part
@@ -153,10 +154,9 @@ class _Check:
         if catalog_path(uri) is not None or not _needs_places(self._request):
             return {}
         with connect(uri, self._context) as opened:
-            if opened.layout_hint == Layout.ETCD:
-                return {}
+            key = opened.root.rpartition("/")[0] + _RACK_INFO
             try:
-                node = opened.store.get(opened.root.rpartition("/")[0] + _RACK_INFO)
+                node = opened.store.get(key) if kind_of(opened.layout_hint).has_pulsar else None
                 return {} if node is None or not node.value else decode_rack_info(node.value)
             except (FormatError, AccessDeniedError):
                 self._undecided.append("the rack information in the store cannot be read: give a topology")

@@ -27,7 +27,7 @@ from reconcile.plan.plan_hash import Hashes
 from reconcile.rules import diff, holds, used_ids
 from reconcile.rules.used_ids import UsedNumbers
 from recovery.codecs.replication_lock import MAX_LOCKS
-from recovery.codecs.store import Layout
+from recovery.codecs.store_kind import kind_of
 from recovery.dataset import SPILL, select_rows, sort_by_key, write_part
 from recovery.infer.prior import Prior
 from recovery.infer.references import SCHEMA
@@ -239,7 +239,7 @@ class RangeTasks:
 
     def _share_locks(self, there: int) -> int:
         """Return how many locks a plan may make in each bucket; there: how many the store has."""
-        return 0 if self.request.layout is Layout.ETCD else max(0, MAX_LOCKS - there) // BUCKETS
+        return max(0, MAX_LOCKS - there) // BUCKETS if kind_of(self.request.layout).has_replication else 0
 
     def _is_proven(self, findings: pa.Table) -> pa.ChunkedArray:
         """Say which findings are critical and were shown: absence counts only where every bookie was looked at."""

@@ -14,7 +14,7 @@ from reconcile.plan.manifest import PlanManifest, read_plan_manifest
 from reconcile.plan.waves import Wave, split_plan
 from reconcile.stores import list_principals
 from reconcile.write.guards import find_lacking_permissions
-from recovery.codecs.store import Layout
+from recovery.codecs.store_kind import kind_of
 from recovery.dataset import Dataset, open_dataset
 from recovery.model.ids import LedgerId
 
@@ -131,7 +131,7 @@ def _demand_held(plan: Dataset, choice: HeldChoice) -> frozenset[LedgerId]:
 
 
 def _find_locking_acls(plan: Dataset, context: Context) -> tuple[LockingAcl, ...]:
-    if read_plan_manifest(plan).binding.layout == Layout.ETCD:
+    if not kind_of(read_plan_manifest(plan).binding.layout).has_acls:
         return ()
     principals = tuple(list_principals(context.access) or ())
     acls = sorted({acl for rows in plan.batches("actions") for acl in rows["acl"].unique().to_pylist() if acl})

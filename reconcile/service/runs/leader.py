@@ -21,7 +21,7 @@ from typing import Final
 
 from backends.errors import BackendError, UnavailableError
 from backends.protocols import Election
-from backends.registry import OpenStore, open_election, parse_store_uri
+from backends.registry import OpenStore, open_election
 from reconcile.deletes.own_root import make_own_root, name_own_root, open_log
 from reconcile.errors import ReconcileError
 from reconcile.jobs.context import Context, connect
@@ -33,6 +33,7 @@ from reconcile.service.runs.history import FILE as HISTORY
 from reconcile.service.runs.history import add_point, make_point
 from reconcile.service.runs.record import NotLeaderError, ServiceRecord
 from reconcile.service.runs.schedule import Gate, GateState, State, Timing
+from reconcile.stores import choose_identity
 from recovery.dataset import MANIFEST
 from recovery.errors import RecoveryError
 
@@ -172,7 +173,7 @@ class Instance:
             f"{key}/leader",
             self.config.name,
             acl=self.config.acl or None,
-            auth=self._context.access.etcd if self._on_etcd else self._context.access.digest,
+            auth=choose_identity(self._context.access, self.config.metadata),
             sasl=self._context.access.sasl,
             tls=self._context.access.tls,
             session_s=self.config.election.session,
@@ -194,10 +195,6 @@ class Instance:
                     election.resign()
         finally:
             election.close()
-
-    @property
-    def _on_etcd(self) -> bool:
-        return parse_store_uri(self.config.metadata).kind == "etcd"
 
     def _prepare(self, opened: OpenStore) -> str:
         """Make bkmeta's own root if it is not there; return its key."""

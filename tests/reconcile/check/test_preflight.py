@@ -12,6 +12,7 @@ from backends.protocols import MetadataStore, Write
 from reconcile.check import preflight
 from reconcile.check.gc_settings import BookieSettings, Unread, settings_of
 from reconcile.check.preflight_report import Level, Report, stop_order
+from reconcile.findings.categories import SEVERITIES, Category
 from reconcile.write.freezing import freeze
 from recovery.codecs.store import Layout, layout_bytes, ledger_key
 from recovery.dataset import Dataset, open_dataset
@@ -85,7 +86,7 @@ def examined(
 def levels(report: Report) -> dict[str, Level]:
     """Return the worst level of each subject; findings come the worst first."""
     found: dict[str, Level] = {}
-    for finding in report.findings:
+    for finding in report.remarks:
         found.setdefault(finding.subject, finding.level)
     return found
 
@@ -119,7 +120,7 @@ def test_a_healthy_cluster_is_ok(inventories: list[Dataset]) -> None:
 def test_a_store_that_lists_much_less_than_bookies_hold(inventories: list[Dataset], left: int) -> None:
     """Empty, nearly empty or a tenth short: CRITICAL, with the numbers and who can delete."""
     report = examined(cluster(range(left)), inventories)
-    [first, *_] = report.findings
+    [first, *_] = report.remarks
     assert (first.level, first.subject) == (Level.CRITICAL, "ledgers")
     assert "b1, b2 can delete them now" in first.text
     assert report.counts["ledgers_absent"] == 100 - left
@@ -130,8 +131,8 @@ def test_a_few_without_a_record_are_a_warning(inventories: list[Dataset]) -> Non
     """Garbage that waits for its collection looks like a small loss: both are said."""
     report = examined(cluster(range(95)), inventories)
     assert report.level is Level.WARNING
-    assert "5 of 100" in report.findings[0].text
-    assert "95, 96, 97" in report.findings[0].text
+    assert "5 of 100" in report.remarks[0].text
+    assert "95, 96, 97" in report.remarks[0].text
 
 
 def test_an_emptied_store_is_critical_without_any_registered_bookie(inventories: list[Dataset]) -> None:
@@ -139,7 +140,7 @@ def test_an_emptied_store_is_critical_without_any_registered_bookie(inventories:
     store = cluster((), bookies=())
     report = examined(store, inventories)
     assert report.level is Level.CRITICAL
-    assert any("no bookie is registered" in finding.text for finding in report.findings)
+    assert any("no bookie is registered" in finding.text for finding in report.remarks)
 
 
 def test_a_frozen_store_is_no_longer_critical(inventories: list[Dataset]) -> None:
@@ -150,7 +151,7 @@ def test_a_frozen_store_is_no_longer_critical(inventories: list[Dataset]) -> Non
     assert report.level is Level.WARNING
     assert report.freeze is not None
     assert report.freeze.frozen
-    assert "it is frozen" in report.findings[0].text
+    assert "it is frozen" in report.remarks[0].text
 
 
 def test_half_a_freeze_is_no_freeze(inventories: list[Dataset]) -> None:
@@ -162,14 +163,14 @@ def test_half_a_freeze_is_no_freeze(inventories: list[Dataset]) -> None:
     store.set_acl(f"{ROOT}/00", "world:anyone:cdrwa", expected=held.version)
     report = examined(store, inventories)
     assert report.level is Level.CRITICAL
-    assert any("/00 is open to world:anyone" in finding.text for finding in report.findings)
+    assert any("/00 is open to world:anyone" in finding.text for finding in report.remarks)
 
 
 def test_a_missing_root(inventories: list[Dataset]) -> None:
     """No root: CRITICAL, since some drivers take that for empty; with what the bookies hold."""
     report = examined(MemoryStore(), inventories)
     assert (report.level, report.root) == (Level.CRITICAL, "missing")
-    assert "100 ledgers" in report.findings[0].text
+    assert "100 ledgers" in report.remarks[0].text
     assert {bookie.id for bookie in report.bookies} == {"b1", "b2"}
 
 
@@ -177,7 +178,7 @@ def test_another_cluster_s_store(inventories: list[Dataset]) -> None:
     """An instance id that the bookies do not have: CRITICAL, even where it lists as many ledgers."""
     report = examined(cluster(range(100), instance="two"), inventories)
     assert levels(report)["instance"] is Level.CRITICAL
-    assert "of cluster two, and b1, b2 of one" in report.findings[0].text
+    assert "of cluster two, and b1, b2 of one" in report.remarks[0].text
 
 
 def test_nodes_younger_than_the_bookies(inventories: list[Dataset]) -> None:
@@ -187,7 +188,7 @@ def test_nodes_younger_than_the_bookies(inventories: list[Dataset]) -> None:
     """
     for instance, level in (("one", Level.OK), ("two", Level.WARNING)):
         report = examined(cluster(range(100), made=NOW - timedelta(days=30), instance=instance), inventories)
-        said = [f for f in report.findings if "was made anew" in f.text]
+        said = [f for f in report.remarks if "was made anew" in f.text]
         assert [(f.subject, f.level) for f in said] == [("instance", level), ("layout", level)]
         assert all("2024-06-01T01:00:00+00:00" in f.text for f in said)
         assert (report.level is Level.OK) == (level is Level.OK)
@@ -204,7 +205,7 @@ def test_without_inventories_nothing_is_ok() -> None:
     assert levels(young)["instance"] is Level.WARNING
     empty = cluster(())
     assert levels(examined(empty))["ledgers"] is Level.CRITICAL
-    assert "b1, b2 can delete" in examined(empty).findings[0].text
+    assert "b1, b2 can delete" in examined(empty).remarks[0].text
     assert levels(examined(cluster((), bookies=())))["ledgers"] is Level.WARNING
     freeze_it(empty)
     assert levels(examined(empty))["ledgers"] is Level.WARNING
@@ -215,7 +216,7 @@ def test_an_empty_store_is_critical_to_a_bookie_that_was_not_looked_at(tmp_path:
     path = write_inventory(tmp_path / "b1", "b1", (), instance="one", ended=NOW - timedelta(hours=1))
     report = examined(cluster(()), [open_dataset(path, "inventory")])
     assert report.level is Level.CRITICAL
-    assert "b2 can delete" in report.findings[0].text
+    assert "b2 can delete" in report.remarks[0].text
     alone = examined(cluster((), bookies=("b1",)), [open_dataset(path, "inventory")])
     assert levels(alone)["ledgers"] is Level.OK
 
@@ -284,7 +285,7 @@ def test_an_auditor_over_a_lacking_store_is_a_warning(inventories: list[Dataset]
     settings = [settings_of("b2.conf", {"bookieId": "b2", "autoRecoveryDaemonEnabled": "true"})]
     report = examined(store, inventories, settings)
     assert report.auditor == "b2"
-    [finding] = [f for f in report.findings if f.subject == "replication"]
+    [finding] = [f for f in report.remarks if f.subject == "replication"]
     assert finding.level is Level.WARNING
     assert "takes the bookie with it" in finding.text
     store.write([Write(f"{ROOT}/underreplication/disable", b"")])
@@ -325,3 +326,13 @@ def test_a_listing_that_takes_too_long_claims_nothing(inventories: list[Dataset]
     assert report.counts["ledgers_absent"] is None
     assert report.undecided
     assert not report.listed_whole
+
+
+def test_what_is_wrong_is_a_finding_as_plans_have_them(tmp_path: Path) -> None:
+    """Each warning and critical remark has a finding of its category; what is good or not known is none."""
+    report = examined(cluster((), bookies=("b1", "b2")))
+    wrong = [remark for remark in report.remarks if remark.level in (Level.WARNING, Level.CRITICAL)]
+    assert [remark.finding for remark in wrong] == list(report.findings)
+    assert report.findings[0].category is Category.STORE_EMPTY
+    assert report.findings[0].severity in (None, SEVERITIES[Category.STORE_EMPTY])
+    assert {remark.level for remark in report.remarks} > {remark.level for remark in wrong}

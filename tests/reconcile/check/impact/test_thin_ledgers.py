@@ -39,7 +39,7 @@ def look(registered: tuple[str, ...], *, read_only: tuple[str, ...] = ()) -> Rep
 def list_warnings(report: Report) -> list[str]:
     """What is said of it."""
     return [
-        finding.text for finding in report.findings if finding.subject == "margin" and finding.level is Level.WARNING
+        finding.text for finding in report.remarks if finding.subject == "margin" and finding.level is Level.WARNING
     ]
 
 

@@ -1,0 +1,68 @@
+"""What differs between the kinds of stores: one record each, which everybody asks.
+
+    asked                        ZooKeeper       etcd
+    rights of single keys        yes             no: users have rights, so nothing can be frozen
+    marks, locks, an auditor     yes             no: BookKeeper's auto-recovery does not work there
+    Pulsar's records beside it   perhaps         never: Pulsar keeps other keys there
+    ids are given out by         one counter     a counter of each of 128 buckets
+    LAYOUT                       always made     may be missing
+
+Source: docs/formats/store-keys.md.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from recovery.codecs.store import ON_ETCD, ON_ZOOKEEPER, Layout, Places
+
+
+@dataclass(frozen=True, slots=True)
+class StoreKind:
+    """A kind of store.
+
+    Attributes:
+        name: for people.
+        places: where a cluster keeps what.
+        port: of its servers, by default.
+        has_acls: keys have rights of their own: bookies can be kept from listing, and a session locked out.
+        has_replication: ledgers are marked as under-replicated and locked, and an auditor is elected.
+        has_pulsar: Pulsar's own records may stand beside the ledgers root.
+        has_bucket_counters: ids are given out by a counter of each bucket; False: by one of the layout.
+        makes_layout: whoever makes the ledgers root makes the node of the layout with it.
+    """
+
+    name: str
+    places: Places
+    port: int
+    has_acls: bool
+    has_replication: bool
+    has_pulsar: bool
+    has_bucket_counters: bool
+    makes_layout: bool
+
+
+ZOOKEEPER: Final = StoreKind(
+    "ZooKeeper",
+    ON_ZOOKEEPER,
+    2181,
+    has_acls=True,
+    has_replication=True,
+    has_pulsar=True,
+    has_bucket_counters=False,
+    makes_layout=True,
+)
+ETCD: Final = StoreKind(
+    "etcd",
+    ON_ETCD,
+    2379,
+    has_acls=False,
+    has_replication=False,
+    has_pulsar=False,
+    has_bucket_counters=True,
+    makes_layout=False,
+)
+
+
+def kind_of(layout: Layout | str | None) -> StoreKind:
+    """Return the kind of store that keeps a layout; None is any layout of ZooKeeper."""
+    return ETCD if layout == Layout.ETCD else ZOOKEEPER
