@@ -150,9 +150,10 @@ def find_faults(stored: pa.Table, copies: pa.Table, sight: Sight) -> CopyFaults:
     dark_cells = ~known[pairs.of_cell] & ~counted[pairs.of_cell]
     every = int(cells.due.sum())
     hidden = int(cells.due[dark_cells].sum())
-    load = _weigh(cells, held_groups, suspects)
+    dark = _find_dark(pairs, counted, suspects)
+    load = _weigh(cells, held_groups, suspects & ~dark)
     heavy = load > _TOO_MANY
-    parts, undecided = [FAULTS.empty_table()], [np.flatnonzero(heavy)]
+    parts, undecided = [FAULTS.empty_table()], [np.flatnonzero(heavy | dark)]
     quorums = np.column_stack([_numbers(stored, name)[closed] for name in ("write_quorum", "ack_quorum")])
     for selected, low, high in _cut(cells, held_groups, np.where(heavy, 0, load)):
         found, open_ = _judge(cells, held_groups, pairs, quorums, names, selected, low, high)
@@ -305,6 +306,14 @@ def _find_suspects(cells: _Cells, held_groups: _Held, pairs: _Pairs, ledgers: in
     suspects = np.zeros(ledgers, np.bool_)
     suspects[pairs.ledger[~clean]] = True
     return suspects, clean
+
+
+def _find_dark(pairs: _Pairs, counted: Mask, suspects: Mask) -> Mask:
+    """Return the suspects of which bookies are dark, and nothing else is odd: undecided without a look at entries."""
+    holds = np.bincount(pairs.of_group, minlength=len(pairs.ledger)) > 0
+    dark = suspects.copy()
+    dark[pairs.ledger[~counted & (pairs.known | holds)]] = False
+    return dark
 
 
 def _weigh(cells: _Cells, held_groups: _Held, suspects: Mask) -> Ints:

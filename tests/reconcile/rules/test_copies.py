@@ -1,5 +1,6 @@
 """What is not seen is not called lost: each way in which a bookie's silence proves nothing."""
 
+import tracemalloc
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -97,3 +98,17 @@ def test_what_is_shown_counts_as_judged_whoever_it_is_shown_by() -> None:
     sight = Sight({"bk0": None, "bk1": None}, frozenset(), NOTHING_HIDDEN, born={"bk1": CHANGED_TXN + 1})
     faults = judge(sight, make_copies([whole]))
     assert (faults.faults.num_rows, faults.undecided.tolist(), faults.judged) == (0, [], 20)
+
+
+def test_ledgers_that_nobody_was_asked_about_cost_nothing() -> None:
+    """Where bookies are dark and nothing else is odd, no entry is laid out, so such a comparison is small."""
+    stored = make_stored([Ledger(2, 2, 1 << 20, [(0, ["bk0", "bk1", "bk2"])], {}) for _ in range(4)])
+    copies, sight = make_copies([]), Sight({"bk2": None}, frozenset(["bk2"]), NOTHING_HIDDEN)
+    tracemalloc.start()
+    try:
+        faults = find_faults(stored, copies, sight)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (faults.faults.num_rows, faults.undecided.tolist(), faults.judged) == (0, [0, 1, 2, 3], 0)
+    assert peak < 1 << 20
