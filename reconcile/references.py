@@ -201,7 +201,7 @@ def of_store(opened: OpenStore) -> References:
     above, _, last = opened.root.rpartition("/")
     topics = opened.root if f"/{last}" == TOPICS else above + TOPICS
     schemas = topics.removesuffix(TOPICS) + SCHEMAS
-    if opened.store.get(topics) is None:
+    if not has_topics(opened.store, topics):
         problem = f"has no {topics}: none of Pulsar's topics"
         raise InputError(opened.uri, problem, f"name where they are, e.g. zk://host:2181/chroot{TOPICS}")
     references, unreadable = list[_Reference](), list[tuple[str, str]]()
@@ -226,6 +226,11 @@ def of_store(opened: OpenStore) -> References:
     ledgers = opened.root if topics != opened.root else f"{above}{_LEDGERS}"
     source = Source(f"references {opened.uri}", _cluster(opened.store, ledgers, opened.layout_hint))
     return References(_once(_make_table(references, opened.uri)), tuple(unreadable), gaps, (source,))
+
+
+def has_topics(store: MetadataStore, key: str) -> bool:
+    """Say whether a store has Pulsar's topics at a key; etcd has keys below it, and none there."""
+    return store.get(key) is not None or store.children(key) is not None
 
 
 def _cluster(store: MetadataStore, root: str, layout: str | None) -> str | None:

@@ -226,6 +226,7 @@ def prepare(folder: Path, kind: str, *, secret: bool) -> None:
         "plan": ["store", SNAPSHOTS, COLLECTED],
         "inventory": [AGAIN],
         "scrutiny": ["store", COLLECTED, "metrics.prom", "repair.jsonl"],
+        "orphans": ["candidates.jsonl"],
     }.get(kind, [])
     own_names = {*tables.KINDS[kind], SPILL, f"{MANIFEST}.tmp", REPORT, *beside}
     claim_folder(folder, kind, own_names, secret=secret)

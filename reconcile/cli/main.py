@@ -42,6 +42,7 @@ COMMANDS: Final = {
     "export": "Write ledgers' entries from bookies' disks as files, whatever their records say.",
     "check-impact": "Say whether bookies or racks may be taken away.",
     "scrutinize": "Say whether bookies and metadata agree, ledger by ledger.",
+    "orphans": "Find ledgers that nobody names, data without a record, and deletes that went past bkmeta.",
     "delete": "Delete ledgers in two phases, by a certificate.",
     "tombstones": "List what is kept of deletes, and let go what may.",
     "archive": "Mark ledgers that a backup application has.",

@@ -103,6 +103,8 @@ class Category(StrEnum):
     """The segment that a ledger is written to lacks a bookie, and waits to be repaired for longer than the grace."""
     RETURNED_WRITER = "RETURNED_WRITER"
     """A bookie that was replaced has entries from after that, and they are not those of its replacement."""
+    UNREFERENCED = "UNREFERENCED"
+    """No upper layer names the ledger, as two complete listings say."""
     DATA_WITHOUT_RECORD = "DATA_WITHOUT_RECORD"
     """Bookies hold a ledger that the store does not list."""
     LISTING_INCOMPLETE = "LISTING_INCOMPLETE"
@@ -175,6 +177,7 @@ SEVERITIES: Final[dict[Category, str]] = {
     Category.SUSPECT_DISK: "warning",
     Category.OPEN_FRAGMENT_PENDING: "warning",
     Category.RETURNED_WRITER: "critical",
+    Category.UNREFERENCED: "warning",
     Category.DATA_WITHOUT_RECORD: "info",
     Category.LISTING_INCOMPLETE: "critical",
     Category.ROOT_MISSING: "critical",
@@ -236,6 +239,7 @@ SUGGESTED: Final = {
     Category.SUSPECT_DISK: "collect its disks with --deep; replace it, and let the ledgers of its bookie be replicated",
     Category.OPEN_FRAGMENT_PENDING: "see whether its writer lives; a client that opens the ledger ends the segment",
     Category.RETURNED_WRITER: "keep both bookies as they are; a person compares the entries: bkmeta explain LEDGER",
+    Category.UNREFERENCED: "ask whose it was; then bkmeta delete request --from candidates.jsonl, and verify",
     Category.DATA_WITHOUT_RECORD: "none, if it was deleted: bookies collect it; else bkmeta freeze, and recover it",
     Category.LISTING_INCOMPLETE: "stop bookies' garbage collection (bkmeta freeze) until it is known what happened",
     Category.ROOT_MISSING: "stop the bookies (kill -STOP); see whether the URI is right; else bring the store back",

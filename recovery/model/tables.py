@@ -417,6 +417,7 @@ AGAIN: Final = {
 }
 """What `recovery.collect.incremental` keeps beside an inventory."""
 IMPACT: Final = {"impacts": IMPACTS}
+ORPHANS: Final = {"findings": FINDINGS}
 KINDS: Final = {
     "inventory": INVENTORY,
     "catalog": CATALOG,
@@ -424,5 +425,6 @@ KINDS: Final = {
     "again": AGAIN,
     "impact": IMPACT,
     "scrutiny": SCRUTINY,
+    "orphans": ORPHANS,
 }
 """Tables of each kind of dataset."""

@@ -65,6 +65,7 @@ ALLOWED: Final[dict[str, tuple[str, frozenset[str]]]] = {
     "verify": ("verify {plan} --metadata {zookeeper} --disk a={disk}", LIVE),
     "export": ("export 1 --disk a={disk} --out {out}", FILES),
     "check-impact": ("check-impact --metadata {zookeeper} --catalog {out}", LIVE),
+    "orphans": ("orphans --metadata {zookeeper} --out {out}", LIVE),
     "delete request": ("delete request 1 --metadata {zookeeper}", LIVE),
     "delete verify": ("delete verify 1 --metadata {zookeeper} --inventory {inventory}", LIVE),
     "delete purge": ("delete purge --metadata {zookeeper} --certificate {odd}", LIVE),

@@ -71,9 +71,10 @@ def find_unlisted(stored: pa.Table, copies: pa.Table, earlier_records: pa.Table 
 
 
 def raise_old(findings: pa.Table, run: Run, grace_s: float) -> pa.Table:
-    """Return findings with those of ledgers that are held without a record for longer than the grace as warnings."""
+    """Return findings with notes of ledgers that are held without a record for longer than the grace as warnings."""
+    note = pc.and_(pc.equal(findings["category"], Category.DATA_WITHOUT_RECORD), pc.equal(findings["severity"], "info"))
     old = pc.and_(
-        pc.equal(findings["category"], Category.DATA_WITHOUT_RECORD),
+        note,
         pc.less(findings["first_seen"], pa.scalar(run.at - timedelta(seconds=grace_s), pa.timestamp("us", "UTC"))),
     )
     where = findings.schema.get_field_index("severity")

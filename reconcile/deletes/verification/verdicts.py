@@ -15,7 +15,7 @@ listing                                                  not complete; many ledg
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +24,6 @@ import pyarrow.compute as pc
 from reconcile.deletes.records import ArchiveMark
 from reconcile.deletes.tombstones import (
     DAY_MS,
-    SECOND_MS,
     Holder,
     State,
     StoredRecord,
@@ -32,16 +31,15 @@ from reconcile.deletes.tombstones import (
     Verdict,
     Verification,
 )
-from reconcile.deletes.verification import makers
 from reconcile.deletes.verification.copies_due import Positions, count_missing, list_positions, make_keys
 from reconcile.deletes.verification.evidence import Holdings, Listing, Mask, to_ms
 from reconcile.deletes.verification.objections import Objections, Reason
+from reconcile.deletes.verification.unreferenced import judge_references, read_times
 from reconcile.deletes.verification.wanted import Ints, Wanted
 from recovery.codecs import store as keys
 from recovery.codecs.keys import read_marks
 from recovery.codecs.replication_lock import ledger_of_lock
 from recovery.dataset import Dataset
-from recovery.infer.references import select_stated
 from recovery.model.groups import KeyedGroups
 from recovery.model.ids import LedgerId
 from recovery.model.metadata import State as LedgerState
@@ -139,7 +137,8 @@ def judge_deletes(wanted: Wanted, evidence: Evidence, rules: Rules) -> tuple[lis
     _judge_captures(evidence, objections)
     rows = _read_records(wanted, evidence, objections)
     _judge_replication(wanted, evidence, objections)
-    _judge_references(wanted, rows, evidence, rules, objections)
+    judge_references(wanted, rows, evidence.listings, rules.min_age_ms, objections)
+    _judge_listing_times(wanted, evidence, objections)
     _judge_archive(wanted, evidence, rules, objections)
     positions, names = _judge_holders(rows, evidence, rules, objections)
     breaker = set_breaker(len(wanted), evidence.removed_lately, evidence.captures[1].rows("ledgers"))
@@ -205,23 +204,9 @@ def _judge_replication(wanted: Wanted, evidence: Evidence, objections: Objection
         objections.add(numbers[numbers >= 0], Reason.LOCKED, "somebody holds its replication lock")
 
 
-def _judge_references(
-    wanted: Wanted, records: pa.Table, evidence: Evidence, rules: Rules, objections: Objections
-) -> None:
-    for listing in evidence.listings:
-        if listing.references is None:
-            detail = "no upper layer was named; an empty file of references says that there is none"
-            objections.add_all(Reason.REFERENCES_UNKNOWN, listing.problem or detail)
-            continue
-        if listing.problem:
-            objections.add_all(Reason.REFERENCES_UNKNOWN, listing.problem)
-        rows, numbers = wanted.select(listing.references.rows)
-        live = ~pc.fill_null(rows["deleted"], fill_value=False).to_numpy(zero_copy_only=False)
-        owners = pc.fill_null(rows["owner"], "an upper layer").filter(pa.array(live)).to_pylist()
-        objections.add(numbers[live], Reason.REFERENCED, [f"{owner} refers to it" for owner in owners])
-    _judge_makers(wanted, records, evidence, objections)
+def _judge_listing_times(wanted: Wanted, evidence: Evidence, objections: Objections) -> None:
+    """Object to ledgers whose references were not listed again since they were found safe."""
     first_ms = min(listing.at_ms for listing in evidence.listings)
-    _judge_age(records, first_ms, rules, objections)
     earlier = [
         number
         for number, ledger in enumerate(wanted.ledgers)
@@ -232,30 +217,6 @@ def _judge_references(
     ]
     detail = "these references were listed for the verification before: list them again"
     objections.add(np.array(earlier, np.int64), Reason.REFERENCES_UNKNOWN, detail)
-
-
-def _judge_makers(wanted: Wanted, records: pa.Table, evidence: Evidence, objections: Objections) -> None:
-    """Object to ledgers that a broker, or another application, may name where nobody looked."""
-    row, custom = records["row"].to_numpy(), records["custom"]
-    stated = np.zeros(len(wanted), np.bool_)
-    for listing in evidence.listings:
-        if listing.references is not None:
-            _, numbers = wanted.select(select_stated(listing.references.rows))
-            stated[numbers] = True
-    is_open = ~stated[row]
-    objections.add(row[makers.find_hidden(custom) & is_open], Reason.MAKER_UNLISTED, makers.HIDDEN)
-    if not all(listing.is_stated for listing in evidence.listings):
-        objections.add(row[makers.find_others(custom) & is_open], Reason.MAKER_UNLISTED, makers.OTHERS)
-
-
-def _judge_age(records: pa.Table, listed_ms: int, rules: Rules, objections: Objections) -> None:
-    row = records["row"].to_numpy()
-    created = np.maximum(_read_times(records["created_at"]), pc.fill_null(records["ctime"], -1).to_numpy())
-    unknown = (created < 0) & (rules.min_age_ms > 0)
-    objections.add(row[unknown], Reason.TOO_YOUNG, "nothing says when it was created, and an age is demanded")
-    young = (created >= 0) & (created + rules.min_age_ms > listed_ms)
-    detail = f"it was not {rules.min_age_ms // SECOND_MS} seconds old when references were listed"
-    objections.add(row[young], Reason.TOO_YOUNG, detail)
 
 
 def _judge_archive(wanted: Wanted, evidence: Evidence, rules: Rules, objections: Objections) -> None:
@@ -289,7 +250,7 @@ def _judge_holders(
     of_look = holdings.number_bookies()
     looks = np.array([of_look.get(evidence.aliases.get(name, name), -1) for name in names], np.int64)
     changed = np.full(holdings.holds.shape[0], -1)
-    changed[numbers] = _read_times(closed_rows["changed_at"])
+    changed[numbers] = read_times(closed_rows["changed_at"])
     pairs = np.unique(np.column_stack((positions.row, positions.bookie)), axis=0)
     _demand_answers(pairs, looks, names, changed, evidence, rules, objections)
     end_of, acks_of, writes_of = (np.zeros(holdings.holds.shape[0], np.int64) for _ in range(3))
@@ -363,12 +324,6 @@ def _read_cookies(capture: Dataset) -> dict[str, bytes]:
     nodes = nodes.filter(pc.equal(nodes["kind"], "cookie"))
     names = [path.removeprefix(f"{keys.COOKIES}/") for path in nodes["path"].to_pylist()]
     return dict(zip(names, nodes["raw"].to_pylist(), strict=True))
-
-
-def _read_times(column: Any) -> Ints:  # noqa: ANN401 - an Arrow column
-    """Return times as ms since 1970; -1 where there is none."""
-    ms = pc.cast(pc.cast(column, pa.timestamp("ms", "UTC"), safe=False), pa.int64())
-    return np.asarray(pc.fill_null(ms, -1).to_numpy(zero_copy_only=False), np.int64)
 
 
 def _make_verifications(

@@ -13,7 +13,7 @@ from reconcile.deletes.own_root import read_instance_id
 from reconcile.deletes.verification.evidence import Listing
 from reconcile.jobs.context import Context, connect
 from reconcile.jobs.deletes.clusters import now_ms
-from reconcile.references import TOPICS, References, of_store, read
+from reconcile.references import TOPICS, References, has_topics, of_store, read
 from reconcile.stores import catalog_path
 
 
@@ -48,7 +48,7 @@ def list_references(names: Sequence[str], opened: OpenStore, context: Context) -
     problems: list[str] = []
     above = opened.root.rpartition("/")[0]
     try:
-        if opened.store.get(above + TOPICS) is not None:
+        if has_topics(opened.store, above + TOPICS):
             parts.append(of_store(opened))
             sources.append((f"{opened.uri}: {above + TOPICS}", ""))
     except BackendError as error:

@@ -196,6 +196,8 @@ LINES: dict[tuple[str, Exit], Line] = {
     ("check-impact", Exit.USAGE): lambda w: impact(w, w.catalog, "--bookies", "bk9:3181"),
     ("check-impact", Exit.FOUND): lambda w: impact(w, w.catalog, "--bookies", "bk1:3181,bk2:3181"),
     ("check-impact", Exit.UNDECIDABLE): lambda w: impact(w, w.doubtful, "--bookies", "bk4:3181"),
+    ("orphans", Exit.FAILED): lambda w: ["orphans", "--metadata", STORE, "--out", w.new],
+    ("orphans", Exit.USAGE): lambda w: ["orphans", "--metadata", "nonsense", "--out", w.new],
     ("delete request", Exit.FAILED): lambda _: ["delete", "request", "1", "--metadata", STORE],
     ("delete request", Exit.USAGE): lambda _: ["delete", "request", "--metadata", STORE],
     ("delete verify", Exit.FAILED): lambda w: [
@@ -242,6 +244,7 @@ FULL_DISK = {(name, Exit.FAILED) for name in ("collect", "plan split", "plan edi
 COLLECT, CHECK, CLI, WRITE = "recovery/collect", "reconcile/check", "reconcile/cli", "reconcile/write"
 SCRUTINY = "reconcile/jobs/scrutiny/test_scrutinize_real.py"
 FREEZING, DELETES = "reconcile/write/freezing", "reconcile/deletes"
+ORPHANS = "reconcile/jobs/deletes/test_orphans_real.py"
 PIPELINE = "reconcile/jobs/deletes/test_deletes_pipeline_real.py"
 ELSEWHERE: dict[tuple[str, Exit], str] = {
     ("collect", Exit.FOUND): f"{COLLECT}/test_vanished_files.py::test_the_first_line_says_so_and_the_last_what_to_do",
@@ -309,6 +312,10 @@ ELSEWHERE: dict[tuple[str, Exit], str] = {
         (f"delete {name}", Exit.REFUSED): f"{PIPELINE}::test_a_root_that_is_not_ours_is_refused"
         for name in ("request", "verify", "confirm", "status")
     },
+    ("orphans", Exit.DONE): f"{ORPHANS}::test_one_ledger_that_nobody_names_is_the_only_candidate",
+    ("orphans", Exit.FOUND): f"{ORPHANS}::test_one_ledger_that_nobody_names_is_the_only_candidate",
+    ("orphans", Exit.UNDECIDABLE): f"{ORPHANS}::test_a_file_is_one_listing_until_it_is_written_anew",
+    ("orphans", Exit.REFUSED): f"{PIPELINE}::test_a_root_that_is_not_ours_is_refused",
     ("delete request", Exit.FOUND): f"{PIPELINE}::test_what_is_not_there_is_said",
     ("delete status", Exit.FOUND): f"{PIPELINE}::test_what_is_not_there_is_said",
     ("delete verify", Exit.FOUND): f"{PIPELINE}::test_a_breaker_asks_for_the_number",

@@ -211,7 +211,7 @@ def test_a_root_that_is_not_ours_is_refused(site: Site) -> None:
         opened.store.write([Write(f"{site.root}-bkmeta", b"mine")])
     looks = site.look()
     lines = [["delete", *words] for words in (["request", 1], ["verify", 1, *looks], ["confirm", *looks], ["status"])]
-    lines += [["tombstones", "list"], ["tombstones", "expire"]]
+    lines += [["tombstones", "list"], ["tombstones", "expire"], ["orphans", "--out", "orphans"]]
     lines += [["archive", word, 1] for word in ("mark", "unmark", "show")]
     for words in lines:
         assert "not made by this program" in site.bkmeta(*words, code=5).result["verdict"]

@@ -1,0 +1,138 @@
+"""`orphans`: ledgers that nobody names, data without a record, records that somebody deleted past bkmeta."""
+
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from reconcile.cli.command import Command, Exit
+from reconcile.cli.deletes import metadata_option, to_ms
+from reconcile.cli.options import (
+    DURATION,
+    FOLDER,
+    inventory_options,
+    make_context,
+    make_output,
+    output_options,
+    quote_command,
+    references_option,
+)
+from reconcile.cli.output import Result
+from reconcile.cli.settings import effective_settings
+from reconcile.words import count_noun
+
+if TYPE_CHECKING:
+    from reconcile.jobs.deletes.orphans import FoundOrphans
+
+
+@click.command(
+    cls=Command,
+    exits={
+        Exit.DONE: "none was found",
+        Exit.FAILED: "the store did not answer, or the disk of --out is full",
+        Exit.USAGE: "a URI, references, inventories or folders that cannot be used; or two clusters",
+        Exit.FOUND: "candidates for a delete, data whose record is gone for longer, or deletes that went past bkmeta",
+        Exit.UNDECIDABLE: "none, but something that matters could not be looked at: the answer says what",
+        Exit.REFUSED: "what stands at the key of bkmeta's own root is not ours",
+    },
+    epilog="Example: bkmeta orphans --metadata zk+hierarchical://zk1:2181/ledgers --references refs.jsonl --out run",
+)
+@metadata_option
+@references_option
+@inventory_options("What one bookie holds: without any, data without a record is not looked for.")
+@click.option(
+    "--earlier",
+    multiple=True,
+    metavar="URI",
+    help="What the store held earlier: a capture, or copies of ZooKeeper's files or etcd's snapshot, whose "
+    "history says who deleted what.",
+)
+@click.option("--since", type=FOLDER, metavar="RUN", help="The run before: its listing of references counts as one.")
+@click.option(
+    "--min-age", type=DURATION, default="1d", show_default=True, help="Of a ledger when references were listed."
+)
+@click.option("--out", type=FOLDER, required=True, help="A new folder for what is found.")
+@output_options
+def orphans(
+    uri: str,
+    references: tuple[str, ...],
+    inventories: tuple[str, ...],
+    earlier: tuple[str, ...],
+    since: Path | None,
+    min_age: timedelta,
+    out: Path,
+    **shared: Any,  # noqa: ANN401 - the shared options
+) -> None:
+    """Find ledgers that nobody names, data without a record, and deletes that went past bkmeta. Reads only.
+
+    A candidate is old enough, and two complete listings of references do not name it. A file of references is one
+    listing: write it anew, and run again with --since. Nothing is deleted: delete request --from takes the candidates,
+    and verify looks at each again.
+    """
+    from reconcile.jobs.deletes.orphans import OrphansRequest, look_for_orphans
+
+    output = make_output(shared)
+    request = OrphansRequest(uri, out, references, inventories, earlier, since, to_ms(min_age), effective_settings())
+    found = look_for_orphans(request, make_context(output))
+    sys.exit(output.show(_make_result(found, uri, out)))
+
+
+def _make_result(found: "FoundOrphans", uri: str, out: Path) -> Result:
+    from reconcile.findings.categories import Category
+    from reconcile.jobs.deletes.orphans import CANDIDATES
+    from recovery.model.ids import LedgerId
+
+    counts = {
+        "listed": found.listed,
+        "candidates": found.candidates,
+        "data_without_record": found.count(Category.DATA_WITHOUT_RECORD),
+        "deleted_outside": found.count(Category.DELETED_OUTSIDE),
+    }
+    code = Exit.FOUND if found.failing else Exit.UNDECIDABLE if found.undecided else Exit.DONE
+    verdict = (
+        f"{count_noun(found.candidates, 'candidate')} for a delete among {count_noun(found.listed, 'ledger')}; "
+        f"{counts['data_without_record']} with data and no record; {counts['deleted_outside']} deleted past bkmeta"
+    )
+    worst = [
+        {
+            "category": row["category"],
+            "severity": row["severity"],
+            "ledger": None if row["ledger"] is None else str(LedgerId(row["scope"], row["ledger"])),
+            "first_seen": row["first_seen"].isoformat(timespec="seconds"),
+            "bookies": row["bookies"],
+            "evidence": {f"{one['side']}: {one['field']}": one["value"] for one in row["evidence"]},
+        }
+        for row in found.worst
+    ]
+    details = [
+        *(f"undecided: {text}" for text in found.undecided),
+        *(f"no candidates: {count} {reason}" for reason, count in sorted(found.left_out.items())),
+        *(_word_finding(row) for row in worst),
+    ]
+    following = ""
+    if found.candidates:
+        request = ("bkmeta", "delete", "request", "--metadata", uri, "--from", out / CANDIDATES, "--reason", "orphans")
+        following = f"look at {out}/findings first; then: {quote_command(*request)}"
+    return Result(
+        "orphans",
+        verdict,
+        code,
+        counts=counts,
+        coverage={"undecided": found.undecided, "left_out": dict(sorted(found.left_out.items()))},
+        details=details,
+        following=following,
+        facts={
+            "found": {category: dict(of) for category, of in sorted(found.found.items())},
+            "worst": worst,
+            "candidates": str(out / CANDIDATES),
+            "out": str(out),
+        },
+    )
+
+
+def _word_finding(row: "dict[str, Any]") -> str:
+    about = "" if row["ledger"] is None else f" ledger {row['ledger']}"
+    said = "; ".join(f"{name} {value}" for name, value in row["evidence"].items())
+    return f"{row['severity']} {row['category']}{about}: {said}"

@@ -1,0 +1,357 @@
+"""Orphans looked for: the store and its references listed twice, bookies' inventories, earlier copies of the store.
+
+folder             holds
+findings/          FINDINGS: UNREFERENCED, DATA_WITHOUT_RECORD, DELETED_OUTSIDE, LISTING_INCOMPLETE
+candidates.jsonl   ledgers whose delete may be asked for, as `delete request --from` takes them
+"""
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from backends.registry import OpenStore
+from reconcile import clusters
+from reconcile.check.listing import list_known_ledgers
+from reconcile.check.scrutiny.bookie_findings import list_listing_doubts
+from reconcile.check.scrutiny.lifecycle import Lifecycle
+from reconcile.check.scrutiny.unlisted import raise_old
+from reconcile.deletes.orphans import LISTED_ONCE, TOMBSTONES, Orphans, Sides, find_orphans
+from reconcile.deletes.tombstones import REMOVED, SECOND_MS, Tombstone
+from reconcile.deletes.verification.evidence import Listing
+from reconcile.deletes.verification.objections import Reason
+from reconcile.deletes.verification.verdicts import MIN_AGE_MS
+from reconcile.findings.categories import SEVERITY_ORDER, Category
+from reconcile.findings.table import Run, make_rows
+from reconcile.jobs.capture import capture_store
+from reconcile.jobs.context import Context, connect, throttle
+from reconcile.jobs.deletes.clusters import read_own_root
+from reconcile.jobs.deletes.listings import list_references
+from reconcile.jobs.deletes.resurrection import read_removed
+from reconcile.jobs.make_plan.request import open_inventories
+from reconcile.rules.sides import pick_newest_records
+from reconcile.stores import catalog_path, of_catalog
+from recovery.dataset import SPILL, Dataset, open_dataset, prepare, sort_by_key, write_manifest, write_part
+from recovery.errors import InputError
+from recovery.manifest import Part
+from recovery.model import tables
+from recovery.model.ids import LedgerId, bucket_ranges, buckets
+
+CANDIDATES: Final = "candidates.jsonl"
+_KIND: Final = "orphans"
+_SHOWN: Final = 20
+"""Findings that a result shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class OrphansRequest:
+    """What is looked at.
+
+    Attributes:
+        uri: the store.
+        out: a new folder.
+        references: files and URIs of what upper layers refer to; Pulsar's records beside the store are read unasked.
+        inventories: of bookies; none: data without a record is not looked for.
+        earlier: URIs of earlier copies of the store: captures, ZooKeeper's files, etcd's snapshots.
+        since: folder of the run before.
+        min_age_ms: of a ledger that is called unreferenced, and of data without a record that is a warning.
+        settings: of the run, each with where it came from, for the manifest.
+    """
+
+    uri: str
+    out: Path
+    references: tuple[str, ...] = ()
+    inventories: tuple[str, ...] = ()
+    earlier: tuple[str, ...] = ()
+    since: Path | None = None
+    min_age_ms: int = MIN_AGE_MS
+    settings: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class FoundOrphans:
+    """What was found.
+
+    Attributes:
+        listed: ledgers of the store.
+        candidates: of these, those whose delete may be asked for.
+        left_out: why others are none → how many.
+        found: category → severity → findings.
+        undecided: what could not be looked at.
+        worst: the first findings, the gravest first.
+    """
+
+    listed: int = 0
+    candidates: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
+    found: dict[str, Counter[str]] = field(default_factory=dict)
+    undecided: list[str] = field(default_factory=list)
+    worst: list[Mapping[str, Any]] = field(default_factory=list)
+
+    @property
+    def failing(self) -> int:
+        """Findings that are more than notes."""
+        return sum(count for of in self.found.values() for severity, count in of.items() if severity != "info")
+
+    def take(self, findings: pa.Table) -> None:
+        """Count findings, and keep the first of the gravest."""
+        for row in findings.group_by(["category", "severity"]).aggregate([([], "count_all")]).to_pylist():
+            self.found.setdefault(row["category"], Counter())[row["severity"]] += row["count_all"]
+        for severity in SEVERITY_ORDER[:2]:
+            grave = findings.filter(pc.equal(findings["severity"], severity))
+            self.worst += grave.slice(0, _SHOWN).to_pylist()
+        self.worst.sort(key=lambda row: SEVERITY_ORDER.index(row["severity"]))
+        del self.worst[_SHOWN:]
+
+    def count(self, category: Category) -> int:
+        """Return how many findings of a category there are."""
+        return self.found.get(category, Counter()).total()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Gathered:
+    """Everything that was looked at; see `Sides`."""
+
+    captures: tuple[Dataset, Dataset]
+    listings: tuple[Listing, Listing]
+    inventories: tuple[Dataset, ...]
+    earlier: tuple[Dataset, ...]
+    tombstones: pa.Table
+    before: Dataset | None
+    damaged: tuple[str, ...]
+
+    @property
+    def gaps(self) -> list[str]:
+        """What of the store was not listed."""
+        rows = [row for one in self.captures for row in one.read("sources").to_pylist()]
+        found = [gap for row in rows for gap in row["gaps"]]
+        return list(dict.fromkeys([*found, *("its root is missing" for row in rows if row["root"] != "present")]))
+
+    @property
+    def has_earlier(self) -> bool:
+        """Whether anything shows what the store held earlier."""
+        return bool(self.earlier) or bool(self.captures[1].rows("history"))
+
+
+def look_for_orphans(request: OrphansRequest, context: Context) -> FoundOrphans:
+    """Look for orphans, and write what is found into the folder of the run; the store is only read.
+
+    Raises:
+        DatasetError: an inventory, a capture or the run before is damaged, or the run cannot be written.
+        GuardRefusedError: what stands at the key of our own root is not ours.
+        InputError: a file cannot be used, no ledgers root, or two clusters.
+        UnavailableError: the store does not answer.
+    """
+    inventories = open_inventories(request.inventories)
+    before = None if request.since is None else open_dataset(request.since, _KIND)
+    prepare(request.out, _KIND, secret=True)
+    at = context.now()
+    run = Run(at.isoformat(timespec="seconds"), at)
+    try:
+        with connect(request.uri, context) as opened:
+            gathered = _gather(request, opened, inventories, before, context)
+        instance_id = _read_instance(gathered.captures[1])
+        found, parts = _judge(request, gathered, run, context)
+    finally:
+        # Captures hold passwords: they stay no longer than they are read.
+        shutil.rmtree(request.out / SPILL, ignore_errors=True)
+    write_manifest(
+        request.out,
+        _KIND,
+        {"findings": parts},
+        binding={"uri": request.uri, "made": run.name, "instance_id": instance_id},
+        coverage={"listed": found.listed, "undecided": found.undecided, "left_out": dict(found.left_out)},
+        secret=True,
+        extra={
+            "settings": dict(request.settings),
+            "references_listed_ms": [listing.at_ms for listing in gathered.listings],
+            "found": {category: dict(of) for category, of in found.found.items()},
+        },
+    )
+    return found
+
+
+def _gather(
+    request: OrphansRequest,
+    opened: OpenStore,
+    inventories: tuple[Dataset, ...],
+    before: Dataset | None,
+    context: Context,
+) -> _Gathered:
+    spill = request.out / SPILL
+    spill.mkdir(mode=0o700, exist_ok=True)
+    first_listing = list_references(request.references, opened, context).listing
+    first = _capture(opened, spill / "first", context, ())
+    earlier = tuple(_open_earlier(uri, spill / f"earlier-{n}", context) for n, uri in enumerate(request.earlier))
+    second_listing = list_references(request.references, opened, context).listing
+    second = _capture(opened, spill / "second", context, inventories)
+    if second.read("sources")["root"].to_pylist() == ["missing"] and not earlier and not inventories:
+        raise InputError(request.uri, "has no ledgers root", "name the root of the cluster's ledgers")
+    own = read_own_root(opened)
+    known = [] if own is None else [(one, one.state in REMOVED) for node in own.tombstones.read_all() for one in node]
+    damaged: list[str] = []
+    for uri, catalog in zip(request.earlier, earlier, strict=True):
+        # Tombstones that expired since stand in copies.
+        nodes = read_removed(of_catalog(catalog, uri), lambda key, error: damaged.append(f"{key} ({error})"))
+        known += [(one, True) for node in nodes or () for one in node]
+    sources = [_name_source(request.uri, second), *clusters.of_bookies(_read_bookies(inventories))]
+    sources += [_name_source(uri, one) for uri, one in zip(request.earlier, earlier, strict=True)]
+    if before is not None:
+        sources.append(clusters.Source(f"the run {before.path}", before.manifest["binding"].get("instance_id")))
+    clusters.demand_one(sources)
+    listings = (first_listing, second_listing)
+    return _Gathered((first, second), listings, inventories, earlier, _make_keys(known), before, tuple(damaged))
+
+
+def _capture(opened: OpenStore, folder: Path, context: Context, inventories: Sequence[Dataset]) -> Dataset:
+    # What bookies hold and no listing names is asked for before anybody calls it gone.
+    capture_store(opened, folder, context, list_known_ledgers(inventories))
+    return open_dataset(folder, "catalog")
+
+
+def _open_earlier(uri: str, folder: Path, context: Context) -> Dataset:
+    path = catalog_path(uri)
+    if path is None:
+        with connect(uri, context) as opened:
+            capture_store(opened, folder, context)
+    return open_dataset(folder if path is None else path, "catalog")
+
+
+def _name_source(uri: str, catalog: Dataset) -> clusters.Source:
+    return clusters.of_catalog(uri, catalog.read("sources"), catalog.read("nodes", columns=["path", "kind", "raw"]))
+
+
+def _read_instance(catalog: Dataset) -> str | None:
+    return next(iter(catalog.read("sources")["instance_id"].to_pylist()), None)
+
+
+def _read_bookies(inventories: Sequence[Dataset]) -> pa.Table:
+    return pa.concat_tables([tables.BOOKIES.empty_table(), *(one.read("bookies") for one in inventories)])
+
+
+def _make_keys(known: Sequence[tuple[Tombstone, bool]]) -> pa.Table:
+    """Return the ledgers of tombstones as columns; removed, where any says so."""
+    removed: dict[LedgerId, bool] = {}
+    for tombstone, is_removed in known:
+        removed[tombstone.ledger] = removed.get(tombstone.ledger, False) or is_removed
+    scope = np.array([ledger.scope for ledger in removed], np.int64)
+    ledger = np.array([ledger.ledger for ledger in removed], np.int64)
+    columns = [buckets(scope, ledger), scope, ledger, np.array(list(removed.values()), np.bool_)]
+    return sort_by_key(pa.table([pa.array(column) for column in columns], schema=TOMBSTONES))
+
+
+def _judge(request: OrphansRequest, gathered: _Gathered, run: Run, context: Context) -> tuple[FoundOrphans, list[Part]]:
+    found, parts = FoundOrphans(listed=gathered.captures[1].rows("ledgers")), []
+    gaps, lifecycle, known = gathered.gaps, Lifecycle(_read_first_seen(gathered.before)), _read_known(gathered)
+    rows = found.listed + sum(one.rows("copies") for one in gathered.inventories)
+    ranges = bucket_ranges(rows)
+    with (
+        (request.out / CANDIDATES).open("w", encoding="utf-8") as sink,
+        context.reporter.progress("looking for orphans", "parts") as progress,
+    ):
+        show = throttle(progress)
+        for number, part in enumerate(ranges, 1):
+            orphans = _find_range(request, gathered, known, part, run, lists_all=not gaps)
+            rows_found = lifecycle.apply(orphans.findings)
+            rows_found = raise_old(rows_found, run, request.min_age_ms / SECOND_MS)
+            parts.append(
+                write_part(request.out, "findings", f"buckets-{part.start:04d}", [sort_by_key(rows_found)], secret=True)
+            )
+            found.take(rows_found)
+            found.left_out += orphans.left_out
+            found.candidates += orphans.candidates.num_rows
+            sink.writelines(_word_candidates(orphans.candidates))
+            show(number, len(ranges))
+    vanished, listed = (
+        found.count(Category.DELETED_OUTSIDE),
+        max((one.rows("ledgers") for one in gathered.earlier), default=0),
+    )
+    doubts = make_rows(list_listing_doubts(gaps, vanished, listed), run)
+    found.take(doubts)
+    parts.append(write_part(request.out, "findings", "beside", [doubts], secret=True))
+    found.undecided = _list_undecided(gathered, gaps, found)
+    return found, parts
+
+
+def _find_range(
+    request: OrphansRequest, gathered: _Gathered, known: pa.Table, part: range, run: Run, *, lists_all: bool
+) -> Orphans:
+    first, second = (capture.read("ledgers", buckets=part) for capture in gathered.captures)
+    copies = [one.read("copies", buckets=part) for one in gathered.inventories]
+    catalogs = [(one.read("ledgers", buckets=part), _read_txn(one)) for one in gathered.earlier]
+    catalogs.sort(key=lambda pair: -1 if pair[1] is None else pair[1], reverse=True)
+    histories = [one.read("history", buckets=part) for one in (*gathered.earlier, gathered.captures[1])]
+    sides = Sides(
+        (first, second),
+        pa.concat_tables([tables.COPIES.empty_table(), *copies]),
+        pick_newest_records(catalogs),
+        pa.concat_tables(histories),
+        _cut(gathered.tombstones, part),
+        _cut(known, part),
+    )
+    before, after = (_cut_listing(listing, part) for listing in gathered.listings)
+    return find_orphans(
+        sides, (before, after), request.min_age_ms, run, lists_all=lists_all, has_earlier=gathered.has_earlier
+    )
+
+
+def _cut(rows: pa.Table, part: range) -> pa.Table:
+    """Return the rows of a bucket range, of a table in key order."""
+    low, high = np.searchsorted(rows["bucket"].to_numpy(), [part.start, part.stop]).tolist()
+    return rows.slice(low, high - low)
+
+
+def _cut_listing(listing: Listing, part: range) -> Listing:
+    if listing.references is None:
+        return listing
+    return replace(listing, references=replace(listing.references, rows=_cut(listing.references.rows, part)))
+
+
+def _read_txn(catalog: Dataset) -> int | None:
+    return next(iter(catalog.read("sources")["txn"].to_pylist()), None)
+
+
+def _read_first_seen(before: Dataset | None) -> dict[bytes, datetime] | None:
+    if before is None:
+        return None
+    rows = before.read("findings", columns=["id", "first_seen"])
+    return dict(zip(rows["id"].to_pylist(), rows["first_seen"].to_pylist(), strict=True))
+
+
+def _read_known(gathered: _Gathered) -> pa.Table:
+    """Return the ledgers that the run before found unreferenced, if its references were listed before this run's."""
+    keys = list(tables.KEY_COLUMNS)
+    before = gathered.before
+    empty = tables.FINDINGS.empty_table().select(keys)
+    if before is None or max(before.manifest["references_listed_ms"]) >= gathered.listings[0].at_ms:
+        return empty
+    rows = before.read("findings", columns=[*keys, "category"])
+    return sort_by_key(rows.filter(pc.equal(rows["category"], Category.UNREFERENCED)).select(keys))
+
+
+def _word_candidates(keys: pa.Table) -> Iterator[str]:
+    for scope, ledger in zip(keys["scope"].to_pylist(), keys["ledger"].to_pylist(), strict=True):
+        yield json.dumps({"ledger": ledger, **({"scope": scope} if scope else {})}) + "\n"
+
+
+def _list_undecided(gathered: _Gathered, gaps: Sequence[str], found: FoundOrphans) -> list[str]:
+    """Return what could not be looked at, in words."""
+    undecided = [f"the store was not listed completely: {gap}" for gap in gaps[:1]]
+    undecided += [f"tombstones of an earlier copy cannot be read: {where}" for where in gathered.damaged[:1]]
+    undecided += dict.fromkeys(listing.problem for listing in gathered.listings if listing.problem)
+    if found.left_out[Reason.REFERENCES_UNKNOWN] and all(listing.references is None for listing in gathered.listings):
+        undecided.append("no upper layer was named: an empty file of references says that there is none")
+    if found.left_out[LISTED_ONCE]:
+        undecided.append(
+            f"references were listed once for {found.left_out[LISTED_ONCE]} ledgers: list them again, and run again "
+            "with --since"
+        )
+    return undecided
