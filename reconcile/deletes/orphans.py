@@ -100,8 +100,8 @@ def find_orphans(
         has_earlier: an earlier copy of the store is there, or a history.
     """
     named = _unite_live(listings)
-    alone, candidates, left_out = _find_unreferenced(sides, named, listings, min_age_ms, run)
-    parts = [alone]
+    unreferenced, candidates, left_out = _find_unreferenced(sides, named, listings, min_age_ms, run)
+    parts = [unreferenced]
     if lists_all:
         parts.append(_find_data_alone(sides, named, run))
     if lists_all and has_earlier:
@@ -111,7 +111,9 @@ def find_orphans(
 
 def _unite_live(listings: Sequence[Listing]) -> pa.Table:
     """Return the ledgers that any listing names, each once, with an owner."""
-    parts = [select_live(one.references.rows).select([*_KEYS, "owner"]) for one in listings if one.references]
+    parts = [
+        select_live(listing.references.rows).select([*_KEYS, "owner"]) for listing in listings if listing.references
+    ]
     if not parts:
         return pa.schema([*tables.KEY, pa.field("owner", pa.string())]).empty_table()
     rows = pa.concat_tables(parts).group_by(_KEYS).aggregate([("owner", "max")])
@@ -122,12 +124,12 @@ def _find_unreferenced(
     sides: Sides, named: pa.Table, listings: tuple[Listing, Listing], min_age_ms: int, run: Run
 ) -> tuple[pa.Table, pa.Table, Counter[str]]:
     """Return the findings of ledgers that nobody names, the keys of those listed twice, and why others are none."""
-    before, stored = sides.stored
+    first_stored, stored = sides.stored
     left_out: Counter[str] = Counter()
     is_named = _find_among(stored, named)
     asked = _find_among(stored, sides.tombstones) & ~is_named
     unparsable = pc.is_valid(stored["error"]).to_numpy(zero_copy_only=False) & ~is_named & ~asked
-    changed = ~_is_unchanged(before, stored) & ~is_named & ~asked & ~unparsable
+    changed = ~_is_unchanged(first_stored, stored) & ~is_named & ~asked & ~unparsable
     left_out[Reason.REFERENCED] = int(is_named.sum())
     left_out[DELETE_REQUESTED] = int(asked.sum())
     left_out[Reason.UNPARSABLE] = int(unparsable.sum())
@@ -145,7 +147,7 @@ def _find_unreferenced(
     first, second = (listing.at_ms for listing in listings)
     twice = _find_among(rest, sides.known) | (second > first)
     left_out[LISTED_ONCE] = int((~twice).sum())
-    found = make_ledger_findings(
+    findings = make_ledger_findings(
         Category.UNREFERENCED,
         rest.select(_KEYS),
         _state_record(rest, sides.copies, listings, twice),
@@ -154,7 +156,7 @@ def _find_unreferenced(
         severity=pc.if_else(pa.array(twice), "warning", "info"),
         unknowns=["whether anybody needs it who told no listing"],
     )
-    return found, rest.select(_KEYS).filter(pa.array(twice)), +left_out
+    return findings, rest.select(_KEYS).filter(pa.array(twice)), +left_out
 
 
 def _state_record(rows: pa.Table, copies: pa.Table, listings: tuple[Listing, Listing], twice: Mask) -> list[Statement]:
@@ -171,7 +173,7 @@ def _state_record(rows: pa.Table, copies: pa.Table, listings: tuple[Listing, Lis
         Statement("store", "created", pa.array([_show_time(ms) if ms >= 0 else None for ms in born.tolist()])),
         Statement("store", "made by", read_makers(rows["custom"]), "record"),
         Statement("reference", "named by nobody, as listed at", times, "references"),
-        Statement("reference", "listed twice", pc.if_else(pa.array(twice), "yes", "not yet: run again with --since")),
+        Statement("reference", "listed twice", pc.if_else(pa.array(twice), "yes", "not yet")),
         Statement(
             "bookies",
             "entries on one of them, at most",
@@ -185,10 +187,11 @@ def _find_data_alone(sides: Sides, named: pa.Table, run: Run) -> pa.Table:
     """Return the findings of data without a record; critical where an upper layer names the ledger."""
     listed = pa.concat_tables([table.select(_KEYS) for table in sides.stored])
     listed = pa.concat_tables([listed, _select_removed(sides.tombstones)]).group_by(_KEYS).aggregate([])
-    found = find_unlisted(listed, sides.copies, sides.earlier[0] if sides.earlier[0].num_rows else None, run)
-    grave = pa.array(_find_among(found, named))
-    at = found.schema.get_field_index("severity")
-    return found.set_column(at, found.schema.field(at), pc.if_else(grave, "critical", found["severity"]))
+    findings = find_unlisted(listed, sides.copies, sides.earlier[0] if sides.earlier[0].num_rows else None, run)
+    grave = pa.array(_find_among(findings, named))
+    column = findings.schema.get_field_index("severity")
+    severity = pc.if_else(grave, "critical", findings["severity"])
+    return findings.set_column(column, findings.schema.field(column), severity)
 
 
 def _find_deleted_outside(sides: Sides, named: pa.Table, run: Run) -> pa.Table:
@@ -233,18 +236,18 @@ def _find_among(rows: pa.Table, others: pa.Table) -> Mask:
     """Return which rows have a key that others have; each of both at most once."""
     mask = np.zeros(rows.num_rows, np.bool_)
     if rows.num_rows and others.num_rows:
-        places, found = unite([rows, others]).rows
-        mask[places[(places != ABSENT) & (found != ABSENT)]] = True
+        places, matches = unite([rows, others]).rows
+        mask[places[(places != ABSENT) & (matches != ABSENT)]] = True
     return mask
 
 
-def _is_unchanged(before: pa.Table, stored: pa.Table) -> Mask:
+def _is_unchanged(earlier: pa.Table, stored: pa.Table) -> Mask:
     """Return which records stood in the same version before."""
-    then, now = unite([before, stored]).rows
+    old_rows, rows = unite([earlier, stored]).rows
     mask = np.zeros(stored.num_rows, np.bool_)
-    both = (then != ABSENT) & (now != ABSENT)
-    old: Any = before["version"].to_numpy()
-    mask[now[both]] = old[then[both]] == stored["version"].to_numpy()[now[both]]
+    both = (old_rows != ABSENT) & (rows != ABSENT)
+    versions: Any = earlier["version"].to_numpy()
+    mask[rows[both]] = versions[old_rows[both]] == stored["version"].to_numpy()[rows[both]]
     return mask
 
 

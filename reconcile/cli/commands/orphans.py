@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 @click.option(
     "--min-age", type=DURATION, default="1d", show_default=True, help="Of a ledger when references were listed."
 )
-@click.option("--out", type=FOLDER, required=True, help="A new folder for what is found.")
+@click.option("--out", type=FOLDER, required=True, help="A new folder for what is answer.")
 @output_options
 def orphans(
     uri: str,
@@ -75,24 +75,24 @@ def orphans(
 
     output = make_output(shared)
     request = OrphansRequest(uri, out, references, inventories, earlier, since, to_ms(min_age), effective_settings())
-    found = look_for_orphans(request, make_context(output))
-    sys.exit(output.show(_make_result(found, uri, out)))
+    answer = look_for_orphans(request, make_context(output))
+    sys.exit(output.show(_make_result(answer, uri, out)))
 
 
-def _make_result(found: "FoundOrphans", uri: str, out: Path) -> Result:
+def _make_result(answer: "FoundOrphans", uri: str, out: Path) -> Result:
     from reconcile.findings.categories import Category
     from reconcile.jobs.deletes.orphans import CANDIDATES
     from recovery.model.ids import LedgerId
 
     counts = {
-        "listed": found.listed,
-        "candidates": found.candidates,
-        "data_without_record": found.count(Category.DATA_WITHOUT_RECORD),
-        "deleted_outside": found.count(Category.DELETED_OUTSIDE),
+        "listed": answer.listed,
+        "candidates": answer.candidates,
+        "data_without_record": answer.count(Category.DATA_WITHOUT_RECORD),
+        "deleted_outside": answer.count(Category.DELETED_OUTSIDE),
     }
-    code = Exit.FOUND if found.failing else Exit.UNDECIDABLE if found.undecided else Exit.DONE
+    code = Exit.FOUND if answer.failing else Exit.UNDECIDABLE if answer.undecided else Exit.DONE
     verdict = (
-        f"{count_noun(found.candidates, 'candidate')} for a delete among {count_noun(found.listed, 'ledger')}; "
+        f"{count_noun(answer.candidates, 'candidate')} for a delete among {count_noun(answer.listed, 'ledger')}; "
         f"{counts['data_without_record']} with data and no record; {counts['deleted_outside']} deleted past bkmeta"
     )
     worst = [
@@ -102,17 +102,17 @@ def _make_result(found: "FoundOrphans", uri: str, out: Path) -> Result:
             "ledger": None if row["ledger"] is None else str(LedgerId(row["scope"], row["ledger"])),
             "first_seen": row["first_seen"].isoformat(timespec="seconds"),
             "bookies": row["bookies"],
-            "evidence": {f"{one['side']}: {one['field']}": one["value"] for one in row["evidence"]},
+            "evidence": {f"{item['side']}: {item['field']}": item["value"] for item in row["evidence"]},
         }
-        for row in found.worst
+        for row in answer.worst
     ]
     details = [
-        *(f"undecided: {text}" for text in found.undecided),
-        *(f"no candidates: {count} {reason}" for reason, count in sorted(found.left_out.items())),
+        *(f"undecided: {text}" for text in answer.undecided),
+        *(f"no candidates: {count} {reason}" for reason, count in sorted(answer.left_out.items())),
         *(_word_finding(row) for row in worst),
     ]
     following = ""
-    if found.candidates:
+    if answer.candidates:
         request = ("bkmeta", "delete", "request", "--metadata", uri, "--from", out / CANDIDATES, "--reason", "orphans")
         following = f"look at {out}/findings first; then: {quote_command(*request)}"
     return Result(
@@ -120,11 +120,11 @@ def _make_result(found: "FoundOrphans", uri: str, out: Path) -> Result:
         verdict,
         code,
         counts=counts,
-        coverage={"undecided": found.undecided, "left_out": dict(sorted(found.left_out.items()))},
+        coverage={"undecided": answer.undecided, "left_out": dict(sorted(answer.left_out.items()))},
         details=details,
         following=following,
         facts={
-            "found": {category: dict(of) for category, of in sorted(found.found.items())},
+            "found": {category: dict(of) for category, of in sorted(answer.found.items())},
             "worst": worst,
             "candidates": str(out / CANDIDATES),
             "out": str(out),

@@ -125,15 +125,15 @@ class _Gathered:
     inventories: tuple[Dataset, ...]
     earlier: tuple[Dataset, ...]
     tombstones: pa.Table
-    before: Dataset | None
+    previous: Dataset | None
     damaged: tuple[str, ...]
 
     @property
     def gaps(self) -> list[str]:
         """What of the store was not listed."""
-        rows = [row for one in self.captures for row in one.read("sources").to_pylist()]
-        found = [gap for row in rows for gap in row["gaps"]]
-        return list(dict.fromkeys([*found, *("its root is missing" for row in rows if row["root"] != "present")]))
+        rows = [row for dataset in self.captures for row in dataset.read("sources").to_pylist()]
+        missing = [gap for row in rows for gap in row["gaps"]]
+        return list(dict.fromkeys([*missing, *("its root is missing" for row in rows if row["root"] != "present")]))
 
     @property
     def has_earlier(self) -> bool:
@@ -151,15 +151,15 @@ def look_for_orphans(request: OrphansRequest, context: Context) -> FoundOrphans:
         UnavailableError: the store does not answer.
     """
     inventories = open_inventories(request.inventories)
-    before = None if request.since is None else open_dataset(request.since, _KIND)
+    previous = None if request.since is None else open_dataset(request.since, _KIND)
     prepare(request.out, _KIND, secret=True)
     at = context.now()
     run = Run(at.isoformat(timespec="seconds"), at)
     try:
         with connect(request.uri, context) as opened:
-            gathered = _gather(request, opened, inventories, before, context)
+            gathered = _gather(request, opened, inventories, previous, context)
         instance_id = _read_instance(gathered.captures[1])
-        found, parts = _judge(request, gathered, run, context)
+        answer, parts = _judge(request, gathered, run, context)
     finally:
         # Captures hold passwords: they stay no longer than they are read.
         shutil.rmtree(request.out / SPILL, ignore_errors=True)
@@ -168,22 +168,22 @@ def look_for_orphans(request: OrphansRequest, context: Context) -> FoundOrphans:
         _KIND,
         {"findings": parts},
         binding={"uri": request.uri, "made": run.name, "instance_id": instance_id},
-        coverage={"listed": found.listed, "undecided": found.undecided, "left_out": dict(found.left_out)},
+        coverage={"listed": answer.listed, "undecided": answer.undecided, "left_out": dict(answer.left_out)},
         secret=True,
         extra={
             "settings": dict(request.settings),
             "references_listed_ms": [listing.at_ms for listing in gathered.listings],
-            "found": {category: dict(of) for category, of in found.found.items()},
+            "found": {category: dict(of) for category, of in answer.found.items()},
         },
     )
-    return found
+    return answer
 
 
 def _gather(
     request: OrphansRequest,
     opened: OpenStore,
     inventories: tuple[Dataset, ...],
-    before: Dataset | None,
+    previous: Dataset | None,
     context: Context,
 ) -> _Gathered:
     spill = request.out / SPILL
@@ -196,19 +196,21 @@ def _gather(
     if second.read("sources")["root"].to_pylist() == ["missing"] and not earlier and not inventories:
         raise InputError(request.uri, "has no ledgers root", "name the root of the cluster's ledgers")
     own = read_own_root(opened)
-    known = [] if own is None else [(one, one.state in REMOVED) for node in own.tombstones.read_all() for one in node]
+    known = (
+        [] if own is None else [(item, item.state in REMOVED) for node in own.tombstones.read_all() for item in node]
+    )
     damaged: list[str] = []
     for uri, catalog in zip(request.earlier, earlier, strict=True):
         # Tombstones that expired since stand in copies.
         nodes = read_removed(of_catalog(catalog, uri), lambda key, error: damaged.append(f"{key} ({error})"))
-        known += [(one, True) for node in nodes or () for one in node]
+        known += [(item, True) for node in nodes or () for item in node]
     sources = [_name_source(request.uri, second), *clusters.of_bookies(_read_bookies(inventories))]
-    sources += [_name_source(uri, one) for uri, one in zip(request.earlier, earlier, strict=True)]
-    if before is not None:
-        sources.append(clusters.Source(f"the run {before.path}", before.manifest["binding"].get("instance_id")))
+    sources += [_name_source(uri, dataset) for uri, dataset in zip(request.earlier, earlier, strict=True)]
+    if previous is not None:
+        sources.append(clusters.Source(f"the run {previous.path}", previous.manifest["binding"].get("instance_id")))
     clusters.demand_one(sources)
     listings = (first_listing, second_listing)
-    return _Gathered((first, second), listings, inventories, earlier, _make_keys(known), before, tuple(damaged))
+    return _Gathered((first, second), listings, inventories, earlier, _make_keys(known), previous, tuple(damaged))
 
 
 def _capture(opened: OpenStore, folder: Path, context: Context, inventories: Sequence[Dataset]) -> Dataset:
@@ -234,7 +236,7 @@ def _read_instance(catalog: Dataset) -> str | None:
 
 
 def _read_bookies(inventories: Sequence[Dataset]) -> pa.Table:
-    return pa.concat_tables([tables.BOOKIES.empty_table(), *(one.read("bookies") for one in inventories)])
+    return pa.concat_tables([tables.BOOKIES.empty_table(), *(dataset.read("bookies") for dataset in inventories)])
 
 
 def _make_keys(known: Sequence[tuple[Tombstone, bool]]) -> pa.Table:
@@ -249,9 +251,9 @@ def _make_keys(known: Sequence[tuple[Tombstone, bool]]) -> pa.Table:
 
 
 def _judge(request: OrphansRequest, gathered: _Gathered, run: Run, context: Context) -> tuple[FoundOrphans, list[Part]]:
-    found, parts = FoundOrphans(listed=gathered.captures[1].rows("ledgers")), []
-    gaps, lifecycle, known = gathered.gaps, Lifecycle(_read_first_seen(gathered.before)), _read_known(gathered)
-    rows = found.listed + sum(one.rows("copies") for one in gathered.inventories)
+    answer, parts = FoundOrphans(listed=gathered.captures[1].rows("ledgers")), []
+    gaps, lifecycle, known = gathered.gaps, Lifecycle(_read_first_seen(gathered.previous)), _read_known(gathered)
+    rows = answer.listed + sum(dataset.rows("copies") for dataset in gathered.inventories)
     ranges = bucket_ranges(rows)
     with (
         (request.out / CANDIDATES).open("w", encoding="utf-8") as sink,
@@ -265,30 +267,30 @@ def _judge(request: OrphansRequest, gathered: _Gathered, run: Run, context: Cont
             parts.append(
                 write_part(request.out, "findings", f"buckets-{part.start:04d}", [sort_by_key(rows_found)], secret=True)
             )
-            found.take(rows_found)
-            found.left_out += orphans.left_out
-            found.candidates += orphans.candidates.num_rows
+            answer.take(rows_found)
+            answer.left_out += orphans.left_out
+            answer.candidates += orphans.candidates.num_rows
             sink.writelines(_word_candidates(orphans.candidates))
             show(number, len(ranges))
     vanished, listed = (
-        found.count(Category.DELETED_OUTSIDE),
-        max((one.rows("ledgers") for one in gathered.earlier), default=0),
+        answer.count(Category.DELETED_OUTSIDE),
+        max((dataset.rows("ledgers") for dataset in gathered.earlier), default=0),
     )
     doubts = make_rows(list_listing_doubts(gaps, vanished, listed), run)
-    found.take(doubts)
+    answer.take(doubts)
     parts.append(write_part(request.out, "findings", "beside", [doubts], secret=True))
-    found.undecided = _list_undecided(gathered, gaps, found)
-    return found, parts
+    answer.undecided = _list_undecided(gathered, gaps, answer)
+    return answer, parts
 
 
 def _find_range(
     request: OrphansRequest, gathered: _Gathered, known: pa.Table, part: range, run: Run, *, lists_all: bool
 ) -> Orphans:
     first, second = (capture.read("ledgers", buckets=part) for capture in gathered.captures)
-    copies = [one.read("copies", buckets=part) for one in gathered.inventories]
-    catalogs = [(one.read("ledgers", buckets=part), _read_txn(one)) for one in gathered.earlier]
+    copies = [dataset.read("copies", buckets=part) for dataset in gathered.inventories]
+    catalogs = [(dataset.read("ledgers", buckets=part), _read_txn(dataset)) for dataset in gathered.earlier]
     catalogs.sort(key=lambda pair: -1 if pair[1] is None else pair[1], reverse=True)
-    histories = [one.read("history", buckets=part) for one in (*gathered.earlier, gathered.captures[1])]
+    histories = [dataset.read("history", buckets=part) for dataset in (*gathered.earlier, gathered.captures[1])]
     sides = Sides(
         (first, second),
         pa.concat_tables([tables.COPIES.empty_table(), *copies]),
@@ -297,9 +299,14 @@ def _find_range(
         _cut(gathered.tombstones, part),
         _cut(known, part),
     )
-    before, after = (_cut_listing(listing, part) for listing in gathered.listings)
+    first_listing, second_listing = (_cut_listing(listing, part) for listing in gathered.listings)
     return find_orphans(
-        sides, (before, after), request.min_age_ms, run, lists_all=lists_all, has_earlier=gathered.has_earlier
+        sides,
+        (first_listing, second_listing),
+        request.min_age_ms,
+        run,
+        lists_all=lists_all,
+        has_earlier=gathered.has_earlier,
     )
 
 
@@ -319,21 +326,21 @@ def _read_txn(catalog: Dataset) -> int | None:
     return next(iter(catalog.read("sources")["txn"].to_pylist()), None)
 
 
-def _read_first_seen(before: Dataset | None) -> dict[bytes, datetime] | None:
-    if before is None:
+def _read_first_seen(previous: Dataset | None) -> dict[bytes, datetime] | None:
+    if previous is None:
         return None
-    rows = before.read("findings", columns=["id", "first_seen"])
+    rows = previous.read("findings", columns=["id", "first_seen"])
     return dict(zip(rows["id"].to_pylist(), rows["first_seen"].to_pylist(), strict=True))
 
 
 def _read_known(gathered: _Gathered) -> pa.Table:
     """Return the ledgers that the run before found unreferenced, if its references were listed before this run's."""
     keys = list(tables.KEY_COLUMNS)
-    before = gathered.before
+    previous = gathered.previous
     empty = tables.FINDINGS.empty_table().select(keys)
-    if before is None or max(before.manifest["references_listed_ms"]) >= gathered.listings[0].at_ms:
+    if previous is None or max(previous.manifest["references_listed_ms"]) >= gathered.listings[0].at_ms:
         return empty
-    rows = before.read("findings", columns=[*keys, "category"])
+    rows = previous.read("findings", columns=[*keys, "category"])
     return sort_by_key(rows.filter(pc.equal(rows["category"], Category.UNREFERENCED)).select(keys))
 
 
@@ -342,16 +349,16 @@ def _word_candidates(keys: pa.Table) -> Iterator[str]:
         yield json.dumps({"ledger": ledger, **({"scope": scope} if scope else {})}) + "\n"
 
 
-def _list_undecided(gathered: _Gathered, gaps: Sequence[str], found: FoundOrphans) -> list[str]:
+def _list_undecided(gathered: _Gathered, gaps: Sequence[str], answer: FoundOrphans) -> list[str]:
     """Return what could not be looked at, in words."""
     undecided = [f"the store was not listed completely: {gap}" for gap in gaps[:1]]
     undecided += [f"tombstones of an earlier copy cannot be read: {where}" for where in gathered.damaged[:1]]
     undecided += dict.fromkeys(listing.problem for listing in gathered.listings if listing.problem)
-    if found.left_out[Reason.REFERENCES_UNKNOWN] and all(listing.references is None for listing in gathered.listings):
+    if answer.left_out[Reason.REFERENCES_UNKNOWN] and all(listing.references is None for listing in gathered.listings):
         undecided.append("no upper layer was named: an empty file of references says that there is none")
-    if found.left_out[LISTED_ONCE]:
+    if answer.left_out[LISTED_ONCE]:
         undecided.append(
-            f"references were listed once for {found.left_out[LISTED_ONCE]} ledgers: list them again, and run again "
-            "with --since"
+            f"references were listed once for {answer.left_out[LISTED_ONCE]} ledgers: list them again, and look again "
+            "with this run as the one before"
         )
     return undecided
