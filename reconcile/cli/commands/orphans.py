@@ -24,7 +24,7 @@ from reconcile.cli.settings import effective_settings
 from reconcile.words import count_noun
 
 if TYPE_CHECKING:
-    from reconcile.jobs.deletes.orphans import FoundOrphans
+    from reconcile.jobs.orphans.request import FoundOrphans
 
 
 @click.command(
@@ -71,7 +71,8 @@ def orphans(
     listing: write it anew, and run again with --since. Nothing is deleted: delete request --from takes the candidates,
     and verify looks at each again.
     """
-    from reconcile.jobs.deletes.orphans import OrphansRequest, look_for_orphans
+    from reconcile.jobs.orphans.look import look_for_orphans
+    from reconcile.jobs.orphans.request import OrphansRequest
 
     output = make_output(shared)
     request = OrphansRequest(uri, out, references, inventories, earlier, since, to_ms(min_age), effective_settings())
@@ -81,7 +82,7 @@ def orphans(
 
 def _make_result(answer: "FoundOrphans", uri: str, out: Path) -> Result:
     from reconcile.findings.categories import Category
-    from reconcile.jobs.deletes.orphans import CANDIDATES
+    from reconcile.jobs.orphans.request import CANDIDATES
     from recovery.model.ids import LedgerId
 
     counts = {

@@ -244,7 +244,7 @@ FULL_DISK = {(name, Exit.FAILED) for name in ("collect", "plan split", "plan edi
 COLLECT, CHECK, CLI, WRITE = "recovery/collect", "reconcile/check", "reconcile/cli", "reconcile/write"
 SCRUTINY = "reconcile/jobs/scrutiny/test_scrutinize_real.py"
 FREEZING, DELETES = "reconcile/write/freezing", "reconcile/deletes"
-ORPHANS = "reconcile/jobs/deletes/test_orphans_real.py"
+ORPHANS = "reconcile/jobs/orphans/test_orphans_real.py"
 PIPELINE = "reconcile/jobs/deletes/test_deletes_pipeline_real.py"
 ELSEWHERE: dict[tuple[str, Exit], str] = {
     ("collect", Exit.FOUND): f"{COLLECT}/test_vanished_files.py::test_the_first_line_says_so_and_the_last_what_to_do",
