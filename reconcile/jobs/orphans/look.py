@@ -133,7 +133,8 @@ def _gather(
     damaged: list[str] = []
     for uri, catalog in zip(request.earlier, earlier, strict=True):
         # Tombstones that expired since stand in copies.
-        nodes = read_removed(of_catalog(catalog, uri), lambda key, error: damaged.append(f"{key} ({error})"))
+        instances = [instance for instance in (_read_instance(second),) if instance]
+        nodes = read_removed(of_catalog(catalog, uri), instances, lambda key, why: damaged.append(f"{key} ({why})"))
         known += [(item, True) for node in nodes or () for item in node]
     sources = [_name_source(request.uri, second), *clusters.of_bookies(_read_bookies(inventories))]
     sources += [_name_source(uri, dataset) for uri, dataset in zip(request.earlier, earlier, strict=True)]
