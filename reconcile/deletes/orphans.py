@@ -162,8 +162,8 @@ def _find_unreferenced(
 def _state_record(rows: pa.Table, copies: pa.Table, listings: tuple[Listing, Listing], twice: Mask) -> list[Statement]:
     """Return the evidence of ledgers that nobody names."""
     born = find_births(rows)
-    held = copies.filter(pc.is_in(copies["source"], value_set=_HELD)).group_by(_KEYS).aggregate([("entries", "max")])
-    places, on = unite([rows, held]).rows
+    indexed = copies.filter(pc.is_in(copies["source"], value_set=_HELD)).group_by(_KEYS).aggregate([("entries", "max")])
+    places, on = unite([rows, indexed]).rows
     entries = np.full(rows.num_rows, ABSENT)
     entries[places[places != ABSENT]] = on[places != ABSENT]
     times = " and ".join(dict.fromkeys(_show_time(listing.at_ms) for listing in listings))
@@ -177,7 +177,7 @@ def _state_record(rows: pa.Table, copies: pa.Table, listings: tuple[Listing, Lis
         Statement(
             "bookies",
             "entries on one of them, at most",
-            held["entries_max"].take(pa.array(entries, mask=entries == ABSENT)),
+            indexed["entries_max"].take(pa.array(entries, mask=entries == ABSENT)),
             "inventories",
         ),
     ]
@@ -196,9 +196,9 @@ def _find_data_alone(sides: Sides, named: pa.Table, run: Run) -> pa.Table:
 
 def _find_deleted_outside(sides: Sides, named: pa.Table, run: Run) -> pa.Table:
     """Return the findings of records that went, with who deleted them and when; critical where one is still named."""
-    held = sides.copies.filter(pc.is_in(sides.copies["source"], value_set=_HELD)).group_by(_KEYS).aggregate([])
+    indexed = sides.copies.filter(pc.is_in(sides.copies["source"], value_set=_HELD)).group_by(_KEYS).aggregate([])
     earlier, seen = sides.earlier
-    joined = compare(held.select(_KEYS), sides.stored[1], earlier, seen, sides.history, has_snapshot=True)
+    joined = compare(indexed.select(_KEYS), sides.stored[1], earlier, seen, sides.history, has_snapshot=True)
     keys = take_rows(joined.sides, joined.where(*_GONE))
     keys = keys.filter(pa.array(~_find_among(keys, _select_removed(sides.tombstones))))
     # What only bookies and history tell of may have come and gone between two copies.
@@ -232,11 +232,11 @@ def _select_removed(tombstones: pa.Table) -> pa.Table:
     return tombstones.filter(tombstones["removed"]).select(_KEYS)
 
 
-def _find_among(rows: pa.Table, others: pa.Table) -> Mask:
-    """Return which rows have a key that others have; each of both at most once."""
+def _find_among(rows: pa.Table, keys: pa.Table) -> Mask:
+    """Return which rows have one of some keys; each of both at most once."""
     mask = np.zeros(rows.num_rows, np.bool_)
-    if rows.num_rows and others.num_rows:
-        places, matches = unite([rows, others]).rows
+    if rows.num_rows and keys.num_rows:
+        places, matches = unite([rows, keys]).rows
         mask[places[(places != ABSENT) & (matches != ABSENT)]] = True
     return mask
 
@@ -245,9 +245,9 @@ def _is_unchanged(earlier: pa.Table, stored: pa.Table) -> Mask:
     """Return which records stood in the same version before."""
     old_rows, rows = unite([earlier, stored]).rows
     mask = np.zeros(stored.num_rows, np.bool_)
-    both = (old_rows != ABSENT) & (rows != ABSENT)
+    stays = (old_rows != ABSENT) & (rows != ABSENT)
     versions: Any = earlier["version"].to_numpy()
-    mask[rows[both]] = versions[old_rows[both]] == stored["version"].to_numpy()[rows[both]]
+    mask[rows[stays]] = versions[old_rows[stays]] == stored["version"].to_numpy()[rows[stays]]
     return mask
 
 

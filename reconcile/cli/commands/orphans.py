@@ -125,7 +125,7 @@ def _make_result(answer: "FoundOrphans", uri: str, out: Path) -> Result:
         details=details,
         following=following,
         facts={
-            "found": {category: dict(of) for category, of in sorted(answer.found.items())},
+            "found": {category: dict(counted) for category, counted in sorted(answer.found.items())},
             "worst": worst,
             "candidates": str(out / CANDIDATES),
             "out": str(out),
@@ -135,5 +135,5 @@ def _make_result(answer: "FoundOrphans", uri: str, out: Path) -> Result:
 
 def _word_finding(row: "dict[str, Any]") -> str:
     about = "" if row["ledger"] is None else f" ledger {row['ledger']}"
-    said = "; ".join(f"{name} {value}" for name, value in row["evidence"].items())
-    return f"{row['severity']} {row['category']}{about}: {said}"
+    evidence = "; ".join(f"{name} {value}" for name, value in row["evidence"].items())
+    return f"{row['severity']} {row['category']}{about}: {evidence}"

@@ -84,8 +84,8 @@ def look_for_orphans(request: OrphansRequest, context: Context) -> FoundOrphans:
     inventories = open_inventories(request.inventories)
     previous = None if request.since is None else open_dataset(request.since, _KIND)
     prepare(request.out, _KIND, secret=True)
-    at = context.now()
-    run = Run(at.isoformat(timespec="seconds"), at)
+    began = context.now()
+    run = Run(began.isoformat(timespec="seconds"), began)
     try:
         with connect(request.uri, context) as opened:
             gathered = _gather(request, opened, inventories, previous, context)
@@ -104,7 +104,7 @@ def look_for_orphans(request: OrphansRequest, context: Context) -> FoundOrphans:
         extra={
             "settings": dict(request.settings),
             "references_listed_ms": [listing.at_ms for listing in gathered.listings],
-            "found": {category: dict(of) for category, of in answer.found.items()},
+            "found": {category: dict(counted) for category, counted in answer.found.items()},
         },
     )
     return answer

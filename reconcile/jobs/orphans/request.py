@@ -65,7 +65,9 @@ class FoundOrphans:
     @property
     def failing(self) -> int:
         """Findings that are more than notes."""
-        return sum(count for of in self.found.values() for severity, count in of.items() if severity != "info")
+        return sum(
+            count for counted in self.found.values() for severity, count in counted.items() if severity != "info"
+        )
 
     def take(self, findings: pa.Table) -> None:
         """Count findings, and keep the first of the gravest."""
