@@ -18,7 +18,7 @@ from reconcile.references import References
 from recovery.dataset import sort_by_key
 from recovery.errors import FormatError, InputError, Reason
 from recovery.infer.references import SCHEMA
-from recovery.model.ids import buckets
+from recovery.model.ids import LedgerId, buckets
 
 
 def read_deleted(uris: Sequence[str], context: Context) -> list[References]:
@@ -66,6 +66,27 @@ def find_deleted(opened: OpenStore, instances: Collection[str]) -> list[Referenc
     return [] if deleted is None or is_empty else [replace(deleted, stores=())]
 
 
+def find_one_deleted(opened: OpenStore, instances: Collection[str], ledger: LedgerId) -> list[References]:
+    """Return what `find_deleted` says of one ledger; nothing else is read.
+
+    Raises:
+        InputError: its tombstone, or whether there is one, cannot be read.
+        UnavailableError: the store does not answer.
+    """
+    doubts: list[tuple[str, str]] = []
+    nodes = _find_nodes(opened, instances, lambda key, why: doubts.append((key, why)))
+    if nodes is None:
+        return []
+    try:
+        tombstone = nodes.read_some([ledger]).get(ledger)
+    except FormatError as error:
+        problem = f"has tombstones that cannot be read ({error})"
+        raise InputError(opened.uri, problem, "name a copy of the store that was made before") from error
+    if tombstone is None or tombstone.state not in REMOVED:
+        return []
+    return [_make_references([tombstone], opened.uri)]
+
+
 def _read(opened: OpenStore, instances: Collection[str] = ()) -> References | None:
     """Return the ledgers whose records were removed, and nodes that cannot be read; None: there is no root of ours."""
     damaged: list[tuple[str, str]] = []
@@ -100,6 +121,23 @@ def read_removed(
     Raises:
         UnavailableError: the store does not answer.
     """
+    told: list[str] = []
+
+    def tell(key: str, why: str) -> None:
+        told.append(key)
+        report(key, why)
+
+    packed = _find_nodes(opened, instances, tell)
+    if packed is None:
+        return iter(()) if told else None
+    nodes = packed.read_all(lambda node, error: report(node, str(error)))
+    return ([tombstone for tombstone in node if tombstone.state in REMOVED] for node in nodes)
+
+
+def _find_nodes(
+    opened: OpenStore, instances: Collection[str], report: Callable[[str, str], None]
+) -> PackedRecords[Tombstone] | None:
+    """Return the nodes of tombstones; None: there is no root of ours, or it is left out, which is told."""
     key = name_own_root(opened.root) if opened.root.rstrip("/") else ""
     stored = opened.store.get(key) if key else None
     if stored is None:
@@ -111,13 +149,12 @@ def read_removed(
             return None
         # A later version's mark is ours, and what it stands for must not be passed over.
         report(key, str(error))
-        return iter(())
+        return None
     if instances and mark.instance_id and mark.instance_id not in instances:
         ids = " and ".join(sorted(instances))
         report(key, f"the tombstones are of cluster instance {mark.instance_id}, the ledgers of {ids}")
-        return iter(())
-    nodes = PackedRecords(opened.store, key, TOMBSTONES, None).read_all(lambda node, error: report(node, str(error)))
-    return ([tombstone for tombstone in node if tombstone.state in REMOVED] for node in nodes)
+        return None
+    return PackedRecords(opened.store, key, TOMBSTONES, None)
 
 
 def _make_references(tombstones: Sequence[Tombstone], uri: str) -> References:

@@ -1,5 +1,6 @@
 """Everything about one ledger, from bookies, a store, snapshots, a plan and upper layers."""
 
+from collections.abc import Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,18 +11,21 @@ import pyarrow.compute as pc
 
 from backends.protocols import ScannableStore
 from reconcile.check.guard_locks import select_guarded
-from reconcile.clusters import decode_named, of_catalog
+from reconcile.clusters import decode_named, list_named, of_catalog
 from reconcile.compare.knowledge import Knowledge
 from reconcile.compare.single_ledger import StoredLedger, as_catalog_row, as_history_rows, read_only_ledger
 from reconcile.explain import ledger as engine
 from reconcile.explain.ledger import Explanation
 from reconcile.jobs.capture import capture_store
 from reconcile.jobs.context import Context, connect
+from reconcile.jobs.deletes.resurrection import find_one_deleted
 from reconcile.jobs.make_plan.request import open_inventories
 from reconcile.jobs.references import read_references
 from reconcile.plan.actions import Passwords
 from reconcile.plan.manifest import read_plan_manifest
+from reconcile.references import References
 from reconcile.stores import catalog_path
+from reconcile.stores import of_catalog as open_catalog
 from recovery.codecs import store
 from recovery.codecs.replication_lock import is_guard, ledger_of_lock
 from recovery.codecs.store import Layout
@@ -67,10 +71,11 @@ class ExplainRequest:
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """What a store has of the ledger, and the layout that it names."""
+    """What a store has of the ledger, the layout that it names, and what its tombstone says."""
 
     stored: StoredLedger
     layout: str | None
+    deleted: tuple[References, ...] = ()
 
 
 def explain(request: ExplainRequest, context: Context) -> Explanation:
@@ -85,9 +90,12 @@ def explain(request: ExplainRequest, context: Context) -> Explanation:
     inventories = open_inventories(request.inventories)
     with ExitStack() as stack:
         uris = [*([] if request.uri is None else [request.uri]), *request.snapshots]
-        sides = [_read_side(uri, request.ledger, context, stack) for uri in uris]
+        instances = _list_instances(inventories)
+        sides = [_read_side(uri, request.ledger, instances, context, stack) for uri in uris]
         plan = None if request.plan is None else open_dataset(request.plan, "plan")
-        references = read_references(request.references, context)
+        named = read_references(request.references, context)
+        deleted = [references for side in sides for references in side.deleted]
+        references = References.unite([*([] if named is None else [named]), *deleted])
         knowledge = Knowledge(
             passwords=request.passwords.values,
             expected=request.expected,
@@ -115,7 +123,12 @@ def _choose_layout(request: ExplainRequest, sides: list[_Side], plan: Dataset | 
     return None if layout is None else Layout(layout)
 
 
-def _read_side(uri: str, ledger: LedgerId, context: Context, stack: ExitStack) -> _Side:
+def _list_instances(inventories: Sequence[Dataset]) -> Collection[str]:
+    rows = (inventory.read("bookies", columns=["instance_id"]) for inventory in inventories)
+    return {one for table in rows for one in table["instance_id"].drop_null().to_pylist()}
+
+
+def _read_side(uri: str, ledger: LedgerId, instances: Collection[str], context: Context, stack: ExitStack) -> _Side:
     """Return what a store has of the ledger.
 
     Catalogs are read where they are; copied files of stores are captured for as long as `stack` is open, as recover
@@ -123,17 +136,18 @@ def _read_side(uri: str, ledger: LedgerId, context: Context, stack: ExitStack) -
     """
     path = catalog_path(uri)
     if path is None and not uri.startswith(_FILES):
-        return _read_live(uri, ledger, context)
+        return _read_live(uri, ledger, instances, context)
     if path is None:
         path = f"{stack.enter_context(TemporaryDirectory(prefix='bkmeta-explain-'))}/catalog"
         with connect(uri, context) as opened:
             capture_store(opened, Path(path), context)
     catalog = open_dataset(path, "catalog")
     layouts = catalog.read("sources", columns=["layout"])["layout"].to_pylist()
-    return _Side(read_catalog(uri, catalog, ledger), layouts[0] if layouts else None)
+    deleted = find_one_deleted(open_catalog(catalog, uri), instances or list_named(catalog), ledger)
+    return _Side(read_catalog(uri, catalog, ledger), layouts[0] if layouts else None, tuple(deleted))
 
 
-def _read_live(uri: str, ledger: LedgerId, context: Context) -> _Side:
+def _read_live(uri: str, ledger: LedgerId, instances: Collection[str], context: Context) -> _Side:
     """Read the ledger's record, its history where there is one, and who has a cookie, from a store."""
     with connect(uri, context) as opened:
         places = store.places(opened.layout_hint)
@@ -158,12 +172,13 @@ def _read_live(uri: str, ledger: LedgerId, context: Context) -> _Side:
             point = opened.store.point()
             txn, is_complete = point.txn, not point.gaps
             history = as_history_rows(opened.store.history(key), key, ledger)
+        cluster = decode_named(None if instance is None else instance.value)
+        deleted = find_one_deleted(opened, instances or ([cluster] if cluster is not None else []), ledger)
     row = tables.CATALOG_LEDGERS.empty_table() if record is None else as_catalog_row(record, ledger)
-    cluster = decode_named(None if instance is None else instance.value)
     stored = StoredLedger(
         uri, row, history, txn, members, complete=is_complete, instance_id=cluster, is_guarded=is_guarded
     )
-    return _Side(stored, str(layout))
+    return _Side(stored, str(layout), tuple(deleted))
 
 
 def read_catalog(uri: str, catalog: Dataset, ledger: LedgerId) -> StoredLedger:
