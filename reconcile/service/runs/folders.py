@@ -1,5 +1,6 @@
 """Folders of runs, and which of them are kept.
 
+<data>/cluster.json                      whose runs these are: ledgers_root, instance_id
 <data>/<job>/<time>-<epoch>-<number>/    result.json, log.txt
                                     out/ the dataset that the command wrote
 <data>/deletes/                          the journal of deletes
@@ -7,6 +8,8 @@
 <data>/requests/                         of requests that are under way
 """
 
+import json
+import os
 import re
 import shutil
 from collections.abc import Collection, Iterable
@@ -18,6 +21,7 @@ from reconcile.service.config import Kept
 from recovery.errors import InputError
 
 OUT: Final = "out"
+_CLUSTER: Final = "cluster.json"
 _FORM: Final = "%Y%m%dT%H%M%SZ"
 _NAME: Final = re.compile(r"([0-9]{8}T[0-9]{6}Z)-([0-9]+)-([0-9]+)")
 
@@ -44,6 +48,40 @@ def make_private(path: Path) -> Path:
         remedy = "free space, or name another folder as `data`"
         raise InputError(str(path), f"cannot be made ({error.strerror})", remedy) from error
     return path
+
+
+def claim(data: Path, ledgers_root: str, instance_id: str) -> None:
+    """Make a folder that of a cluster, or see that it is: what was kept of one must not go by the rules of another.
+
+    Args:
+        data: the service's folder.
+        ledgers_root: key.
+        instance_id: of the cluster; empty: it has none.
+
+    Raises:
+        InputError: it is another cluster's, or cannot be written.
+    """
+    path = make_private(data) / _CLUSTER
+    mine = {"ledgers_root": ledgers_root, "instance_id": instance_id}
+    try:
+        known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {**mine, "instance_id": ""}
+        named = str(known["instance_id"])
+        if known["ledgers_root"] != ledgers_root or (named and instance_id and named != instance_id):
+            whose, own = (
+                f"{one['ledgers_root']}, instance {one['instance_id'] or 'not named'}" for one in (known, mine)
+            )
+            problem = f"keeps what was run for {whose}; the store is {own}"
+            raise InputError(str(data), problem, "name another folder as `data`, and keep this one")
+        if not path.exists() or (instance_id and not named):
+            beside = path.with_name(f".{_CLUSTER}.{os.getpid()}")
+            beside.write_text(json.dumps(mine), encoding="utf-8")
+            beside.replace(path)
+    except OSError as error:
+        remedy = "free space, or name another folder as `data`"
+        raise InputError(str(path), f"cannot be written ({error.strerror})", remedy) from error
+    except (ValueError, KeyError, TypeError) as error:
+        problem = "does not say which cluster's runs these are"
+        raise InputError(str(path), problem, "remove this file if the folder is of this cluster") from error
 
 
 def list_runs(folder: Path) -> list[tuple[datetime, str]]:

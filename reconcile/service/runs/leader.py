@@ -22,7 +22,13 @@ from typing import Final
 from backends.errors import BackendError, UnavailableError
 from backends.protocols import Election
 from backends.registry import OpenStore, open_election
-from reconcile.deletes.own_root import make_own_root, name_own_root, open_log
+from reconcile.deletes.own_root import (
+    make_own_root,
+    name_own_root,
+    open_log,
+    open_own_root,
+    read_instance_id,
+)
 from reconcile.errors import ReconcileError
 from reconcile.jobs.context import Context, connect
 from reconcile.jobs.deletes.clusters import now_ms
@@ -200,7 +206,8 @@ class Instance:
         """Make bkmeta's own root if it is not there; return its key."""
         key = name_own_root(opened.root)
         acl = self.config.acl or None
-        if opened.store.get(key) is None:
+        folders.claim(self.config.data, opened.root.rstrip("/"), read_instance_id(opened.store, opened.root))
+        if open_own_root(opened.store, opened.root, acl) is None:
             folder = folders.make_private(self.config.data / "deletes")
             with open_log(folder, opened.store, opened.root, self._context.now) as log:
                 make_own_root(opened.store, opened.root, log, acl)

@@ -13,7 +13,9 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from backends.registry import open_store
 from reconcile.service.api.methods import METHODS, SERVICE, ApiError, Why
 from reconcile.service.config import read_config
+from reconcile.service.runs import folders
 from reconcile.service.server import RunningService, start_service
+from recovery.errors import InputError
 from tests.support.command import run
 from tests.support.etcd_server import EtcdServer
 from tests.support.service import PROGRAM, TOKEN, ask, fetch, held, make_context, read_log, write_config
@@ -65,6 +67,41 @@ def test_jobs_are_run_with_the_words_of_their_commands(service: RunningService, 
             assert words[:2] == ["--metadata", config.metadata]
             assert Path(words[words.index("--out") + 1]).is_relative_to(config.data / name)
     assert said["scrutinize"][said["scrutinize"].index("--buckets") + 1] in ("1/2", "2/2")
+
+
+def test_a_folder_keeps_the_runs_of_one_cluster(
+    service: RunningService, etcd_server: EtcdServer, tmp_path: Path
+) -> None:
+    """Captures of one would go by the rules of another: an instance of another never leads there, and says why."""
+    data = service.instance.config.data
+    kept = sorted(path.name for path in (data / "capture").iterdir())
+    etcd_server.put("/other/ledgers/layout", b"")
+    uri = f"etcd://{etcd_server.hosts}/other/ledgers"
+    config = read_config(write_config(tmp_path, uri, "other", data, JOBS, MORE))
+    with start_service(config, make_context(), PROGRAM) as running:
+        until(lambda: "name another folder as `data`" in running.instance.seen.problem, "it says why")
+        [status] = ask(running.grpc_port, "get-status", token="")
+        assert (status.leads, status.epoch) == (False, 0)
+    assert sorted(path.name for path in (data / "capture").iterdir()) == kept
+    etcd_server.put("/other/ledgers-bkmeta", b"somebody's")
+    config = read_config(write_config(tmp_path, uri, "other", tmp_path / "data", JOBS, MORE))
+    with start_service(config, make_context(), PROGRAM) as running:
+        until(lambda: "was not made by this program" in running.instance.seen.problem, "it writes below nobody's key")
+
+
+def test_a_cluster_that_got_an_instance_id_is_still_the_same(tmp_path: Path) -> None:
+    """And with another one it is another cluster; a file that says nothing is an error."""
+    folders.claim(tmp_path / "data", "/ledgers", "")
+    folders.claim(tmp_path / "data", "/ledgers", "one")
+    folders.claim(tmp_path / "data", "/ledgers", "")
+    folders.claim(tmp_path / "data", "/ledgers", "one")
+    with pytest.raises(InputError, match=r"instance one.* instance two"):
+        folders.claim(tmp_path / "data", "/ledgers", "two")
+    with pytest.raises(InputError, match="/elsewhere"):
+        folders.claim(tmp_path / "data", "/elsewhere", "one")
+    (tmp_path / "data" / "cluster.json").write_text("[]")
+    with pytest.raises(InputError, match="does not say"):
+        folders.claim(tmp_path / "data", "/ledgers", "one")
 
 
 def test_status_is_the_same_by_grpc_and_http(service: RunningService) -> None:
