@@ -227,6 +227,7 @@ def prepare(folder: Path, kind: str, *, secret: bool) -> None:
         "inventory": [AGAIN],
         "scrutiny": ["store", COLLECTED, "metrics.prom", "repair.jsonl"],
         "orphans": ["candidates.jsonl"],
+        "drill": ["store", "plan"],
     }.get(kind, [])
     own_names = {*tables.KINDS[kind], SPILL, f"{MANIFEST}.tmp", REPORT, *beside}
     claim_folder(folder, kind, own_names, secret=secret)

@@ -43,6 +43,7 @@ COMMANDS: Final = {
     "check-impact": "Say whether bookies or racks may be taken away.",
     "scrutinize": "Say whether bookies and metadata agree, ledger by ledger.",
     "orphans": "Find ledgers that nobody names, data without a record, and deletes that went past bkmeta.",
+    "drill": "Try what would come back if the store were lost now.",
     "delete": "Delete ledgers in two phases, by a certificate.",
     "tombstones": "List what is kept of deletes, and let go what may.",
     "archive": "Mark ledgers that a backup application has.",

@@ -345,3 +345,36 @@ def by_bookie(_context: click.Context, _parameter: click.Parameter, values: Sequ
         found.setdefault(bookie, []).append(Path(folder))
     demand_bookie_ids([*found], "--disk")
     return found
+
+
+aliases_option = click.option(
+    "--aliases", type=FILE, help="Other names of bookies, as records have them: lines of `alias bookie-id`."
+)
+"""Of every command that holds records against bookies."""
+
+
+def read_aliases(path: Path | None) -> dict[str, str]:
+    """Read lines of ``alias bookie-id``; empty lines and lines that begin with # are passed over.
+
+    Raises:
+        InputError: unreadable, not text, another line, or an alias of two bookies.
+    """
+    if path is None:
+        return {}
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise InputError(str(path), f"cannot be read ({error.strerror})", "name a file that you can read") from error
+    except UnicodeDecodeError as error:
+        raise InputError(str(path), "is not text", "write lines of: alias bookie-id") from error
+    found: dict[str, str] = {}
+    for number, line in enumerate(lines, 1):
+        words = line.split()
+        if not words or words[0].startswith("#"):
+            continue
+        if len(words) != 2:
+            raise InputError(f"{path}, line {number}", "is not `alias bookie-id`", "mend the line")
+        if found.setdefault(words[0], words[1]) != words[1]:
+            raise InputError(f"{path}, line {number}", f"gives {words[0]} to a second bookie", "mend the line")
+    demand_bookie_ids([*found.values()], str(path))
+    return found

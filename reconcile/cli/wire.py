@@ -2,13 +2,12 @@
 
 import ssl
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 import click
 
 from backends.errors import UnsupportedAuthError
-from reconcile.cli.options import FILE, demand_bookie_ids
+from reconcile.cli.options import FILE, aliases_option, read_aliases
 from recovery.errors import InputError
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ def wire_options(command: Callable[P, R]) -> Callable[P, R]:
     """Add the options of asking bookies; `take_wire` takes them out again."""
     for option in reversed(
         (
-            click.option("--aliases", type=FILE, help="Other names of bookies: lines of `alias bookie-id`."),
+            aliases_option,
             click.option("--max-requests-s", type=_RATE, metavar="N", help="Asked of one bookie in a second, at most."),
             click.option("--max-total-requests-s", type=_RATE, metavar="N", help="Asked of all in a second, at most."),
             click.option(
@@ -88,30 +87,3 @@ def take_wire(values: dict[str, Any], *, wire: bool) -> "Wire | None":
         auth=given["bookie_auth"],
     )
     return Wire(options, read_aliases(given["aliases"]))
-
-
-def read_aliases(path: Path | None) -> dict[str, str]:
-    """Read lines of ``alias bookie-id``; empty lines and lines that begin with # are passed over.
-
-    Raises:
-        InputError: unreadable, not text, another line, or an alias of two bookies.
-    """
-    if path is None:
-        return {}
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise InputError(str(path), f"cannot be read ({error.strerror})", "name a file that you can read") from error
-    except UnicodeDecodeError as error:
-        raise InputError(str(path), "is not text", "write lines of: alias bookie-id") from error
-    found: dict[str, str] = {}
-    for number, line in enumerate(lines, 1):
-        words = line.split()
-        if not words or words[0].startswith("#"):
-            continue
-        if len(words) != 2:
-            raise InputError(f"{path}, line {number}", "is not `alias bookie-id`", "mend the line")
-        if found.setdefault(words[0], words[1]) != words[1]:
-            raise InputError(f"{path}, line {number}", f"gives {words[0]} to a second bookie", "mend the line")
-    demand_bookie_ids([*found.values()], str(path))
-    return found

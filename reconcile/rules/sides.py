@@ -287,7 +287,7 @@ def _relate_pairs(*sides: tuple[pa.Table, Rows]) -> npt.NDArray[np.int8]:
     """Return the relation of records that both the store and the snapshot have: some rows of each."""
     relations = np.full(len(sides[0][1]), _CODES[Relation.EQUAL], np.int8)
     # Records are the widest rows there are: of those that are equal nothing else is taken.
-    differ = np.flatnonzero(~_equal(*(side["raw"].take(pa.array(rows)) for side, rows in sides)))
+    differ = np.flatnonzero(~are_equal(*(side["raw"].take(pa.array(rows)) for side, rows in sides)))
     if len(differ):
         relations[differ] = _relate_differing(*(side.take(pa.array(rows[differ])) for side, rows in sides))
     return relations
@@ -295,23 +295,23 @@ def _relate_pairs(*sides: tuple[pa.Table, Rows]) -> npt.NDArray[np.int8]:
 
 def _relate_differing(stored: pa.Table, snapshot: pa.Table) -> npt.NDArray[np.int8]:
     relations = np.full(stored.num_rows, _CODES[Relation.CHANGED], np.int8)
-    is_same = np.logical_and.reduce([_equal(stored[name], snapshot[name]) for name in _SAME_WHERE_MOVED])
-    relations[is_same & ~_equal(stored["segments"], snapshot["segments"])] = _CODES[Relation.MOVED]
+    is_same = np.logical_and.reduce([are_equal(stored[name], snapshot[name]) for name in _SAME_WHERE_MOVED])
+    relations[is_same & ~are_equal(stored["segments"], snapshot["segments"])] = _CODES[Relation.MOVED]
     ranks = [pc.fill_null(pc.index_in(side["state"], pa.array(_STATES)), -1).to_numpy() for side in (stored, snapshot)]
     both_closed = (ranks[0] == _CLOSED) & (ranks[1] == _CLOSED)
     back = (ranks[0] >= 0) & (
-        (ranks[0] < ranks[1]) | (both_closed & ~_equal(stored["last_entry"], snapshot["last_entry"]))
+        (ranks[0] < ranks[1]) | (both_closed & ~are_equal(stored["last_entry"], snapshot["last_entry"]))
     )
     relations[back] = _CODES[Relation.WENT_BACK]
     other = np.zeros(len(relations), np.bool_)
     for name in ("password_hash", "digest", "ctime"):
         known = pc.and_(pc.is_valid(stored[name]), pc.is_valid(snapshot[name])).to_numpy()
-        other |= known & ~_equal(stored[name], snapshot[name])
+        other |= known & ~are_equal(stored[name], snapshot[name])
     relations[other] = _CODES[Relation.REUSED]
     return relations
 
 
-def _equal(left: pa.ChunkedArray, other: pa.ChunkedArray) -> Mask:
+def are_equal(left: pa.ChunkedArray, other: pa.ChunkedArray) -> Mask:
     """Compare two columns row by row; two nulls are equal, and so are lists of the same values."""
     if pa.types.is_nested(left.type):
         # Arrow compares no lists: their rows as Python values, only where a record changed.

@@ -359,6 +359,16 @@ VERDICTS: Final = pa.schema(
     ]
 )
 
+DRILLS: Final = pa.schema(
+    [
+        *KEY,
+        _field("class", _TEXT),  # one of reconcile.check.records.drill.Class
+        _field("reason", _TEXT, null=True),
+        _field("entries_lost", _I64),  # that are readable now, and would not be
+        _field("differs", _TEXTS),  # fields in which the record would be another one
+    ]
+)
+
 INVENTORY: Final = {"copies": COPIES, "bookies": BOOKIES, "damage": DAMAGE}
 CATALOG: Final = {
     "ledgers": CATALOG_LEDGERS,
@@ -426,5 +436,6 @@ KINDS: Final = {
     "impact": IMPACT,
     "scrutiny": SCRUTINY,
     "orphans": ORPHANS,
+    "drill": {"drills": DRILLS},
 }
 """Tables of each kind of dataset."""

@@ -1,6 +1,7 @@
 """Real disks, metadata lost, the program as its user runs it, and the real Java client as the judge."""
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
@@ -9,6 +10,9 @@ from typing import Any, Final
 
 import pytest
 
+from reconcile.check.records.drill import Class, Reason
+from reconcile.jobs.records.drill import hold_against
+from recovery.dataset import open_dataset
 from tests.support import acid
 from tests.support.acid import Loss
 from tests.support.cases import NAMES, case_dir, operator, truth
@@ -63,6 +67,17 @@ class Figures:
     unlike: int = 0
 
 
+COMPARED: Final = {
+    "ensemble_size": "E",
+    "write_quorum": "W",
+    "ack_quorum": "A",
+    "state": "state",
+    "last_entry": "last",
+    "length": "length",
+    "custom": "custom",
+    "segments": "segments_exact",
+}
+"""Fields that a drill compares, and the judge's names for them."""
 FIGURES: Final = {
     "c01": Figures(27, 1174),
     "c02": Figures(27, 1175),
@@ -97,6 +112,7 @@ class Outcome:
     lost: set[int]
     recovered: acid.Recovered
     judgement: acid.Judgement
+    work: Path
 
     @property
     def only_bookies(self) -> bool:
@@ -122,7 +138,7 @@ def outcome(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         passwords = [text.encode() for text in operator(run.case)["passwords"]]
         snapshot = folder / kept if kept else None
         recovered = acid.recover(cluster, facts, passwords, work / "operator", snapshot)
-        yield Outcome(run, facts, lost, recovered, acid.judge(cluster, facts, lost, collecting=True))
+        yield Outcome(run, facts, lost, recovered, acid.judge(cluster, facts, lost, collecting=True), work / "operator")
 
 
 def test_every_case_is_tried() -> None:
@@ -192,6 +208,35 @@ def test_every_hold_has_its_reason(outcome: Outcome) -> None:
 def test_records_that_were_not_lost_are_as_they_were(outcome: Outcome) -> None:
     """Byte for byte."""
     assert outcome.judgement.changed == set()
+
+
+def test_the_drill_says_what_comes_back(outcome: Outcome, tmp_path: Path) -> None:
+    """The plan held against the store of the good day: ledgers, entries and fields are as Java finds them."""
+    if not outcome.only_bookies or outcome.run.loss is not Loss.ALL:
+        return
+    truth_of = f"zkfiles://{case_dir(outcome.run.case) / 'zookeeper'}?root={outcome.truth['root']}"
+    acid.run("capture", "--metadata", truth_of, "--out", tmp_path / "store")
+    inventories = [open_dataset(path, "inventory") for path in sorted(outcome.work.glob("inventory-*"))]
+    plan, store = open_dataset(outcome.work / "plan", "plan"), open_dataset(tmp_path / "store", "catalog")
+    said = [judged for _, judged in hold_against(plan, store, inventories, {})]
+    rows = {row["ledger"]: row for judged in said for row in judged.rows.to_pylist()}
+    judgement = outcome.judgement
+    assert rows.keys() == {row["ledger"] for row in outcome.truth["ledgers"]}
+    lost = {ledger: row["reason"] for ledger, row in rows.items() if row["class"] == "lost"}
+    assert lost.keys() == rows.keys() - judgement.fields["E"].keys() - judgement.held
+    assert set(lost.values()) <= {Reason.EMPTY}
+    assert {ledger for ledger, row in rows.items() if row["class"] == "held"} == judgement.held
+    entries = {name: sum(judged.entries[name] for judged in said) for name in Class}
+    assert entries[Class.EXACT] + entries[Class.READABLE] == judgement.entries.read
+    assert (entries[Class.HELD], entries[Class.LOST], entries[Class.UNDECIDED]) == (judgement.entries.held, 0, 0)
+    for column, field in COMPARED.items():
+        differs = {ledger for ledger in judgement.fields[field] if column in rows[ledger]["differs"]}
+        assert differs == judgement.unequal(field), column
+    exact = {ledger for ledger, row in rows.items() if row["class"] == "exact"}
+    assert not [field for field in judgement.fields if exact & judgement.unequal(field)]
+    returned = sum((Counter(judged.returned) for judged in said), Counter())
+    assert returned["held"] == len(judgement.held_deleted)
+    assert returned["restored"] + returned["guarded"] == len(judgement.resurrected)
 
 
 @pytest.mark.parametrize("field", ["state", "last", "length", "digest", "password", "segments_readable"])

@@ -90,6 +90,7 @@ def write_catalog(
         "kind": "zookeeper",
         "uri": "zk://made-up/ledgers",
         "txn": 77,
+        "layout": "hierarchical",
         "at": AT,
         "complete": not gaps,
         "root": root,

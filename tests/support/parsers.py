@@ -41,8 +41,7 @@ from reconcile.check import gc_settings, placement_files
 from reconcile.check.impact.segments import copies
 from reconcile.check.scrutiny.lifecycle import read_suppressions
 from reconcile.cli.commands.check_impact import read_weights
-from reconcile.cli.options import read_names, read_passwords
-from reconcile.cli.wire import read_aliases
+from reconcile.cli.options import read_aliases, read_names, read_passwords
 from reconcile.errors import ReconcileError
 from reconcile.jobs.diagnose.audit import read_journal
 from reconcile.plan import plan_reader

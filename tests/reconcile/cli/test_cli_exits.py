@@ -151,6 +151,8 @@ LINES: dict[tuple[str, Exit], Line] = {
     ("capture", Exit.USAGE): lambda w: ["capture", "--metadata", "nonsense", "--out", w.new],
     ("scrutinize", Exit.FAILED): lambda w: ["scrutinize", "--metadata", STORE, "--out", w.new],
     ("scrutinize", Exit.USAGE): lambda w: ["scrutinize", "--metadata", "nonsense", "--out", w.new],
+    ("drill", Exit.FAILED): lambda w: ["drill", "--inventory", w.inventory, "--metadata", STORE, "--out", w.new],
+    ("drill", Exit.USAGE): lambda w: ["drill", "--metadata", STORE, "--out", w.new],
     ("recover", Exit.FAILED): lambda w: [
         "recover", "--inventory", w.inventory, "--metadata", STORE, "--out", w.new
     ],
@@ -265,6 +267,14 @@ ELSEWHERE: dict[tuple[str, Exit], str] = {
     ("scrutinize", Exit.DONE): f"{SCRUTINY}::test_a_healthy_share_is_silent",
     ("scrutinize", Exit.FOUND): f"{SCRUTINY}::test_each_harm_is_found_and_nothing_else",
     ("scrutinize", Exit.UNDECIDABLE): f"{SCRUTINY}::test_a_lost_bookie_that_no_auditor_will_mark_is_told",
+    **{
+        ("drill", code): f"reconcile/jobs/records/test_drill_spark.py::{test}"
+        for code, test in (
+            (Exit.DONE, "test_what_a_capture_is_worth"),
+            (Exit.FOUND, "test_what_a_capture_is_worth"),
+            (Exit.UNDECIDABLE, "test_a_record_that_nobody_can_read_is_undecided"),
+        )
+    },
     ("explain", Exit.FOUND): "reconcile/explain/test_ledger_golden.py::test_an_id_that_nobody_has",
     ("explain", Exit.UNDECIDABLE): "reconcile/explain/test_ledger_golden.py::test_an_id_that_nobody_has",
     ("rehearse", Exit.DONE): f"{CHECK}/test_verify_zookeeper.py::test_a_rehearsal_is_read_back_and_removed",

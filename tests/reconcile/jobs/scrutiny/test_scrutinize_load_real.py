@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from recovery.dataset import open_dataset
+from recovery.dataset import Dataset, open_dataset
 from tests.support import jars
 from tests.support.cluster import JVM, Cluster, ClusterError, encoded
 from tests.support.command import Done, process
@@ -136,13 +136,18 @@ class Load:
             self.next_flap = time.monotonic() + self.rng.uniform(10, 40)
 
 
-def is_left_by_bookkeeper(there: ScrutinizedCluster, row: Mapping[str, Any]) -> bool:
+def is_left_by_bookkeeper(there: ScrutinizedCluster, row: Mapping[str, Any], captured: Dataset) -> bool:
     """Say whether a finding is true by BookKeeper's own client: a bookie that must have an entry says it has not.
 
     With A < W a writer that loses a bookie does not send the new one what A others had acknowledged (docs/design/0019).
+    Of a ledger that was deleted since then no bookie can be asked any more.
     """
     if row["category"] != "BELOW_WRITE_QUORUM":
         return False
+    if row["ledger"] not in there.cluster.ledgers():
+        stored = captured.read("ledgers", columns=["ledger", "ack_quorum", "write_quorum"]).to_pylist()
+        (quorum,) = [one for one in stored if one["ledger"] == row["ledger"]]
+        return bool(quorum["ack_quorum"] < quorum["write_quorum"])
     record = there.record(row["ledger"])
     segments = record.segments
     for group in row["entries"]:
@@ -196,15 +201,17 @@ def test_a_healthy_cluster_under_load_has_no_finding_above_info(there: Scrutiniz
             done.append(look.result())
             found = open_dataset(tmp_path / f"run-{number}", "scrutiny").read("findings").to_pylist()
             loud = [row for row in found if row["severity"] != "info"]
-            wrong = [row for row in loud if not is_left_by_bookkeeper(there, row)]
+            captured = open_dataset(tmp_path / f"run-{number}" / "store", "catalog")
+            wrong = [row for row in loud if not is_left_by_bookkeeper(there, row, captured)]
             assert wrong == [], (seed, number, load.steps)
+            # Not at or above --fail-on but what BookKeeper's own writers left out.
+            assert done[-1].code in ({3} if loud else {0, 4}), done[-1].result["verdict"]
             holes += len(loud)
             counts = done[-1].result["counts"]
             totals.update({key: counts[key] for key in ("listed", "clean", "with_findings", "rechecked")})
             totals.update({f"{part}: {why}": n for part in ("skipped", "undecided") for why, n in counts[part].items()})
             notes.update(row["category"] for row in found)
             sys.stdout.write(f"{number}: {counts} {dict(load.steps)}\n")
-    assert {one.code for one in done} <= {0, 4}, [one.result["verdict"] for one in done]
     judged = totals["clean"] + totals["with_findings"]
     sys.stdout.write(
         f"seed {seed}: {LOOKS} scrutinies; {totals['listed']} ledgers, {judged / totals['listed']:.0%} judged, "

@@ -1,0 +1,141 @@
+"""`drill`: what would come back if the store were lost now."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from reconcile.cli.command import Command, Exit
+from reconcile.cli.options import (
+    FILE,
+    FOLDER,
+    aliases_option,
+    bookies_option,
+    executor_option,
+    inventory_options,
+    make_context,
+    make_output,
+    output_options,
+    quote_command,
+    read_aliases,
+    read_names,
+    read_passwords,
+)
+from reconcile.cli.output import Result
+from reconcile.cli.settings import effective_settings
+from reconcile.cli.wording.drills import describe_drill, list_advice
+from reconcile.words import count_noun
+
+if TYPE_CHECKING:
+    from reconcile.jobs.records.drill import Drilled
+
+
+@click.command(
+    cls=Command,
+    exits={
+        Exit.DONE: "every ledger would come back: exactly, or readable",
+        Exit.FAILED: "the store did not answer, the disk of `--out` is full, Spark failed; or the sums do not add up",
+        Exit.USAGE: "a URI, inventories, files or folders that cannot be used; no Java, no Spark",
+        Exit.FOUND: "ledgers would be held or lost: the answer says which, why, and what to do today",
+        Exit.UNDECIDABLE: "none of that, but of some it cannot be told: they changed since the bookies were collected",
+    },
+    epilog="Example: bkmeta drill --inventory inv/bk1 --inventory inv/bk2 "
+    "--metadata zk+hierarchical://zk1:2181/ledgers --passwords pw.txt --expect-bookies bookies.txt --out drill",
+)
+@inventory_options("One bookie's inventory.")
+@click.option(
+    "--metadata", "uri", required=True, metavar="URI", help="The store: the truth, which recover is not shown."
+)
+@click.option(
+    "--snapshot",
+    "snapshots",
+    multiple=True,
+    metavar="URI",
+    help="What would be left of the store: catalog:///DIR, zkfiles:///DIR, etcdfile:///FILE, or a capture's folder.",
+)
+@click.option("--passwords", type=FILE, help="Candidates, one a line; mode 0600.")
+@bookies_option
+@aliases_option
+@click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
+@executor_option
+@click.option("--out", type=FOLDER, required=True, help="A new folder for the drill; it will hold passwords.")
+@output_options
+def drill(
+    inventories: tuple[str, ...],
+    uri: str,
+    snapshots: tuple[str, ...],
+    passwords: Path | None,
+    expect_bookies: Path | tuple[str, ...] | None,
+    aliases: Path | None,
+    master: str,
+    python: Path | None,
+    out: Path,
+    **shared: Any,  # noqa: ANN401 - click's options
+) -> None:
+    """Try, on a good day, what would come back if the store were lost now. Writes nothing but --out.
+
+    Metadata are reconstructed as recover does it, from inventories and from what would be left, without the store; then
+    they are held against the store, ledger by ledger. Give what you would have then: nothing else is used.
+    """
+    from reconcile.jobs.records.drill import DrillRequest
+    from reconcile.jobs.records.drill import drill as run_drill
+    from reconcile.plan.actions import Passwords
+
+    output = make_output(shared)
+    request = DrillRequest(
+        uri,
+        out,
+        inventories,
+        snapshots,
+        Passwords.from_candidates(read_passwords(passwords)),
+        read_names(expect_bookies) if expect_bookies else None,
+        read_aliases(aliases),
+        master,
+        python,
+        effective_settings(),
+    )
+    sys.exit(output.show(_make_result(run_drill(request, make_context(output)), out)))
+
+
+def _make_result(drilled: "Drilled", out: Path) -> Result:
+    ledgers = drilled.ledgers
+    missing = ledgers["held"] + ledgers["lost"]
+    code = (
+        Exit.FAILED
+        if not drilled.adds_up
+        else Exit.FOUND
+        if missing
+        else Exit.UNDECIDABLE
+        if ledgers["undecided"]
+        else Exit.DONE
+    )
+    verdict = {
+        Exit.FAILED: "INVALID: the sums of this drill do not add up; report it",
+        Exit.FOUND: f"{count_noun(missing, 'ledger')} of {drilled.listed} would not come back readable",
+        Exit.UNDECIDABLE: f"of {count_noun(ledgers['undecided'], 'ledger')} it cannot be told; all others come back",
+        Exit.DONE: f"all {count_noun(drilled.listed, 'ledger')} would come back, {ledgers['exact']} of them exactly",
+    }[code]
+    advice = list_advice(drilled)
+    return Result(
+        "drill",
+        verdict,
+        code,
+        counts={
+            "listed": drilled.listed,
+            **ledgers,
+            "entries": dict(drilled.entries),
+            "entries_lost": drilled.entries_lost,
+            "returned": dict(drilled.returned),
+        },
+        coverage={"bookies": list(drilled.bookies), "not_collected": list(drilled.not_collected)},
+        details=[*describe_drill(drilled), *(f"today: {sentence}" for sentence in advice)],
+        following=quote_command("bkmeta", "plan", "show", out / "plan") if missing else "",
+        facts={
+            "reasons": {name: dict(counted) for name, counted in drilled.reasons.items()},
+            "guessed": dict(drilled.guessed),
+            "differs": dict(drilled.differs),
+            "today": advice,
+            "out": str(out),
+        },
+    )
