@@ -228,6 +228,7 @@ def prepare(folder: Path, kind: str, *, secret: bool) -> None:
         "scrutiny": ["store", COLLECTED, "metrics.prom", "repair.jsonl"],
         "orphans": ["candidates.jsonl"],
         "drill": ["store", "plan"],
+        "bookie": ["store", *(f"{name}.txt" for name in tables.BOOKIE_LISTS)],
     }.get(kind, [])
     own_names = {*tables.KINDS[kind], SPILL, f"{MANIFEST}.tmp", REPORT, *beside}
     claim_folder(folder, kind, own_names, secret=secret)

@@ -369,6 +369,18 @@ DRILLS: Final = pa.schema(
     ]
 )
 
+BOOKIE_LEDGERS: Final = pa.schema(
+    [
+        *KEY,
+        _field("listed", _BOOL),  # the store has a record
+        _field("state", _TEXT, null=True),  # of it
+        _field("segments", pa.list_(_field("item", _I32))),  # numbers of those whose ensembles name the bookie
+        _field("due", _I64, null=True),  # entries that the record asks of it; null: open, or it cannot be read
+        _field("held", _I64),  # entries that it would serve
+        _field("only", _I64),  # of these, those that no other bookie that was collected would serve
+    ]
+)
+
 INVENTORY: Final = {"copies": COPIES, "bookies": BOOKIES, "damage": DAMAGE}
 CATALOG: Final = {
     "ledgers": CATALOG_LEDGERS,
@@ -428,6 +440,8 @@ AGAIN: Final = {
 """What `recovery.collect.incremental` keeps beside an inventory."""
 IMPACT: Final = {"impacts": IMPACTS}
 ORPHANS: Final = {"findings": FINDINGS}
+BOOKIE_LISTS: Final = ("named", "held", "only", "lacking", "strays", "unlisted")
+"""Files of ledger ids beside BOOKIE_LEDGERS."""
 KINDS: Final = {
     "inventory": INVENTORY,
     "catalog": CATALOG,
@@ -437,5 +451,6 @@ KINDS: Final = {
     "scrutiny": SCRUTINY,
     "orphans": ORPHANS,
     "drill": {"drills": DRILLS},
+    "bookie": {"ledgers": BOOKIE_LEDGERS},
 }
 """Tables of each kind of dataset."""

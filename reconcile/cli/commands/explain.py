@@ -1,4 +1,4 @@
-"""The command that says everything about one ledger."""
+"""The command that says everything about one ledger, or about one bookie."""
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,6 +13,7 @@ from reconcile.cli.commands.recover import LAYOUTS, TAILS
 from reconcile.cli.options import (
     FILE,
     FOLDER,
+    aliases_option,
     bookies_option,
     carry_options,
     inventory_options,
@@ -22,6 +23,7 @@ from reconcile.cli.options import (
     parse_ledger,
     parse_quorum,
     quote_command,
+    read_aliases,
     read_names,
     read_passwords,
     references_option,
@@ -48,6 +50,11 @@ _AS_RECOVER: Final = (
     "--references",
     "--tail",
 )
+_OF_LEDGERS: Final = (
+    "ledger", "scope", "qualified", "snapshots", "plan", "passwords", "expect_bookies", "default_quorum", "references",
+    "tail", "layout",
+)  # fmt: skip
+"""Parameters that mean nothing with --bookie."""
 _NAMED: Final = 5
 _WIDTH: Final = 16
 _VALUE: Final = 18
@@ -56,17 +63,20 @@ _VALUE: Final = 18
 @click.command(
     cls=Command,
     exits={
-        Exit.DONE: "it comes back, or is in the store and nothing disagrees",
+        Exit.DONE: "it comes back, or is in the store and nothing disagrees; of a bookie: no entry stands on it alone, "
+        "none is lacking",
         Exit.FAILED: "the store did not answer, or the tool failed",
         Exit.USAGE: "an id, a URI or datasets that cannot be used",
-        Exit.FOUND: "it is held or guarded, something disagrees, or nothing knows it and all was looked at",
-        Exit.UNDECIDABLE: "nothing knows it, and not everything was looked at",
+        Exit.FOUND: "it is held or guarded, something disagrees, or nothing knows it and all was looked at; of a "
+        "bookie: entries stand on it alone, or are lacking",
+        Exit.UNDECIDABLE: "nothing knows it, and not everything was looked at; of a bookie: it was not collected",
     },
     epilog="Example: bkmeta explain 12345 --inventory inv/bk1 --inventory inv/bk2 --plan plan",
 )
 @click.argument("ledger", required=False)
 @scope_option
 @click.option("--ledger-qualified-name", "qualified", metavar="NAME", help="Instead of LEDGER: its 32 hex digits.")
+@click.option("--bookie", metavar="ID", help="Instead of LEDGER: which ledgers name it, what it holds, what only it.")
 @inventory_options("One bookie's inventory.")
 @click.option("--metadata", "uri", metavar="URI", help="The store, or a capture of it: catalog:///DIR.")
 @click.option("--snapshot", "snapshots", multiple=True, metavar="URI", help="What the store held earlier, as recover.")
@@ -77,11 +87,14 @@ _VALUE: Final = 18
 @references_option
 @click.option("--tail", type=click.Choice(TAILS), default=TAILS[0], show_default=True, help="As recover.")
 @click.option("--layout", type=click.Choice(LAYOUTS), help="Of the store to be repaired, where nothing else names it.")
+@aliases_option
+@click.option("--out", type=FOLDER, help="With --bookie: a new folder for its ledgers, a page, and files of ids.")
 @output_options
 def explain(
     ledger: str | None,
     scope: str | None,
     qualified: str | None,
+    bookie: str | None,
     inventories: tuple[str, ...],
     uri: str | None,
     snapshots: tuple[str, ...],
@@ -92,13 +105,22 @@ def explain(
     references: tuple[str, ...],
     tail: str,
     layout: str | None,
+    aliases: Path | None,
+    out: Path | None,
     **shared: Any,  # noqa: ANN401 - click's options
 ) -> None:
     """Say what is known of one LEDGER: who holds what, what follows from it, what the store and a plan have.
 
     LEDGER is a number, scope:number, or a qualified name of 32 hex digits. Given what recover was given, it says what
     recover decides; with --plan, what that plan did. No Spark is needed, and nothing is written.
+
+    With --bookie ID, of one bookie: which ledgers and segments name it, what it holds, and what only it holds, by
+    --metadata and the inventories of all bookies; --out keeps it, with files of ids for other commands.
     """
+    if bookie is not None:
+        sys.exit(_explain_bookie(bookie, inventories, uri, aliases, out, shared))
+    if aliases is not None or out is not None:
+        raise click.UsageError("--aliases and --out belong to --bookie")
     from reconcile.jobs.diagnose import explain as job
     from reconcile.plan.actions import Passwords
     from recovery.codecs.store import Layout
@@ -126,6 +148,29 @@ def explain(
     )
     explanation = job.explain(request, make_context(output))
     sys.exit(output.show(_result(explanation, carry_options(*_AS_RECOVER), uri, plan)))
+
+
+def _explain_bookie(
+    bookie: str,
+    inventories: tuple[str, ...],
+    uri: str | None,
+    aliases: Path | None,
+    out: Path | None,
+    shared: dict[str, Any],
+) -> int:
+    """Show what there is of a bookie; return the exit code."""
+    from reconcile.cli.wording.bookies import make_result
+    from reconcile.jobs.diagnose.explain_bookie import BookieRequest, explain_bookie
+
+    context = click.get_current_context()
+    foreign = [
+        name for name in _OF_LEDGERS if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+    ]
+    if foreign or uri is None:
+        raise click.UsageError("--bookie goes with --metadata, --inventory, --inventory-dir, --aliases and --out alone")
+    output = make_output(shared)
+    request = BookieRequest(bookie, uri, inventories, read_aliases(aliases), out)
+    return output.show(make_result(explain_bookie(request, make_context(output)), out))
 
 
 def _result(explanation: "Explanation", given: Sequence[str], uri: str | None, plan: Path | None) -> Result:
