@@ -227,6 +227,7 @@ def prepare(folder: Path, kind: str, *, secret: bool) -> None:
         "inventory": [AGAIN],
         "scrutiny": ["store", COLLECTED, "metrics.prom", "repair.jsonl"],
         "orphans": ["candidates.jsonl"],
+        "scrutiny": ["store", "against", COLLECTED, "metrics.prom", "repair.jsonl"],
         "drill": ["store", "plan"],
         "bookie": ["store", *(f"{name}.txt" for name in tables.BOOKIE_LISTS)],
     }.get(kind, [])

@@ -107,6 +107,8 @@ class Category(StrEnum):
     """No upper layer names the ledger, as two complete listings say."""
     DATA_WITHOUT_RECORD = "DATA_WITHOUT_RECORD"
     """Bookies hold a ledger that the store does not list."""
+    STORES_DIFFER = "STORES_DIFFER"
+    """Two stores of one cluster say different things of the ledger, or one of them nothing."""
     LISTING_INCOMPLETE = "LISTING_INCOMPLETE"
     """Parts of the store could not be listed, or so many ledgers are gone at once that nobody may have deleted them."""
     ROOT_MISSING = "ROOT_MISSING"
@@ -179,6 +181,7 @@ SEVERITIES: Final[dict[Category, str]] = {
     Category.RETURNED_WRITER: "critical",
     Category.UNREFERENCED: "warning",
     Category.DATA_WITHOUT_RECORD: "info",
+    Category.STORES_DIFFER: "critical",
     Category.LISTING_INCOMPLETE: "critical",
     Category.ROOT_MISSING: "critical",
     Category.STORE_EMPTY: "critical",
@@ -241,6 +244,7 @@ SUGGESTED: Final = {
     Category.RETURNED_WRITER: "keep both bookies as they are; a person compares the entries: bkmeta explain LEDGER",
     Category.UNREFERENCED: "ask whose it was; then bkmeta delete request --from candidates.jsonl, and verify",
     Category.DATA_WITHOUT_RECORD: "none, if it was deleted: bookies collect it; else bkmeta freeze, and recover it",
+    Category.STORES_DIFFER: "keep clients on the old store; move the ledger again, or find who still writes to it",
     Category.LISTING_INCOMPLETE: "stop bookies' garbage collection (bkmeta freeze) until it is known what happened",
     Category.ROOT_MISSING: "stop the bookies (kill -STOP); see whether the URI is right; else bring the store back",
     Category.STORE_EMPTY: "stop the bookies (kill -STOP); see whether the URI is right; else bring the store back",

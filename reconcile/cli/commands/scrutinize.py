@@ -32,6 +32,9 @@ _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _DURATION: Final = re.compile(r"([0-9]{1,6})([smhd])")
 _SHARE: Final = re.compile(r"([0-9]{1,4})/([0-9]{1,4})")
 _MOST_SHARES: Final = 4096
+_TYPED: Final = click.core.ParameterSource.COMMANDLINE
+_OF_STORES: Final = frozenset({"uri", "against", "out", "share", "fail_on", "as_json", "progress"})
+"""Parameters that mean something with --against."""
 
 
 class Duration(click.ParamType[float]):
@@ -65,7 +68,8 @@ def _parse_share(_context: click.Context, _parameter: click.Parameter, value: st
         Exit.FAILED: "the store did not answer, the disk of --out is full, Spark failed; or the sums do not add up",
         Exit.USAGE: "a URI, inventories, files or folders that cannot be used; no Java, no Spark",
         Exit.FOUND: "findings at or above --fail-on",
-        Exit.UNDECIDABLE: "none, but fewer copies than --min-coverage could be judged",
+        Exit.UNDECIDABLE: "none, but fewer copies than --min-coverage could be judged; with --against: ledgers changed at "
+        "every look",
     },
     epilog="Example: bkmeta scrutinize --metadata zk+hierarchical://zk1:2181/ledgers --topology racks.txt --out run-1",
 )
@@ -101,6 +105,11 @@ def _parse_share(_context: click.Context, _parameter: click.Parameter, value: st
 )
 @click.option("--since", type=FOLDER, metavar="RUN", help="The run before: says what is new, and what is resolved.")
 @click.option("--suppress", type=FILE, help="TOML: findings that somebody answers for, and until when.")
+@click.option(
+    "--against",
+    metavar="URI",
+    help="Another store of the same cluster: only the two stores are compared, no bookie is asked.",
+)
 @click.option("--metrics", type=FILE, help="Write the figures here, too, as Prometheus reads them.")
 @click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
 @executor_option
@@ -121,6 +130,7 @@ def scrutinize(
     share: tuple[int, int],
     since: Path | None,
     suppress: Path | None,
+    against: str | None,
     metrics: Path | None,
     master: str,
     python: Path | None,
@@ -133,7 +143,12 @@ def scrutinize(
     what stands twice is reported. Nothing is repaired, marked, fenced or recovered.
 
     A bookie of DbLedgerStorage does not answer what it holds: give its inventory.
+
+    With --against every record is held against that of another store of the cluster, field by field, before or after a
+    move of the metadata; what differs is read again.
     """
+    if against is not None:
+        sys.exit(_scrutinize_against(uri, against, out, share, fail_on, shared))
     from reconcile.check.placement_files import read_placement, read_topology
     from reconcile.check.scrutiny.judge import Demands
     from reconcile.check.scrutiny.lifecycle import read_suppressions
@@ -173,6 +188,23 @@ def scrutinize(
     result = _make_result(found, request.min_coverage, out)
     notes = [f"suppression is over: {suppression}" for suppression in expired]
     sys.exit(output.show(replace(result, details=[*result.details, *notes])))
+
+
+def _scrutinize_against(
+    uri: str, against: str, out: Path, share: tuple[int, int], fail_on: str, shared: dict[str, Any]
+) -> int:
+    """Compare two stores, and show it; return the exit code."""
+    from reconcile.cli.wording.stores import make_result
+    from reconcile.jobs.records.against import AgainstRequest, scrutinize_against
+
+    context = click.get_current_context()
+    typed = (name for name in context.params if context.get_parameter_source(name) is _TYPED)
+    foreign = sorted({*typed} - _OF_STORES)
+    if foreign:
+        raise click.UsageError(f"--{foreign[0].replace('_', '-')} has no meaning with --against: no bookie is asked")
+    output = make_output(shared)
+    request = AgainstRequest(uri, against, out, share, effective_settings())
+    return output.show(make_result(scrutinize_against(request, make_context(output)), fail_on, out))
 
 
 def _make_result(found: "Scrutinized", min_coverage: float, out: Path) -> Result:

@@ -35,7 +35,7 @@ def make_result(sides: "BookieSides", out: Path | None) -> Result:
         Exit.DONE: f"nothing stands on {sides.bookie} alone, and it has all that is asked of it",
     }[code]
     details = [
-        f"{count_noun(sides.segments, 'segment')} name it; entries: {sides.due} due of closed ledgers, {sides.held} held"
+        f"{count_noun(sides.segments, 'segment')} name it; entries: {sides.due} due, of closed ones, {sides.held} held"
     ]
     for name, words in _WORDS.items():
         first = f": {', '.join(map(str, sides.first[name][:_NAMED]))}" if ledgers[name] else ""

@@ -1,6 +1,5 @@
 """A bookie of a real cluster: files of ids, a page, and what changes when another bookie is not collected."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ CASE = "c06"
 
 
 @pytest.fixture(scope="module")
-def inventories(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def inventories(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with an inventory of each bookie, by its number."""
     work = tmp_path_factory.mktemp("inventories")
     for bookie in bookies_of(truth(CASE)):
