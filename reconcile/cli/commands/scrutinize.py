@@ -68,8 +68,8 @@ def _parse_share(_context: click.Context, _parameter: click.Parameter, value: st
         Exit.FAILED: "the store did not answer, the disk of --out is full, Spark failed; or the sums do not add up",
         Exit.USAGE: "a URI, inventories, files or folders that cannot be used; no Java, no Spark",
         Exit.FOUND: "findings at or above --fail-on",
-        Exit.UNDECIDABLE: "none, but fewer copies than --min-coverage could be judged; with --against: ledgers changed at "
-        "every look",
+        Exit.UNDECIDABLE: "none, but fewer copies than --min-coverage could be judged; with --against: ledgers changed "
+        "at every look",
     },
     epilog="Example: bkmeta scrutinize --metadata zk+hierarchical://zk1:2181/ledgers --topology racks.txt --out run-1",
 )
