@@ -42,25 +42,25 @@ def see_range(bookie: str, stored: pa.Table, copies: pa.Table) -> pa.Table:
     served = copies.filter(pc.is_in(copies["source"], value_set=_SERVED))
     own = served.filter(pc.equal(served["bookie"], bookie))
     first_parts = own.filter(pc.equal(own["part"], 0)).group_by(_KEYS).aggregate([("entries", "sum")])
-    mine = first_parts.rename_columns([*_KEYS, "entries"]).select([*_KEYS, "entries"])
+    own_copies = first_parts.rename_columns([*_KEYS, "entries"]).select([*_KEYS, "entries"])
     named, segments, due = _find_named(bookie, stored)
     about = stored.select([*_KEYS, "state"]).take(pa.array(named))
     listed = stored.select(_KEYS)
-    united = unite([about, mine, listed])
+    united = unite([about, own_copies, listed])
     is_wanted = (united.rows[0] != ABSENT) | (united.rows[1] != ABSENT)
-    record, holding, there = (rows[is_wanted] for rows in united.rows)
+    record, holding, stored_rows = (rows[is_wanted] for rows in united.rows)
     keys = united.keys.filter(pa.array(is_wanted))
     only = _count_only(keys, own, served.filter(pc.not_equal(served["bookie"], bookie)))
-    held = np.zeros(keys.num_rows, np.int64)
-    held[holding != ABSENT] = mine["entries"].to_numpy()[holding[holding != ABSENT]]
+    entries_held = np.zeros(keys.num_rows, np.int64)
+    entries_held[holding != ABSENT] = own_copies["entries"].to_numpy()[holding[holding != ABSENT]]
     place = pa.array(record, mask=record == ABSENT)
     columns = {
         **{name: keys[name] for name in _KEYS},
-        "listed": pa.array(there != ABSENT),
-        "state": stored["state"].take(pa.array(there, mask=there == ABSENT)),
+        "listed": pa.array(stored_rows != ABSENT),
+        "state": stored["state"].take(pa.array(stored_rows, mask=stored_rows == ABSENT)),
         "segments": pc.coalesce(segments.take(place), pa.scalar([], segments.type)),
         "due": pc.if_else(pa.array(record == ABSENT), 0, due.take(place)),
-        "held": pa.array(held),
+        "held": pa.array(entries_held),
         "only": pa.array(only),
     }
     return pa.table(columns).cast(tables.BOOKIE_LEDGERS)
@@ -94,15 +94,15 @@ def _find_named(bookie: str, stored: pa.Table) -> tuple[Ints, pa.Array, pa.Array
     return rows, lists, pa.array(sums, pa.int64(), mask=~closed)
 
 
-def _count_only(keys: pa.Table, own: pa.Table, others: pa.Table) -> Ints:
+def _count_only(keys: pa.Table, own: pa.Table, other_rows: pa.Table) -> Ints:
     """Count the entries of each ledger that no other bookie serves."""
     counts = np.zeros(keys.num_rows, np.int64)
-    mine, theirs = (_number(keys, rows) for rows in (own, others))
-    suspects = _list_not_matched(keys.num_rows, mine, theirs)
-    for some in _cut(suspects, mine, theirs):
+    own_copies, other_copies = (_number(keys, rows) for rows in (own, other_rows))
+    suspects = _list_not_matched(keys.num_rows, own_copies, other_copies)
+    for chosen in _cut(suspects, own_copies, other_copies):
         parts = []
-        for ledger, rows in (mine, theirs):
-            picked = np.flatnonzero(some[ledger])
+        for ledger, rows in (own_copies, other_copies):
+            picked = np.flatnonzero(chosen[ledger])
             groups = sequence.from_arrow(rows["groups"].take(pa.array(picked)))
             parts.append(KeyedGroups(ledger[picked][groups.key], *groups[1:]))
         for low, high in _windows(parts):
@@ -114,35 +114,35 @@ def _count_only(keys: pa.Table, own: pa.Table, others: pa.Table) -> Ints:
 def _number(keys: pa.Table, rows: pa.Table) -> tuple[Ints, pa.Table]:
     """Return copies of the ledgers of `keys`, each with its row there."""
     names = ["scope", "ledger"]
-    at = keys.select(names).append_column("at", pa.array(np.arange(keys.num_rows)))
+    row_numbers = keys.select(names).append_column("at", pa.array(np.arange(keys.num_rows)))
     numbered = rows.select(names).append_column("row", pa.array(np.arange(rows.num_rows)))
-    joined = numbered.join(at, names, join_type="inner").sort_by("row")
+    joined = numbered.join(row_numbers, names, join_type="inner").sort_by("row")
     return joined["at"].to_numpy(), rows.take(joined["row"])
 
 
 def _list_not_matched(
-    ledgers: int, mine: tuple[Ints, pa.Table], theirs: tuple[Ints, pa.Table]
+    ledgers: int, own_copies: tuple[Ints, pa.Table], other_copies: tuple[Ints, pa.Table]
 ) -> npt.NDArray[np.bool_]:
     """Say which ledgers have copies here, and nobody else has exactly the same groups."""
     wanted = np.zeros(ledgers, np.bool_)
-    wanted[mine[0]] = True
+    wanted[own_copies[0]] = True
     sides = []
-    for ledger, rows in (mine, theirs):
+    for ledger, rows in (own_copies, other_copies):
         single = pc.and_(pc.equal(rows["g_count"], 1), pc.equal(rows["part"], 0)).to_numpy()
         columns = [pc.fill_null(rows[name], -1).to_numpy()[single] for name in _PLAIN]
         sides.append(pa.table({"at": ledger[single], **dict(zip(_PLAIN, columns, strict=True))}))
-    rows_of = np.bincount(mine[0], minlength=ledgers)
-    same = sides[0].join(sides[1].group_by(["at", *_PLAIN]).aggregate([]), ["at", *_PLAIN], join_type="inner")
-    matched = np.bincount(same["at"].to_numpy(), minlength=ledgers)
+    rows_of = np.bincount(own_copies[0], minlength=ledgers)
+    matches = sides[0].join(sides[1].group_by(["at", *_PLAIN]).aggregate([]), ["at", *_PLAIN], join_type="inner")
+    matched = np.bincount(matches["at"].to_numpy(), minlength=ledgers)
     return np.asarray(wanted & (matched < rows_of))
 
 
 def _cut(
-    suspects: npt.NDArray[np.bool_], mine: tuple[Ints, pa.Table], theirs: tuple[Ints, pa.Table]
+    suspects: npt.NDArray[np.bool_], own_copies: tuple[Ints, pa.Table], other_copies: tuple[Ints, pa.Table]
 ) -> Iterator[npt.NDArray[np.bool_]]:
     """Yield masks of ledgers, so that few runs are laid out at a time; what is heavy comes alone."""
     load = np.zeros(len(suspects), np.int64)
-    for ledger, rows in (mine, theirs):
+    for ledger, rows in (own_copies, other_copies):
         groups = sequence.from_arrow(rows["groups"])
         np.add.at(load, ledger[groups.key], sequence.run_counts(groups.first, groups.last, groups.period))
     rows_left = np.flatnonzero(suspects)
@@ -150,9 +150,9 @@ def _cut(
     part = np.cumsum(np.where(heavy, 0, load[rows_left])) // _RUNS
     part[heavy] = -1 - np.arange(int(heavy.sum()))
     for number in np.unique(part):
-        some = np.zeros(len(suspects), np.bool_)
-        some[rows_left[part == number]] = True
-        yield some
+        chosen = np.zeros(len(suspects), np.bool_)
+        chosen[rows_left[part == number]] = True
+        yield chosen
 
 
 def _windows(parts: list[KeyedGroups]) -> Iterator[tuple[int, int]]:

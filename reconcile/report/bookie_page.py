@@ -4,11 +4,9 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from reconcile.compare.single_ledger import read_only_ledger
-from reconcile.report.grids import WIDTH, Grid, grid_of
+from reconcile.report.grids import WIDTH, draw_ledger
 from reconcile.report.pages import make_environment
 from recovery.dataset import Dataset
-from recovery.model.ids import LedgerId
 
 if TYPE_CHECKING:
     from reconcile.jobs.diagnose.explain_bookie import BookieSides
@@ -47,11 +45,3 @@ def bookie_page(sides: "BookieSides", catalog: Dataset, inventories: Sequence[Da
         )
     )
     return page
-
-
-def draw_ledger(ledger: LedgerId, catalog: Dataset, inventories: Sequence[Dataset]) -> Grid:
-    """Return the grid of a ledger by the store's record; where there is none, of what bookies hold."""
-    rows = read_only_ledger(catalog, "ledgers", ledger).to_pylist()
-    blank = {"bucket": ledger.bucket, "scope": ledger.scope, "ledger": ledger.ledger}
-    row = {"state": None, "segments": None, "last_entry": None, **blank, **(rows[0] if rows else {})}
-    return grid_of(row, None, inventories)

@@ -12,6 +12,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from reconcile.compare.single_ledger import read_only_ledger
 from reconcile.findings.refusal_texts import describe_reason, describe_remedy
 from reconcile.plan.ledger_lists import few_copies
 from recovery.dataset import Dataset
@@ -197,6 +198,14 @@ def grid_of(row: Mapping[str, Any], topic: str | None, inventories: Sequence[Dat
     return Grid(
         str(ledger), topic, row, segments[:SEGMENTS_SHOWN], drawn, max(0, len(held_copies) - COPIES_DRAWN), cuts, last
     )
+
+
+def draw_ledger(ledger: LedgerId, catalog: Dataset, inventories: Sequence[Dataset]) -> Grid:
+    """Return the grid of a ledger by the store's record; where there is none, of what bookies hold."""
+    rows = read_only_ledger(catalog, "ledgers", ledger).to_pylist()
+    blank = {"bucket": ledger.bucket, "scope": ledger.scope, "ledger": ledger.ledger}
+    row = {"state": None, "segments": None, "last_entry": None, **blank, **(rows[0] if rows else {})}
+    return grid_of(row, None, inventories)
 
 
 def _copy(copy: Mapping[str, Any], segments: Sequence[Mapping[str, Any]], last: int | None, scale: float) -> Copy:

@@ -100,8 +100,8 @@ class _Ends:
 
 def read_written(actions: pa.Table) -> pa.Table:
     """Return the records that a plan writes, holds left out: CATALOG_LEDGERS in key order; ACTIONS in."""
-    mine = pc.and_(pc.equal(actions["kind"], "ledger"), pc.is_in(actions["op"], value_set=pa.array(_WRITTEN)))
-    rows = actions.filter(mine).sort_by([(name, "ascending") for name in tables.KEY_COLUMNS])
+    is_record = pc.and_(pc.equal(actions["kind"], "ledger"), pc.is_in(actions["op"], value_set=pa.array(_WRITTEN)))
+    rows = actions.filter(is_record).sort_by([(name, "ascending") for name in tables.KEY_COLUMNS])
     values = decode_columns(rows["value"])
     own = {
         **{name: rows[name] for name in tables.KEY_COLUMNS},
@@ -146,25 +146,25 @@ def judge_drill(
     reasons[r == ABSENT] = Reason.NO_RECORD
     reasons[(r == ABSENT) & (ends.last < 0)] = Reason.EMPTY
     reasons[outcome == "deleted"] = Reason.DELETED
-    held = np.isin(outcome, ["held", "waiting"])
-    classes[held], reasons[held], lost[held] = Class.HELD, reason[held], 0
+    is_held = np.isin(outcome, ["held", "waiting"])
+    classes[is_held], reasons[is_held], lost[is_held] = Class.HELD, reason[is_held], 0
     back = np.flatnonzero(np.isin(outcome, _BACK) & (w != ABSENT))
     masks = {name: np.zeros(count, np.bool_) for name in FIELDS}
     if len(back):
-        before, after = true.take(pa.array(back)), written.take(pa.array(w[back]))
-        masks_back = find_differing(before, after)
+        true_records, new_records = true.take(pa.array(back)), written.take(pa.array(w[back]))
+        masks_back = find_differing(true_records, new_records)
         for name, mask in masks_back.items():
             masks[name][back] = mask
-        lost[back] = _count_lost(after, _Ends(ends.last[back], ends.gone[back]), copies, sight)
-        other_key = masks_back[PASSWORD] & pc.is_valid(after[PASSWORD]).to_numpy()
-        other_key &= pc.is_valid(before[PASSWORD]).to_numpy()
-        other_digest = masks_back["digest"] & pc.is_valid(after["digest"]).to_numpy()
-        other_digest &= pc.is_valid(before["digest"]).to_numpy()
-        same = ~np.logical_or.reduce(list(masks_back.values()))
+        lost[back] = _count_lost(new_records, _Ends(ends.last[back], ends.gone[back]), copies, sight)
+        other_key = masks_back[PASSWORD] & pc.is_valid(new_records[PASSWORD]).to_numpy()
+        other_key &= pc.is_valid(true_records[PASSWORD]).to_numpy()
+        other_digest = masks_back["digest"] & pc.is_valid(new_records["digest"]).to_numpy()
+        other_digest &= pc.is_valid(true_records["digest"]).to_numpy()
+        is_same = ~np.logical_or.reduce(list(masks_back.values()))
         guarded = outcome[back] == "guarded"
         whole = (lost[back] == 0) & ~other_key & ~other_digest
         lost[back[other_key | other_digest]] = readable_now[back[other_key | other_digest]]
-        classes[back] = np.select([whole & same & ~guarded, whole], [Class.EXACT, Class.READABLE], Class.LOST)
+        classes[back] = np.select([whole & is_same & ~guarded, whole], [Class.EXACT, Class.READABLE], Class.LOST)
         reasons[back] = Reason.FEWER_ENTRIES
         reasons[back[other_digest]], reasons[back[other_key]] = Reason.OTHER_DIGEST, Reason.OTHER_KEY
         reasons[back[whole]] = None
@@ -222,11 +222,11 @@ def _count_unread(records: pa.Table, copies: pa.Table, sight: Sight) -> Ints:
     return counts
 
 
-def _count_lost(after: pa.Table, ends: _Ends, copies: pa.Table, sight: Sight) -> Ints:
+def _count_lost(new_records: pa.Table, ends: _Ends, copies: pa.Table, sight: Sight) -> Ints:
     """Count the entries that the true records serve, and those that would be written do not."""
-    closed = pc.fill_null(pc.equal(after["state"], "CLOSED"), fill_value=False).to_numpy()
-    last = np.where(closed, pc.fill_null(after["last_entry"], -1).to_numpy(), ends.last)
-    unread = _count_unread(_close_at(after, np.minimum(last, ends.last)), copies, sight)
+    closed = pc.fill_null(pc.equal(new_records["state"], "CLOSED"), fill_value=False).to_numpy()
+    last = np.where(closed, pc.fill_null(new_records["last_entry"], -1).to_numpy(), ends.last)
+    unread = _count_unread(_close_at(new_records, np.minimum(last, ends.last)), copies, sight)
     return np.asarray(np.maximum(unread + np.maximum(ends.last - last, 0) - ends.gone, 0))
 
 
@@ -260,8 +260,8 @@ def _make_rows(
 ) -> pa.Table:
     columns = {
         **{name: true[name] for name in tables.KEY_COLUMNS},
-        "class": pa.array([str(one) for one in classes], pa.string()),
-        "reason": pa.array([None if one is None else str(one) for one in reasons], pa.string()),
+        "class": pa.array([str(value) for value in classes], pa.string()),
+        "reason": pa.array([None if value is None else str(value) for value in reasons], pa.string()),
         "entries_lost": pa.array(lost),
         "differs": list_names(masks),
     }

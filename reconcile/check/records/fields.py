@@ -28,9 +28,9 @@ def find_differing(left: pa.Table, right: pa.Table) -> dict[str, Mask]:
     # Records are the widest rows there are: of those that are equal nothing else is taken.
     rows = np.flatnonzero(~are_equal(left["raw"], right["raw"]))
     if len(rows):
-        some, others = left.take(pa.array(rows)), right.take(pa.array(rows))
+        left_rows, right_rows = left.take(pa.array(rows)), right.take(pa.array(rows))
         for name in FIELDS:
-            masks[name][rows] = ~are_equal(*(_say_nothing_once(side[name]) for side in (some, others)))
+            masks[name][rows] = ~are_equal(*(_say_nothing_once(side[name]) for side in (left_rows, right_rows)))
     return masks
 
 

@@ -54,33 +54,33 @@ def compare_stores(first: pa.Table, second: pa.Table, run: Run) -> StoresRange:
     united = unite([side.select(list(tables.KEY_COLUMNS)) for side in (first, second)])
     a, b = united.rows
     count = len(a)
-    both = np.flatnonzero((a != ABSENT) & (b != ABSENT))
-    pair = [side.take(pa.array(rows[both])) for side, rows in ((first, a), (second, b))]
+    pairs = np.flatnonzero((a != ABSENT) & (b != ABSENT))
+    pair = [side.take(pa.array(rows[pairs])) for side, rows in ((first, a), (second, b))]
     masks = {name: np.zeros(count, np.bool_) for name in (*FIELDS, "record")}
     other_bytes = ~are_equal(pair[0]["raw"], pair[1]["raw"])
     for name, mask in find_differing(*pair).items():
-        masks[name][both] = mask
+        masks[name][pairs] = mask
     broken = [pc.is_valid(side["error"]).to_numpy() for side in pair]
     unread = (broken[0] | broken[1]) & other_bytes
     for mask in masks.values():
-        mask[both[unread]] = False
-    masks["record"][both[unread]] = True
+        mask[pairs[unread]] = False
+    masks["record"][pairs[unread]] = True
     masks["record"][(a == ABSENT) | (b == ABSENT)] = True
     differs = np.logical_or.reduce(list(masks.values()))
     rows = np.flatnonzero(differs)
-    found = _make_findings(united.keys, first, second, (a, b), masks, rows, run)
+    findings = _make_findings(united.keys, first, second, (a, b), masks, rows, run)
     words = np.where(differs, str(Category.STORES_DIFFER), "clean")
     verdicts = {**{name: united.keys[name] for name in tables.KEY_COLUMNS}, "verdict": pa.array(words, pa.string())}
     verdicts["reason"] = pa.nulls(count, pa.string())
     return StoresRange(
-        found,
+        findings,
         pa.table(verdicts).cast(tables.VERDICTS),
         {
             "first": int((a != ABSENT).sum()),
             "second": int((b != ABSENT).sum()),
             "only_first": int((b == ABSENT).sum()),
             "only_second": int((a == ABSENT).sum()),
-            "other_bytes": int((other_bytes & ~differs[both]).sum()),
+            "other_bytes": int((other_bytes & ~differs[pairs]).sum()),
         },
         {name: int(mask.sum()) for name, mask in masks.items()},
     )
@@ -98,8 +98,8 @@ def _make_findings(
     names = pc.binary_join(list_names({name: mask[rows] for name, mask in masks.items()}), ", ")
     grave = np.logical_or.reduce([mask[rows] for name, mask in masks.items() if name not in _HARMLESS])
     sides = [
-        (side, table.take(pa.array(at[rows], mask=at[rows] == ABSENT)))
-        for side, table, at in ((_FIRST, first, places[0]), (_SECOND, second, places[1]))
+        (side, table.take(pa.array(numbers[rows], mask=numbers[rows] == ABSENT)))
+        for side, table, numbers in ((_FIRST, first, places[0]), (_SECOND, second, places[1]))
     ]
     statements = [Statement("both", "fields that differ", names)]
     statements += [Statement(side, "record", _describe_record(table), side) for side, table in sides]
@@ -115,5 +115,5 @@ def _make_findings(
 
 
 def _describe_record(rows: pa.Table) -> Any:  # noqa: ANN401 - an Arrow column
-    there = pc.if_else(pc.is_valid(rows["error"]), rows["error"], "there")
-    return pc.if_else(pc.is_null(rows["raw"]), "none", there)
+    states = pc.if_else(pc.is_valid(rows["error"]), rows["error"], "there")
+    return pc.if_else(pc.is_null(rows["raw"]), "none", states)

@@ -68,5 +68,5 @@ def _describe(compared: "Compared") -> Iterator[str]:
     for name, count in sorted(compared.fields.items()):
         yield f"{name} differs: {count_noun(count, 'ledger')}"
     for row in compared.worst:
-        said = {(one["side"], one["field"]): one["value"] for one in row["evidence"]}
-        yield f"{row['severity']} ledger {row['ledger']}: {said['both', 'fields that differ']}"
+        values = {(statement["side"], statement["field"]): statement["value"] for statement in row["evidence"]}
+        yield f"{row['severity']} ledger {row['ledger']}: {values['both', 'fields that differ']}"

@@ -121,9 +121,9 @@ def explain_bookie(request: BookieRequest, context: Context) -> BookieSides:
                 copies = [inventory.read("copies", buckets=span) for inventory in inventories]
                 rows = see_range(request.bookie, stored, pa.concat_tables([tables.COPIES.empty_table(), *copies]))
                 sums.update(_add_up(rows))
-                for name, some in _list_rows(rows):
-                    counts[name] += some.num_rows
-                    ids = list(map(LedgerId, some["scope"].to_pylist(), some["ledger"].to_pylist()))
+                for name, ledgers in _list_rows(rows):
+                    counts[name] += ledgers.num_rows
+                    ids = list(map(LedgerId, ledgers["scope"].to_pylist(), ledgers["ledger"].to_pylist()))
                     first[name] += ids[: SHOWN - len(first[name])]
                     if files is not None:
                         files[name].writelines(f"{ledger}\n" for ledger in ids)
@@ -177,20 +177,24 @@ def _list_known(catalog: Dataset, aliases: Mapping[str, str]) -> set[str]:
 
 
 def _list_collected(inventories: Sequence[Dataset]) -> set[str]:
-    return {name for one in inventories for name in one.read("bookies", columns=["bookie"])["bookie"].to_pylist()}
+    return {
+        name
+        for inventory in inventories
+        for name in inventory.read("bookies", columns=["bookie"])["bookie"].to_pylist()
+    }
 
 
 def _list_rows(rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
     """Yield the rows of each list; BOOKIE_LEDGERS in."""
     named = pc.greater(pc.list_value_length(rows["segments"]), 0)
-    held, listed = pc.greater(rows["held"], 0), rows["listed"]
+    has_entries, listed = pc.greater(rows["held"], 0), rows["listed"]
     masks = {
         "named": named,
-        "held": held,
+        "held": has_entries,
         "only": pc.greater(rows["only"], 0),
         "lacking": pc.fill_null(pc.greater(rows["due"], rows["held"]), fill_value=False),
-        "strays": pc.and_(pc.and_(held, listed), pc.invert(named)),
-        "unlisted": pc.and_(held, pc.invert(listed)),
+        "strays": pc.and_(pc.and_(has_entries, listed), pc.invert(named)),
+        "unlisted": pc.and_(has_entries, pc.invert(listed)),
     }
     for name in tables.BOOKIE_LISTS:
         yield name, rows.filter(masks[name])

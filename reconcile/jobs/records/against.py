@@ -90,8 +90,8 @@ class Compared:
     @property
     def adds_up(self) -> bool:
         """Whether every ledger became one thing, and each store's ledgers are those of both and its own."""
-        one, two, alone, other = (self.sums[name] for name in ("first", "second", "only_first", "only_second"))
-        return self.clean + self.undecided + self.differing == self.listed == one + other == two + alone
+        store, two, alone, other = (self.sums[name] for name in ("first", "second", "only_first", "only_second"))
+        return self.clean + self.undecided + self.differing == self.listed == store + other == two + alone
 
 
 @dataclass(slots=True)
@@ -116,13 +116,13 @@ def scrutinize_against(request: AgainstRequest, context: Context) -> Compared:
         UnavailableError: a store does not answer.
     """
     prepare(request.out, "scrutiny", secret=True)
-    run = Run((at := context.now()).isoformat(timespec="seconds"), at)
+    run = Run((began := context.now()).isoformat(timespec="seconds"), began)
     sums = _Sums()
-    number, of = request.share
-    share = range(BUCKETS * (number - 1) // of, BUCKETS * number // of)
+    number, shares = request.share
+    share = range(BUCKETS * (number - 1) // shares, BUCKETS * number // shares)
     with ExitStack() as stack:
         opened = [stack.enter_context(connect(uri, context)) for uri in (request.uri, request.against)]
-        captured = [_capture(one, request.out / name, context) for one, name in zip(opened, SIDES, strict=True)]
+        captured = [_capture(store, request.out / name, context) for store, name in zip(opened, SIDES, strict=True)]
         catalogs = [catalog for catalog, _ in captured]
         clusters.demand_one(
             clusters.of_catalog(uri, catalog.read("sources"), catalog.read("nodes", columns=["path", "kind", "raw"]))
@@ -132,7 +132,7 @@ def scrutinize_against(request: AgainstRequest, context: Context) -> Compared:
             range(max(span.start, share.start), min(span.stop, share.stop))
             for span in bucket_ranges(sum(catalog.rows("ledgers") for catalog in catalogs))
         ]
-        looks = [(one, layout) for one, (_, layout) in zip(opened, captured, strict=True)]
+        looks = [(store, layout) for store, (_, layout) in zip(opened, captured, strict=True)]
         with context.reporter.progress("comparing records", "parts") as progress:
             show = throttle(progress)
             for done, span in enumerate(filter(len, spans), 1):
@@ -175,8 +175,8 @@ def _look_again(first: pa.Table, second: pa.Table, looks: Sequence[tuple["OpenSt
             changed |= _find_changed(suspects, old, new)
             sides.append(_replace_rows(old, suspects, new))
         first, second = sides
-        again = suspects.filter(pa.array(changed))
-        suspects = _list_suspects(compare_stores(_keep(first, again), _keep(second, again), run))
+        changed_keys = suspects.filter(pa.array(changed))
+        suspects = _list_suspects(compare_stores(_keep(first, changed_keys), _keep(second, changed_keys), run))
     return _Looked(first, second, suspects)
 
 
@@ -188,8 +188,8 @@ def _list_suspects(compared: StoresRange) -> pa.Table:
 def _read_anew(opened: "OpenStore", layout: Layout, keys: pa.Table) -> pa.Table:
     parts = [tables.CATALOG_LEDGERS.empty_table()]
     for begin in range(0, keys.num_rows, _BATCH):
-        some = keys.slice(begin, _BATCH)
-        scope, ledger = (some[name].to_numpy() for name in ("scope", "ledger"))
+        batch = keys.slice(begin, _BATCH)
+        scope, ledger = (batch[name].to_numpy() for name in ("scope", "ledger"))
         parts.append(read_records(opened.store, opened.root, layout, scope, ledger))
     return sort_by_key(pa.concat_tables(parts))
 

@@ -117,7 +117,7 @@ class _Sums:
     """Adds up ranges."""
 
     parts: list[Part] = field(default_factory=list)
-    ledgers: Counter[str] = field(default_factory=lambda: Counter({str(one): 0 for one in Class}))
+    ledgers: Counter[str] = field(default_factory=lambda: Counter({str(inventory): 0 for inventory in Class}))
     reasons: dict[str, Counter[str]] = field(default_factory=dict)
     entries: Counter[str] = field(default_factory=Counter)
     guessed: Counter[str] = field(default_factory=Counter)
@@ -153,7 +153,7 @@ def drill(request: DrillRequest, context: Context) -> Drilled:
     """
     inventories = open_inventories(request.inventories)
     if not inventories:
-        raise InputError("the drill", "has no inventory", "collect the bookies first, and give --inventory DIR")
+        raise InputError("the drill", "has no inventory", "collect the bookies first, and name their inventories")
     prepare(request.out, "drill", secret=True)
     with connect(request.uri, context) as opened:
         captured = capture_store(opened, request.out / STORE, context)
@@ -247,7 +247,9 @@ def hold_against(
         aliases: other names of bookies in records → ids.
         progress: is called with ranges done, of all.
     """
-    bookies, damage = (pa.concat_tables([one.read(name) for one in inventories]) for name in ("bookies", "damage"))
+    bookies, damage = (
+        pa.concat_tables([inventory.read(name) for inventory in inventories]) for name in ("bookies", "damage")
+    )
     # Recover takes the store for lost and its bookies for stopped: so do we.
     sight = see_bookies(bookies, damage, ())
     collected: datetime | None = pc.min(bookies["started"]).as_py()

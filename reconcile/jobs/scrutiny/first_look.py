@@ -11,14 +11,17 @@ asked the same within a day.
 import hashlib
 import json
 import shutil
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
 from backends.registry import OpenStore
+from reconcile.check.scrutiny import incarnations
 from reconcile.clusters import is_of_cluster
 from reconcile.deletes.own_root import read_instance_id
+from reconcile.findings.table import Finding
 from reconcile.jobs.scrutiny.request import ScrutinyRequest
 from recovery import __version__
 from recovery.bookies.wire_results import BookieResult, Kind, WireSummary
@@ -28,6 +31,8 @@ from recovery.dataset import SPILL, Dataset, open_dataset
 STORE: Final = "store"
 _FILE: Final = "first-look.json"
 _VALID: Final = timedelta(days=1)
+_RANGES: Final = 4
+"""Bucket ranges in which data from before a bookie's cookie is looked for: where there is any, each has some."""
 _LATER: Final = ("again-*", "beside*")
 """Parts that are written after the first look."""
 
@@ -160,3 +165,29 @@ def _hash_request(request: ScrutinyRequest, given: Sequence[Dataset]) -> str:
         [inventory.digest for inventory in given],
     )  # fmt: skip
     return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+
+def find_born(catalog: Dataset, inventories: Sequence[Dataset], ranges: Sequence[range]) -> dict[str, int]:
+    """Return the bookies of which nothing shows data from before their cookie, with its transaction."""
+    born = incarnations.read_cookies(catalog.read("nodes", columns=["path", "kind", "created_txn"]))
+    for part in ranges[:_RANGES]:
+        stored = catalog.read("ledgers", buckets=part, columns=["scope", "ledger", "changed_txn"])
+        for inventory in inventories:
+            copies = inventory.read("copies", buckets=part, columns=["scope", "ledger", "bookie"])
+            for bookie in incarnations.find_with_older_data(stored, copies, born):
+                del born[bookie]
+    return born
+
+
+def find_changed(
+    catalog: Dataset, earlier_store: Dataset | None, born: Mapping[str, int], ranges: Sequence[range]
+) -> list[Finding]:
+    """Return a finding for each of these bookies that had another cookie in the run before, and is named by records."""
+    if earlier_store is None:
+        return []
+    had = incarnations.read_cookies(earlier_store.read("nodes", columns=["path", "kind", "created_txn"]))
+    changed = {bookie: txn for bookie, txn in born.items() if had.get(bookie, txn) != txn}
+    older: Counter[str] = Counter()
+    for part in ranges if changed else ():
+        older.update(incarnations.count_older_records(catalog.read("ledgers", buckets=part), changed))
+    return list(incarnations.list_changed(changed, had, older))

@@ -7,7 +7,6 @@ findings/    FINDINGS: complete before anything is counted
 verdicts/    VERDICTS: a row a ledger
 """
 
-import json
 import shutil
 import time
 from collections import Counter
@@ -15,14 +14,13 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from reconcile.check.scrutiny import bookie_findings
-from reconcile.check.scrutiny.lifecycle import Lifecycle, list_repairs
+from reconcile.check.scrutiny.lifecycle import Lifecycle
 from reconcile.check.scrutiny.replication import Replication
 from reconcile.clusters import demand_of_cluster, name_earlier
 from reconcile.findings.categories import SEVERITY_ORDER, Category
@@ -34,12 +32,12 @@ from reconcile.jobs.scrutiny.first_look import (
     STORE,
     AskedBookies,
     FirstLook,
+    find_born,
+    find_changed,
     goes_on_with,
     read_first_look,
     write_first_look,
 )
-from reconcile.jobs.scrutiny.incarnations import find_born, find_changed
-from reconcile.jobs.scrutiny.metrics import format_metrics
 from reconcile.jobs.scrutiny.range_task import (
     RangeTask,
     count_findings,
@@ -51,6 +49,7 @@ from reconcile.jobs.scrutiny.range_task import (
 from reconcile.jobs.scrutiny.request import Scrutinized, ScrutinyRequest
 from reconcile.jobs.scrutiny.returned_data import list_returned_data
 from reconcile.jobs.scrutiny.returned_writers import compare_all
+from reconcile.jobs.scrutiny.run_report import make_trend, write_beside, write_report
 from reconcile.jobs.scrutiny.second_look import SecondLook
 from reconcile.rules import nodes as beside
 from reconcile.rules import used_ids
@@ -69,8 +68,6 @@ from recovery.spark import demand_spark, over_buckets
 if TYPE_CHECKING:
     from backends.registry import OpenStore
 
-METRICS: Final = "metrics.prom"
-REPAIRS: Final = "repair.jsonl"
 _SHOWN: Final = 20
 """Findings that a result shows."""
 _SMALL: Final = 10_000
@@ -178,7 +175,9 @@ def scrutinize(
     sums.add("findings", count_findings(rows))
     sums.open.update(count_open(rows))
     shutil.rmtree(request.out / SPILL, ignore_errors=True)
-    return _finish(request, sums, bookies, second_look, run, lifecycle)
+    result = _finish(request, sums, bookies, second_look, run, lifecycle)
+    write_report(request.out, bookies.inventories, context)
+    return result
 
 
 def _capture(
@@ -425,7 +424,7 @@ def _finish(
         new=new,
         resolved=resolved,
     )
-    _write_beside(request, result, sums.parts["findings"], run)
+    write_beside(request, result, sums.parts["findings"], run)
     write_manifest(
         request.out,
         "scrutiny",
@@ -437,6 +436,7 @@ def _finish(
             "settings": dict(request.settings),
             "result": {name: value for name, value in asdict(result).items() if name != "worst"},
             "adds_up": result.adds_up,
+            "trend": make_trend(second_look.task.earlier, result, run),
         },
     )
     return result
@@ -460,29 +460,6 @@ def _count_known(request: ScrutinyRequest, parts: Sequence[Part], before: Collec
         had = sum(key in before for key in ids)
         known, new = known + had, new + len(ids) - had
     return known, new
-
-
-def _write_beside(request: ScrutinyRequest, result: Scrutinized, parts: Sequence[Part], run: Run) -> None:
-    """Write what other programs take: figures, and commands that mend."""
-    text = format_metrics(result, run.at.timestamp())
-    for path in filter(None, [request.out / METRICS, request.metrics]):
-        _replace_file(path, text)
-    with (request.out / REPAIRS).open("w", encoding="utf-8") as sink:
-        for part in parts:
-            rows = pq.read_table(request.out / part.file).to_pylist() if part.rows else []
-            sink.writelines(json.dumps(command) + "\n" for command in list_repairs(rows))
-
-
-def _replace_file(path: Path, text: str) -> None:
-    """Write a file in one step: whoever reads it meanwhile sees the old one, or the new one."""
-    beside = path.with_name(f".{path.name}.tmp")
-    try:
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(path)
-    except OSError as error:
-        raise InputError(
-            str(path), f"cannot be written: {error.strerror}", "name a file in a folder that is there"
-        ) from error
 
 
 def _find_worst(request: ScrutinyRequest, parts: Sequence[Part], severe: Sequence[str]) -> list[Mapping[str, Any]]:

@@ -8,7 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.findings.categories import SEVERITY_ORDER
-from reconcile.report.service_page import JobRow, ServiceView, TrendPoint, draw_service
+from reconcile.report.service_page import JobRow, ServiceView, draw_service
+from reconcile.report.trend import TrendPoint
 from reconcile.service.api.metrics import add_results, read_results
 from reconcile.service.runs import schedule
 from reconcile.service.runs.folders import OUT

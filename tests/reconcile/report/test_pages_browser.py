@@ -15,11 +15,13 @@ import pytest
 
 from reconcile.check.impact.names import Impact, Level
 from reconcile.report.impact_page import impact_page
-from tests.support.cases import case_dir
+from tests.support.cases import case_dir, truth
+from tests.support.cluster import bookies_of
 from tests.support.command import process
 from tests.support.impact_judge import Ledger
 from tests.support.impact_question import ask
 from tests.support.impacts import write_catalog
+from tests.support.scrutinized_disks import CASE, scrutinize_disks
 
 pytestmark = [pytest.mark.real, pytest.mark.spark]
 
@@ -160,6 +162,53 @@ def test_a_click_leads_from_a_share_to_reasons_to_ledgers_to_grids(
     assert all(in_sight for _, _, in_sight, _ in steps)
     assert steps[1][1].startswith("#list-guarded-")
     assert steps[2][3].startswith(f"ledger {steps[2][1].removeprefix('#ledger-')}")
+
+
+COLOURS: Final = """<script>{
+const light = (text) => {
+  const [r, g, b] = text.match(/[0-9.]+/g).slice(0, 3).map(part => {
+    const one = part / 255;
+    return one <= 0.03928 ? one / 12.92 : ((one + 0.055) / 1.055) ** 2.4;
+  });
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+};
+const say = parent.document.body.dataset;
+const paper = light(getComputedStyle(document.body).backgroundColor);
+const ratio = (element) => {
+  const ink = light(getComputedStyle(element).color);
+  return (Math.max(ink, paper) + 0.05) / (Math.min(ink, paper) + 0.05);
+};
+say.paper = paper;
+say.contrast = Math.min(...[...document.querySelectorAll("p, li, th, td, a, summary, .soft, .notback")].map(ratio));
+}</script>"""
+
+
+@pytest.fixture(scope="module")
+def scrutinies(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """The page of a scrutiny with findings, and that of a bookie of which others lack entries."""
+    work = tmp_path_factory.mktemp("scrutinies")
+    out, bookie = scrutinize_disks(work)[-1], bookies_of(truth(CASE))[1]
+    store = ["--metadata", f"catalog://{out / 'store'}", "--inventory", work / "inventories" / str(bookie.n)]
+    assert process("explain", "--bookie", bookie.id, *store, "--out", work / "bookie").code == 3
+    return [out / "report.html", work / "bookie" / "report.html"]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [400, 1400])
+def test_a_scrutiny_fits_its_window_and_is_read_by_day_and_by_night(
+    scrutinies: list[Path], browse: Callable[..., str], width: int, scheme: str
+) -> None:
+    """No sideways scrolling, each drawing named; text stands out from its paper, which is dark where that is wanted."""
+    wanted = f"--blink-settings=preferredColorScheme={0 if scheme == 'dark' else 1}"
+
+    def look(page: Path, *options: str) -> str:
+        return browse(page, wanted, *options)
+
+    for page in scrutinies:
+        found = answered(page, MEASURE + COLOURS, look, width)
+        assert (found["overflow"], found["fetched"], found["unnamed"]) == ("0", "0", "0")
+        assert float(found["contrast"]) >= 4.5
+        assert (float(found["paper"]) < 0.2) == (scheme == "dark")
 
 
 def test_a_page_prints(pages: list[Path], browse: Callable[..., str], tmp_path: Path) -> None:
