@@ -225,7 +225,6 @@ def prepare(folder: Path, kind: str, *, secret: bool) -> None:
     beside = {
         "plan": ["store", SNAPSHOTS, COLLECTED],
         "inventory": [AGAIN],
-        "scrutiny": ["store", COLLECTED, "metrics.prom", "repair.jsonl"],
         "orphans": ["candidates.jsonl"],
         "scrutiny": ["store", "against", COLLECTED, "metrics.prom", "repair.jsonl"],
         "drill": ["store", "plan"],
