@@ -20,7 +20,14 @@ def scrutinize_disks(work: Path, runs: int = 2) -> list[Path]:
     store = f"zkfiles://{case_dir(CASE) / 'zookeeper'}?root={truth(CASE)['root']}"
     outs = [work / f"run-{number}" for number in range(runs)]
     for number, out in enumerate(outs):
-        since = ["--since", outs[number - 1]] if number else []
-        given = ["--metadata", store, "--inventory-dir", work / "inventories", "--recheck-after", "0s"]
+        since: list[str | Path] = ["--since", outs[number - 1]] if number else []
+        given: list[str | Path] = [
+            "--metadata",
+            store,
+            "--inventory-dir",
+            work / "inventories",
+            "--recheck-after",
+            "0s",
+        ]
         acid.run("scrutinize", *given, *since, "--out", out, codes=(0, 3, 4))
     return outs
