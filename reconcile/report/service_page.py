@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class JobRow:
-    """A job in the table: times are ISO 8601, None where there is none."""
+    """A job in the table: times are words, None where there is none."""
 
     name: str
     verdict: str
@@ -35,7 +35,7 @@ class ServiceView:
         leader: who does.
         ready: the store was seen lately.
         problem: why not.
-        made: ISO 8601.
+        made: when.
         rows: of jobs.
         gates: maintenances that are not safe.
         scrutinized: the last scrutinies together; None: there is none here.

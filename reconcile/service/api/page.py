@@ -61,7 +61,7 @@ def make_page(instance: Instance) -> str:
             shares=(len(results), timings["scrutinize"].shares if "scrutinize" in timings else len(latest)),
             worst=tuple(_list_worst(config.data, state)),
             trend=tuple(
-                TrendPoint(point.at, point.failing, point.covered_pct, point.exit_code)
+                TrendPoint(_word_end(point.at), point.failing, point.covered_pct, point.exit_code)
                 for point in read_points(config.data / "scrutinize", _RUNS)
             ),
         )
@@ -69,7 +69,15 @@ def make_page(instance: Instance) -> str:
 
 
 def _show(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="seconds")
+    return _word_time(datetime.fromtimestamp(at_ms / 1000, UTC))
+
+
+def _word_end(at: str) -> str:
+    return f"{_word_time(datetime.fromisoformat(at))} UTC"
+
+
+def _word_time(at: datetime) -> str:
+    return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M")
 
 
 def _list_worst(data: Any, state: State) -> list[Mapping[str, str]]:  # noqa: ANN401 - a path
@@ -102,6 +110,6 @@ def _describe(row: Mapping[str, Any]) -> Mapping[str, str]:
         "severity": row["severity"],
         "category": row["category"],
         "about": about or "",
-        "since": "" if first is None else first.isoformat(timespec="seconds"),
+        "since": "" if first is None else _word_time(first),
         "suggested": row["suggested"] or "",
     }

@@ -8,8 +8,8 @@
 A run is started by one instance in one epoch; each take-over begins a new one. The state survives the instance: it is
 kept in the store (`record`), and every transition is written there before it is acted on.
 
-Times are ms since 1970. A clock may jump: a run of a future that is further away than the interval counts as
-just now, so that nothing waits for years; a run that is missed for long is made up for once, and what was missed is
+Times are ms since 1970. A clock may jump: after a run of a future that is further away than the interval a job is due
+at once, so that nothing waits for years; a run that is missed for long is made up for once, and what was missed is
 counted.
 """
 
@@ -213,11 +213,12 @@ def find_due_ms(timing: Timing, job: JobState, now_ms: int) -> int:
     if job.asked is not None or job.last is None:
         return now_ms
     last = job.last
+    wait, since = timing.every_ms + _spread(timing, job.number), last.since_ms
     if job.failures:
         wait = min(timing.retry_ms << min(job.failures - 1, _MOST_DOUBLED), timing.every_ms)
-        return min(last.ended_ms, now_ms) + wait
-    began = last.since_ms if last.since_ms - now_ms <= timing.every_ms else now_ms - timing.every_ms
-    return began + timing.every_ms + _spread(timing, job.number)
+        since = last.ended_ms
+    # From a time that is far ahead nothing can be told: the clock was set back.
+    return now_ms if since - now_ms > timing.every_ms else since + wait
 
 
 def _spread(timing: Timing, number: int) -> int:

@@ -1,11 +1,7 @@
 """Report pages in a real browser: they fit narrow screens and paper, name what they draw, and fetch nothing."""
 
-import html
 import itertools
 import json
-import re
-import shutil
-import subprocess
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +11,7 @@ import pytest
 
 from reconcile.check.impact.names import Impact, Level
 from reconcile.report.impact_page import impact_page
+from tests.support.browser import answered, browse
 from tests.support.cases import case_dir, truth
 from tests.support.cluster import bookies_of
 from tests.support.command import process
@@ -23,9 +20,10 @@ from tests.support.impact_question import ask
 from tests.support.impacts import write_catalog
 from tests.support.scrutinized_disks import CASE, scrutinize_disks
 
+__all__ = ["browse"]  # a fixture
+
 pytestmark = [pytest.mark.real, pytest.mark.spark]
 
-NARROWEST_WINDOW: Final = 500
 MEASURE: Final = """<script>
 const root = document.documentElement;
 const say = parent.document.body.dataset;
@@ -35,22 +33,6 @@ say.fetched = performance.getEntriesByType("resource").length;
 say.unnamed = [...document.querySelectorAll("svg")].filter(s => !s.getAttribute("aria-label")).length;
 say.headings = [...document.querySelectorAll("h1, h2, h3")].map(h => h.tagName[1]).join("");
 </script>"""
-
-
-@pytest.fixture(scope="module")
-def browse(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
-    """Run headless Chromium on a page with more options; give back what it prints."""
-    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    assert program, "no Chromium: scripts/test installs it, or: apt-get install chromium"
-
-    def run(page: Path, *options: str) -> str:
-        quiet = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
-        quiet += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
-        profile = f"--user-data-dir={tmp_path_factory.mktemp('profile')}"
-        line = [program, *quiet, profile, *options, page.as_uri()]
-        return subprocess.run(line, capture_output=True, text=True, timeout=120, check=True).stdout
-
-    return run
 
 
 @pytest.fixture(scope="module")
@@ -67,27 +49,6 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     recovered = process("recover", *inventories, "--layout", "hierarchical", "--out", work / "plan")
     assert recovered.code == 3, recovered.err
     return [work / "b0" / "report.html", work / "plan" / "report.html"]
-
-
-def answered(page: Path, script: str, browse: Callable[..., str], width: int) -> dict[str, str]:
-    """Lay a page out so wide, everything unfolded, and return what a script says of it there.
-
-    A window of Chromium is no narrower than 500; a frame is, but links do not work in it. The page itself lets no
-    script run: that is taken out here.
-    """
-    text = page.read_text(encoding="utf-8").replace("<details>", "<details open>")
-    text, count = re.subn(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", text)
-    assert count == 1
-    text = text.replace("</body>", f"{script}</body>")
-    if width < NARROWEST_WINDOW:
-        style = f"border: 0; width: {width}px; height: 900px"
-        text = f'<!doctype html><body><iframe style="{style}" srcdoc="{html.escape(text)}"></iframe></body>'
-    copy = page.with_name("looked-at.html")
-    copy.write_text(text, encoding="utf-8")
-    size = f"--window-size={max(width, NARROWEST_WINDOW)},900"
-    body = re.search(r"<body([^>]*)>", browse(copy, size, "--virtual-time-budget=5000", "--dump-dom"))
-    assert body is not None
-    return {name: html.unescape(value) for name, value in re.findall(r'data-(\w+)="([^"]*)"', body[1])}
 
 
 @pytest.mark.parametrize("width", [400, 1400])

@@ -105,6 +105,8 @@ class Scheduling(RuleBasedStateMachine):
             for name, timing in TIMINGS.items():
                 due = schedule.find_due_ms(timing, self.state.job(name), self.now)
                 assert due - self.now <= (2 + timing.jitter) * timing.every_ms
+                then = max(due, self.now)
+                assert schedule.find_due_ms(timing, self.state.job(name), then) <= then, "it is due when that comes"
 
     @invariant()
     def the_record_holds_all_of_it(self) -> None:

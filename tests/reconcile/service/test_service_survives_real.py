@@ -1,0 +1,320 @@
+"""What a service outlives: its store, its disk, its clock, its readers; and what does not outlive it.
+
+`scripts/soak serve N` has 100 · N runs of the last test.
+"""
+
+import json
+import os
+import re
+import resource
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import grpc
+import pytest
+
+from reconcile.service.api.methods import METHODS, SERVICE, ApiError, Why
+from reconcile.service.config import Config, read_config
+from reconcile.service.server import start_service
+from tests.support.etcd_server import EtcdServer
+from tests.support.service import (
+    PROGRAM,
+    TOKEN,
+    InstanceProcess,
+    ask,
+    fetch,
+    held,
+    is_process,
+    make_context,
+    read_log,
+    write_config,
+    write_findings,
+)
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.real
+
+RUNS: Final = 100 * int(os.environ.get("BKMETA_SOAK_SERVE", "0")) or 15
+EACH_SECOND: Final = '[jobs.capture]\nevery = "1s"\nretry = "1s"\n'
+
+
+class Service:
+    """An instance in a process of its own, on a store of its own."""
+
+    def __init__(self, folder: Path, hosts: str, jobs: str) -> None:
+        self.fake = folder / "fake"
+        self.fake.mkdir()
+        self._path = write_config(folder, f"etcd://{hosts}/{folder.name}/ledgers", "one", folder / "data", jobs)
+        self._log = folder / "log"
+        self.config: Config = read_config(self._path)
+        self.start()
+
+    def start(self) -> None:
+        """Start it."""
+        self.running = InstanceProcess(self._path, self.fake, self._log)
+
+    @property
+    def grpc_port(self) -> int:
+        """Where it is asked."""
+        return int(self.config.listen.grpc.rpartition(":")[2])
+
+    def fetch(self, path: str) -> tuple[int, str]:
+        """Ask over HTTP; 0 where nobody answers."""
+        try:
+            return fetch(int(self.config.listen.http.rpartition(":")[2]), path)
+        except OSError as error:
+            return 0, str(error)
+
+    def read_job(self) -> Any:
+        """Return what is known of its job."""
+        [status] = ask(self.grpc_port, "get-status")
+        return status.jobs[0]
+
+    def await_runs(self, number: int) -> None:
+        """Wait until so many runs were begun."""
+
+        def began() -> bool:
+            code, text = self.fetch("/v1/get-status")
+            jobs = json.loads(text)["jobs"] if code == 200 else []
+            return bool(jobs) and int(jobs[0].get("last", {"number": 0})["number"]) >= number
+
+        until(began, f"{number} runs")
+
+    def list_commands(self) -> list[int]:
+        """Return the processes that it started."""
+        found = []
+        for entry in Path("/proc").iterdir():
+            try:
+                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1]) if entry.name.isdigit() else 0
+            except FileNotFoundError:
+                continue
+            if parent == self.running.process.pid and is_process(int(entry.name)):
+                found.append(int(entry.name))
+        return found
+
+
+Make = Callable[..., Service]
+
+
+@pytest.fixture
+def make(tmp_path: Path, etcd_server: EtcdServer) -> Iterator[Make]:
+    """Give a function that starts a service."""
+    with ExitStack() as stack:
+
+        def start(jobs: str = EACH_SECOND, hosts: str = etcd_server.hosts) -> Service:
+            service = Service(tmp_path, hosts, jobs)
+            stack.callback(service.running.kill)
+            return service
+
+        yield start
+
+
+def test_a_store_that_is_gone_is_said_and_what_was_missed_is_counted(make: Make, tmp_path: Path) -> None:
+    """The service answers with what it saw last; when the store is back it leads again, without anybody's help."""
+    (tmp_path / "etcd").mkdir()
+    server = EtcdServer(tmp_path / "etcd")
+    server.start()
+    try:
+        service = make(hosts=server.hosts)
+        service.await_runs(1)
+        server.kill()
+        until(lambda: service.fetch("/readyz")[0] == 503, "it says that it is not ready")
+        assert len(service.fetch("/readyz")[1]) > len("not ready: \n"), "and why"
+        assert service.fetch("/healthz")[0] == 200
+        [status] = ask(service.grpc_port, "get-status")
+        assert (status.leads, status.jobs[0].last.exit_code) == (False, 0)
+        assert status.problem
+        with pytest.raises(ApiError) as refused:
+            ask(service.grpc_port, "run-now", job="capture")
+        assert refused.value.why is Why.NOT_LEADER
+        before = status.jobs[0].last.number
+        server.start()
+        service.await_runs(before + 1)
+        assert service.fetch("/readyz")[0] == 200
+        assert service.read_job().missed > 0
+    finally:
+        server.kill()
+
+
+def test_a_full_disk_makes_runs_fail_and_not_the_service(make: Make) -> None:
+    """It goes on leading, says that runs fail, and goes on when there is space again."""
+    service = make()
+    service.await_runs(1)
+    _, hard = resource.prlimit(service.running.process.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(service.running.process.pid, resource.RLIMIT_FSIZE, (0, hard))
+    until(lambda: service.read_job().failures > 0, "a run failed")
+    [status] = ask(service.grpc_port, "get-status")
+    assert status.leads
+    assert status.epoch == 1
+    resource.prlimit(service.running.process.pid, resource.RLIMIT_FSIZE, (hard, hard))
+    until(lambda: service.read_job().failures == 0, "a run came to its verdict")
+    assert service.read_job().last.verdict == "did capture"
+
+
+@pytest.mark.parametrize("how", ["kill", "freeze"])
+def test_a_command_ends_with_the_instance_that_started_it(make: Make, how: str) -> None:
+    """Killed, or standing still for a third of the session: nothing goes on that a new leader does not know of."""
+    service = make()
+    service.await_runs(1)
+    with held(service.fake):
+        until(lambda: bool(service.list_commands()), "a command runs")
+        commands = service.list_commands()
+        if how == "kill":
+            service.running.process.kill()
+        else:
+            service.running.freeze()
+        until(lambda: not any(map(is_process, commands)), "it is gone")
+    if how == "freeze":
+        service.running.thaw()
+        broken = service.read_job().last.number
+        service.await_runs(broken + 1)
+
+
+class Clock:
+    """A clock that somebody sets."""
+
+    def __init__(self) -> None:
+        self.ahead = timedelta()
+
+    def __call__(self) -> datetime:
+        """Return the time."""
+        return datetime.now(UTC) + self.ahead
+
+
+@pytest.mark.parametrize("jump", [timedelta(days=3650), timedelta(days=-3650)])
+def test_a_clock_that_jumps_stops_nothing(
+    etcd_server: EtcdServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jump: timedelta
+) -> None:
+    """What is due next is due within two intervals, by the new clock; and is run."""
+    monkeypatch.setenv("BKMETA_FAKE", str(tmp_path))
+    clock = Clock()
+    jobs = '[jobs.capture]\nevery = "1h"\n[jobs.orphans]\nevery = "1h"\n'
+    path = write_config(tmp_path, f"etcd://{etcd_server.hosts}/{tmp_path.name}/l", "one", tmp_path / "data", jobs)
+    with start_service(read_config(path), make_context(clock), PROGRAM) as running:
+
+        def count() -> int:
+            return sum(words[1] == "capture" for words in read_log(tmp_path))
+
+        until(lambda: len(read_log(tmp_path)) == 2, "both ran")
+        until(lambda: running.instance.seen.state.running is None, "both ended")
+        for _ in range(2):
+            clock.ahead += jump
+            [status] = ask(running.grpc_port, "get-status")
+            now_ms = clock().timestamp() * 1000
+            assert all(job.due_ms <= now_ms + 2.2 * 3_600_000 for job in status.jobs)
+            before = count()
+            clock.ahead += timedelta(hours=3)
+            ask(running.grpc_port, "run-now", job="orphans")  # or it would look at the clock within 30 s
+            until(lambda before=before: count() > before, "it ran after the jump")  # type: ignore[misc]
+
+
+@contextmanager
+def reading(port: int) -> Iterator["grpc.Channel"]:
+    """Give a connection of a reader of its own."""
+    options = (("grpc.enable_http_proxy", 0), ("grpc.use_local_subchannel_pool", 1))
+    with grpc.insecure_channel(f"127.0.0.1:{port}", options=options) as channel:
+        yield channel
+
+
+def test_readers_that_stand_still_keep_nobody_else_from_an_answer(make: Make) -> None:
+    """So many of them, and no more, may read findings; when they are gone there are places again."""
+    service = make('[jobs.scrutinize]\nevery = "300d"\n')
+    write_findings(service.fake / "findings-1", range(12_000))
+    service.await_runs(1)
+    method = next(method for method in METHODS if method.name == "ListFindings")
+    with ExitStack() as stack:
+        calls = []
+        for _ in range(8):
+            channel = stack.enter_context(reading(service.grpc_port))
+            call: Any = channel.unary_stream(
+                f"/{SERVICE}/{method.name}",
+                request_serializer=method.request.SerializeToString,
+                response_deserializer=method.response.FromString,
+            )(method.request(), timeout=300)
+            next(call)
+            calls.append(call)
+        with pytest.raises(ApiError, match="ask again") as refused:
+            ask(service.grpc_port, "list-findings")
+        assert refused.value.why is Why.TOO_MANY
+        assert service.fetch("/v1/list-findings")[0] == 429
+        assert ask(service.grpc_port, "get-status")[0].leads
+        for call in calls:
+            call.cancel()
+
+    def is_free() -> bool:
+        try:
+            return len(ask(service.grpc_port, "list-findings", ledger_id=7)) == 1
+        except ApiError:
+            return False
+
+    until(is_free, "there is a place again")
+
+
+def test_a_reader_that_is_too_slow_is_told_that_it_was_not_all(
+    etcd_server: EtcdServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By gRPC's status; by the last line over HTTP."""
+    monkeypatch.setenv("BKMETA_FAKE", str(tmp_path))
+    write_findings(tmp_path / "findings-1", range(12_000))
+    uri = f"etcd://{etcd_server.hosts}/{tmp_path.name}/l"
+    jobs = '[jobs.scrutinize]\nevery = "300d"\n'
+    path = write_config(tmp_path, uri, "one", tmp_path / "data", jobs, '[requests]\ndeadline = "1s"\n')
+    with start_service(read_config(path), make_context(), PROGRAM) as running:
+        until(lambda: bool(running.instance.seen.state.job("scrutinize").latest), "it ran")
+        method = next(method for method in METHODS if method.name == "ListFindings")
+        with reading(running.grpc_port) as channel:
+            call: Any = channel.unary_stream(
+                f"/{SERVICE}/{method.name}",
+                request_serializer=method.request.SerializeToString,
+                response_deserializer=method.response.FromString,
+            )(method.request(), timeout=60)
+            next(call)
+            threading.Event().wait(2.0)
+            with pytest.raises(grpc.RpcError) as ended:
+                list(call)
+            assert ended.value.code().name in ("CANCELLED", "DEADLINE_EXCEEDED")
+
+
+def test_memory_and_files_stay_what_they_are_over_many_runs(make: Make) -> None:
+    """After a tenth of the runs the service has all that it ever needs."""
+    jobs = "".join(f'[jobs.{name}]\nevery = "1s"\nretry = "1s"\n' for name in ("capture", "orphans", "drill"))
+    service = make(jobs)
+
+    def read_figures() -> dict[str, float]:
+        text = service.fetch("/metrics")[1]
+        return {
+            name: sum(float(value) for value in re.findall(rf"(?m)^{name}\S* (\S+)$", text))
+            for name in (
+                "process_open_fds",
+                "process_resident_memory_bytes",
+                "process_threads",
+                "bookkeeper_metadata_service_runs_total",
+                "bookkeeper_metadata_service_commands",
+            )
+        }
+
+    def await_total(number: int) -> dict[str, float]:
+        until(
+            lambda: read_figures()["bookkeeper_metadata_service_runs_total"] >= number,
+            f"{number} runs",
+            patience_s=150 + 3 * number,
+        )
+        # A run holds files while it is under way, so that both times one is.
+        with held(service.fake):
+            until(lambda: read_figures()["bookkeeper_metadata_service_commands"] == 1, "a command waits")
+            until(lambda: bool(service.list_commands()), "it was begun")
+            return read_figures()
+
+    early = await_total(max(5, RUNS // 10))
+    late = await_total(RUNS)
+    print(json.dumps({"early": early, "late": late}))  # noqa: T201 - figures of a soak
+    assert late["process_open_fds"] <= early["process_open_fds"] + 3
+    assert late["process_threads"] <= early["process_threads"] + 2
+    assert late["process_resident_memory_bytes"] <= early["process_resident_memory_bytes"] * 1.2
+    for name in ("capture", "orphans", "drill"):
+        assert len(list((service.config.data / name).glob("2*"))) <= service.config.jobs[name].keep.runs + 2
+    assert TOKEN not in (service.config.data.parent / "log").read_text()
