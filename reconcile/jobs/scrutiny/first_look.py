@@ -4,8 +4,8 @@
     .spill/suspect-…          suspects, by `RangeTask`
     .spill/compared-…         what waits until entries are compared
 
-The file is written last and in one step, so whoever finds it finds all that it speaks of. It is taken by a run that was
-asked the same within a day.
+The file is written last and in one step, and has the hash of each file that it speaks of: where one is not whole any
+more, all is looked at anew. It is taken by a run that was asked the same within a day.
 """
 
 import hashlib
@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any, Final
 
 from backends.registry import OpenStore
@@ -27,6 +28,7 @@ from recovery import __version__
 from recovery.bookies.wire_results import BookieResult, Kind, WireSummary
 from recovery.codecs.store import Layout
 from recovery.dataset import SPILL, Dataset, open_dataset
+from recovery.errors import DatasetError
 
 STORE: Final = "store"
 _FILE: Final = "first-look.json"
@@ -102,6 +104,7 @@ def write_first_look(request: ScrutinyRequest, look: FirstLook) -> None:
         "layout": look.layout.value,
         "gaps": look.gaps,
         "answers": look.answers,
+        "files": _hash_files(request.out, look.answers),
         "born": look.born,
         "made": [inventory.path for inventory in bookies.inventories[len(bookies.given) :]],
         "summary": None if bookies.summary is None else asdict(bookies.summary),
@@ -125,7 +128,12 @@ def read_first_look(request: ScrutinyRequest, given: tuple[Dataset, ...], now: d
         if content["asked"] != _hash_request(request, given) or now - at > _VALID:
             return None
         summary = None if content["summary"] is None else _read_summary(content["summary"])
-    except (OSError, ValueError, KeyError):
+        made = [open_dataset(path, "inventory") for path in content["made"]]
+        open_dataset(request.out / STORE, "catalog")
+        if content["files"] != _hash_files(request.out, content["answers"]):
+            return None
+    except (OSError, ValueError, KeyError, DatasetError):
+        # Whatever of it is damaged, or gone: a new run sees it all anew.
         return None
     for table in ("findings", "verdicts"):
         for pattern in _LATER:
@@ -134,7 +142,7 @@ def read_first_look(request: ScrutinyRequest, given: tuple[Dataset, ...], now: d
     for folder in (request.out / SPILL).glob("look-*"):
         shutil.rmtree(folder)
     bookies = AskedBookies(
-        (*given, *(open_dataset(path, "inventory") for path in content["made"])),
+        (*given, *made),
         given,
         summary,
         content["renames"],
@@ -150,6 +158,17 @@ def read_first_look(request: ScrutinyRequest, given: tuple[Dataset, ...], now: d
 def goes_on_with(request: ScrutinyRequest, opened: OpenStore) -> bool:
     """Whether a store is still of the cluster that the run which was broken off captured."""
     return is_of_cluster(open_dataset(request.out / STORE, "catalog"), read_instance_id(opened.store, opened.root))
+
+
+def _hash_files(out: Path, answers: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the hash of each file that tasks wrote."""
+    names = [name for answer in answers for kind in ("suspects", "compared") for name in answer[kind].values()]
+    names += [part["file"] for answer in answers for part in answer["parts"].values()]
+    hashes = {}
+    for name in names:
+        with (out / name).open("rb") as file:
+            hashes[name] = hashlib.file_digest(file, "sha256").hexdigest()
+    return hashes
 
 
 def _read_summary(content: Mapping[str, Any]) -> WireSummary:

@@ -1,0 +1,64 @@
+"""A run that was killed goes on from its suspects, if all that it wrote is still what it wrote."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from backends.registry import open_store
+from reconcile.jobs.scrutiny import scrutinize as job
+from recovery.codecs.store import Layout
+from recovery.dataset import open_dataset
+from recovery.model.ids import LedgerId
+from tests.support.command import run
+from tests.support.deletes import Ledger, fill_store, write_looks
+from tests.support.zookeeper_server import ZooKeeperServer
+
+pytestmark = pytest.mark.real
+
+LEDGERS = tuple(Ledger(LedgerId(0, number)) for number in range(6))
+
+
+def flip(path: Path) -> None:
+    """Change one bit in the middle of a file."""
+    raw = bytearray(path.read_bytes())
+    raw[len(raw) // 2] ^= 1
+    path.write_bytes(raw)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "harm", "goes_on"),
+    [
+        ("", lambda _path: None, True),
+        (".spill/suspect-findings-*", flip, False),
+        (".spill/suspect-verdicts-*", Path.unlink, False),
+        ("verdicts/*", flip, False),
+        ("store/manifest.json", flip, False),
+    ],
+)
+def test_a_run_goes_on_from_what_is_whole(
+    pattern: str,
+    harm: Callable[[Path], None],
+    goes_on: bool,
+    zookeeper_server: ZooKeeperServer,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whatever became of its files meanwhile, the run ends with what a new one finds."""
+    root = f"/{tmp_path.name}/ledgers"
+    uri = f"zk+hierarchical://{zookeeper_server.hosts}{root}"
+    with open_store(uri, writable=True) as opened:
+        fill_store(opened.store, root, Layout.HIERARCHICAL, LEDGERS)
+    looks = write_looks(tmp_path / "looks", LEDGERS, without={"bk1:3181": (4,)})
+    words = ("scrutinize", "--metadata", uri, *(word for path in looks for word in ("--inventory", path)), "--json")
+    with monkeypatch.context() as killed:
+        killed.setattr(job, "SecondLook", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        assert run(capsys, *words, "--out", tmp_path / "run").code == 130
+    captured = open_dataset(tmp_path / "run" / "store", "catalog").digest
+    if pattern:
+        [path] = (tmp_path / "run").glob(pattern)
+        harm(path)
+    done, fresh = (run(capsys, *words, "--out", tmp_path / name) for name in ("run", "fresh"))
+    assert (done.code, done.result["found"]) == (fresh.code, fresh.result["found"])
+    assert (open_dataset(tmp_path / "run" / "store", "catalog").digest == captured) == goes_on
