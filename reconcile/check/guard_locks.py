@@ -6,6 +6,7 @@
     released      it was settled, and no guard's lock stands
     unreleased    it was settled, and a guard's lock still stands: no worker repairs it
     named         it needs none: its record names all who may hold anything, and holds while replication is disabled
+    exposed       the same, and replication is enabled where bookies run
 
 A worker whose session ended while it held a lock of the same ledger removes it by its path, and then ours: so what was
 looked at within `SETTLED_S` of a lock's making is looked at again.
@@ -18,10 +19,10 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from backends.protocols import MetadataStore
+from backends.protocols import AccessControl, MetadataStore
 from reconcile.plan.actions import Guard
 from recovery.codecs.replication_lock import is_guard, lock_key
-from recovery.codecs.store import LOCKS
+from recovery.codecs.store import LOCKS, READ_ONLY, REGISTRATIONS, REPLICATION_DISABLED
 from recovery.dataset import Dataset
 from recovery.model.ids import LedgerId, bucket_ranges
 
@@ -37,7 +38,7 @@ class GuardsSeen:
     """How the guards of a plan stand.
 
     Attributes:
-        kept, gone, released, unreleased, named: ledgers, as this module's head has them.
+        kept, gone, released, unreleased, named, exposed: ledgers, as this module's head has them.
         replaced: ledgers whose record is not the planned one, or whose release has not been written.
         listed: the first that are gone, and the first that are unreleased, each with what was seen.
         youngest_ms: when the youngest lock was made, ms since 1970; None: there is none, or the store does not say.
@@ -48,14 +49,15 @@ class GuardsSeen:
     released: int = 0
     unreleased: int = 0
     named: int = 0
+    exposed: int = 0
     replaced: int = 0
     listed: tuple[tuple[LedgerId, str], ...] = ()
     youngest_ms: int | None = None
 
     @property
     def wrong(self) -> int:
-        """Ledgers whose lock is not as it should be."""
-        return self.gone + self.unreleased
+        """Ledgers whose guard is not as it should be."""
+        return self.gone + self.unreleased + self.exposed
 
     def is_early(self, now_ms: int) -> bool:
         """Whether a former holder may still remove a lock."""
@@ -76,10 +78,17 @@ def look_at_guards(plan: Dataset, store: MetadataStore, root: str) -> GuardsSeen
     """
     base = root.rstrip("/")
     kept = gone = released = unreleased = named = replaced = 0
+    is_enabled = _is_replicating(store, base)
     listed: list[tuple[LedgerId, str]] = []
     youngest: int | None = None
     for rows in _batches(plan):
-        named += int(pc.sum(pc.equal(rows["guard"], Guard.NAMED)).as_py() or 0)
+        by_name = rows.filter(pc.equal(rows["guard"], Guard.NAMED)).to_pylist()
+        stored = [found for _, found in store.get_many([base + row["key"] for row in by_name])]
+        stand = sum(
+            found is not None and found.value == row["value"] for row, found in zip(by_name, stored, strict=True)
+        )
+        named += stand
+        replaced += len(by_name) - stand
         locking = rows.filter(pc.not_equal(rows["guard"], Guard.NAMED)).to_pylist()
         ledgers = [LedgerId(row["scope"], row["ledger"]) for row in locking]
         locks = [found for _, found in store.get_many([base + lock_key(ledger) for ledger in ledgers])]
@@ -100,7 +109,19 @@ def look_at_guards(plan: Dataset, store: MetadataStore, root: str) -> GuardsSeen
             else:
                 gone += 1
                 _list(listed, ledger, "its lock is gone: copies that its record leaves out may be deleted")
-    return GuardsSeen(kept, gone, released, unreleased, named, replaced, tuple(listed), youngest)
+    exposed = named if is_enabled else 0
+    return GuardsSeen(kept, gone, released, unreleased, named, exposed, replaced, tuple(listed), youngest)
+
+
+def _is_replicating(store: MetadataStore, base: str) -> bool:
+    """Whether workers may put bookies in the place of others: replication is not disabled, and bookies run.
+
+    BookKeeper has no replication on etcd.
+    """
+    if not isinstance(store, AccessControl) or store.get(base + REPLICATION_DISABLED) is not None:
+        return False
+    registered = (name for folder in REGISTRATIONS for name in store.children(base + folder) or ())
+    return any(f"{REGISTRATIONS[0]}/{name}" != READ_ONLY for name in registered)
 
 
 def _batches(plan: Dataset) -> Iterator[pa.Table]:

@@ -70,6 +70,17 @@ class Case:
         """Return the damage of all disks."""
         return self._read_all("damage", tables.DAMAGE)
 
+    def list_hiding(self) -> tuple[str, ...] | None:
+        """Return all bookies that may have more than was seen; None: not all bookies of the cluster are known."""
+        unseen = self.options.unscanned_bookies
+        if isinstance(unseen, int) or not self.members_known:
+            return None
+        damage = self.damage()
+        anywhere = damage.filter(pc.and_(damage["hides_entries"], pc.is_null(damage["ledger"])))["bookie"]
+        partly = self.bookies.filter(pc.invert(self.bookies["complete"]))["bookie"]
+        hiding = {*unseen, *anywhere.to_pylist(), *partly.to_pylist()} - {*self.options.lost_bookies}
+        return tuple(sorted(hiding))
+
     def see_bookies(self) -> Sight:
         """Return how bookies were looked at, and which of them the store shows as running."""
         running: list[str] = []

@@ -210,10 +210,9 @@ def _list_guarded(catalog: Dataset) -> frozenset[LedgerId]:
 
 def read_unguarded(catalog: Dataset, buckets: range, columns: list[str] | None = None) -> pa.Table:
     """Return a catalog's records but for those under a guard: what they say was found from what bookies showed."""
-    names = _list_guarded(catalog)
-    wanted = columns if columns is None or not names else list(dict.fromkeys([*columns, "scope", "ledger"]))
+    wanted = columns if columns is None else list(dict.fromkeys([*columns, "scope", "ledger", "custom"]))
     rows = catalog.read("ledgers", buckets=buckets, columns=wanted)
-    rows = select_rows(rows, pa.array(~holds.mark_guarded(rows, names))) if names else rows
+    rows = select_rows(rows, pa.array(~(holds.mark_guarded(rows, _list_guarded(catalog)) | holds.is_named(rows))))
     return rows if columns is None else rows.select(columns)
 
 

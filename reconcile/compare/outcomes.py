@@ -1,14 +1,21 @@
 """Other outcomes for ledgers that something speaks against. Tables of RECONSTRUCTION in and out."""
 
+from collections.abc import Sequence
+from typing import Final
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from reconcile.rules.holds import NAMED_MARK
 from recovery.codecs import store
-from recovery.infer.readings import Reading
+from recovery.infer.readings import MOST_NAMED, Reading
 from recovery.infer.refusal import Refusal
 from recovery.model import tables
+
+_WITH_CUSTOM: Final = 3
+"""Format of records that have custom metadata."""
 
 
 def wait_without_place(rows: pa.Table, layout: store.Layout) -> pa.Table:
@@ -35,26 +42,113 @@ def set_outcome(rows: pa.Table, places: npt.NDArray[np.int64], outcome: str, rea
     return rows
 
 
-def hold_beyond_locks(rows: pa.Table, lost: npt.NDArray[np.int64], locks_a_bucket: int) -> pa.Table:
-    """Hold guarded ledgers for which the store has no room for a lock; their reason stays.
+def guard_beyond_locks(
+    rows: pa.Table, wanted: npt.NDArray[np.int64], locks_a_bucket: int, hiding: Sequence[str] | None
+) -> tuple[pa.Table, npt.NDArray[np.bool_]]:
+    """Guard by names alone, or hold, the guarded ledgers for which the store has no room for a lock; reasons stay.
 
     Locks stand in one listing, which holds so many. Buckets are a hash of the id, so each gets the same share of them:
-    who is held depends neither on the other buckets nor on how the work is cut.
+    what becomes of a ledger depends neither on the other buckets nor on how the work is cut.
 
     Args:
         rows: RECONSTRUCTION, sorted by key.
-        lost: rows of ledgers that the store has no record of.
+        wanted: rows of ledgers that the plan would write a record of.
         locks_a_bucket: how many locks each bucket may have.
+        hiding: all bookies that may have more than was seen; None: not all of them are known.
+
+    Returns:
+        The rows, and which of them are guarded by names.
     """
     wants = np.zeros(rows.num_rows, np.bool_)
-    wants[lost] = True
+    wants[wanted] = True
     wants &= pc.equal(rows["outcome"], "guarded").to_numpy()
     before = np.cumsum(wants) - wants
     bucket = rows["bucket"].to_numpy()
     begin = np.searchsorted(bucket, bucket)
     beyond = wants & (before - before[begin] >= locks_a_bucket) if len(bucket) else wants
+    # The mark by which such a record is known needs a record that has custom metadata.
+    named = beyond & pc.fill_null(pc.equal(rows["format"], _WITH_CUSTOM), fill_value=False).to_numpy()
+    named &= hiding is not None and len(hiding) <= MOST_NAMED
+    named &= pc.list_value_length(rows["holders"]).to_numpy() > 0
     index = rows.schema.get_field_index("outcome")
-    return rows.set_column(index, rows.schema.field(index), pc.if_else(pa.array(beyond), "held", rows["outcome"]))
+    outcome = pc.if_else(pa.array(beyond & ~named), "held", rows["outcome"])
+    return name_everybody(rows.set_column(index, rows.schema.field(index), outcome), named, hiding or ()), named
+
+
+def name_everybody(rows: pa.Table, named: npt.NDArray[np.bool_], hiding: Sequence[str]) -> pa.Table:
+    """Return the rows, some of them read through all who hold anything and all who may hold more.
+
+    No bookie is then outside the record, so that none has a copy too many; see `docs/design/0014-guards.md`.
+
+    Args:
+        rows: RECONSTRUCTION.
+        named: which rows: guarded ones, each with a holder.
+        hiding: bookies that may have more than was seen.
+    """
+    if not named.any():
+        return rows
+    chosen = rows.filter(pa.array(named))
+    holders = chosen["holders"].combine_chunks()
+    counts = pc.list_value_length(holders).to_numpy(zero_copy_only=False).astype(np.int64)
+    number = np.arange(chosen.num_rows)
+    owner = np.concatenate([np.repeat(number, counts), np.repeat(number, len(hiding))])
+    others = pa.array(list(hiding), pa.string()).take(pa.array(np.tile(np.arange(len(hiding)), len(number))))
+    names = pa.concat_arrays([holders.flatten(), others])
+    codes = names.dictionary_encode().indices.to_numpy().astype(np.int64)
+    # Each once, as a holder if it is one.
+    first = np.unique(owner * (int(codes.max()) + 1) + codes, return_index=True)[1]
+    first = np.sort(first)
+    first = first[np.argsort(owner[first], kind="stable")]
+    sizes = np.bincount(owner[first], minlength=len(number))
+    end = pc.fill_null(chosen["last_entry"], -1).to_numpy()
+    write = chosen["write_quorum"].to_numpy()
+    held = write * (end + 1) - chosen["missing"].to_numpy() + chosen["extra"].to_numpy()
+    item = rows.schema.field("segments").type.value_type
+    offsets = pa.array(np.append(0, np.cumsum(sizes)).astype(np.int32))
+    zero = pa.array(np.zeros(len(number), np.int64))
+    segment = pa.StructArray.from_arrays(
+        [
+            zero,
+            zero,
+            pa.ListArray.from_arrays(offsets, names.take(pa.array(first)), type=item.field("members").type),
+            pa.ListArray.from_arrays(offsets, pa.array(first >= counts.sum()), type=item.field("assumed").type),
+        ],
+        fields=list(item),
+    )
+    one_each = pa.array(np.arange(len(number) + 1, dtype=np.int32))
+    mark = pa.array([{"key": NAMED_MARK, "value": b"named"}], tables.CUSTOM.value_type)
+    grades = chosen["grades"].combine_chunks()
+    assumed = pa.array(["assumed"], pa.string()).take(zero)
+    of_shape = ("ensemble_size", "write_quorum", "ack_quorum", "segments")
+    columns = {
+        "reading": pa.array([str(Reading.UNIVERSAL)]).take(zero),
+        "ensemble_size": pa.array(sizes, pa.int32()),
+        "write_quorum": pa.array(sizes, pa.int32()),
+        "ack_quorum": pa.array(np.ones(len(number)), pa.int32()),
+        "segments": pa.ListArray.from_arrays(one_each, segment, type=rows.schema.field("segments").type),
+        "custom": _append(chosen["custom"].combine_chunks(), mark),
+        "grades": pa.StructArray.from_arrays(
+            [assumed if name in of_shape else grades.field(name) for name in tables.GRADED], fields=list(grades.type)
+        ),
+        "missing": pa.array(sizes * (end + 1) - held),
+        "extra": zero,
+        "raw": pa.nulls(len(number), pa.binary()),
+    }
+    for name, values in columns.items():
+        index = rows.schema.get_field_index(name)
+        chosen = chosen.set_column(index, rows.schema.field(index), values.cast(rows.schema.field(index).type))
+    order = np.argsort(np.r_[np.flatnonzero(~named), np.flatnonzero(named)])
+    return pa.concat_tables([rows.filter(pa.array(~named)), chosen]).take(pa.array(order))
+
+
+def _append(lists: pa.ListArray, item: pa.Array) -> pa.ListArray:
+    """Return the lists with an item at the end of each; null is an empty list."""
+    counts = pc.fill_null(pc.list_value_length(lists), 0).to_numpy().astype(np.int64)
+    number = np.arange(len(lists))
+    items = pa.concat_arrays([lists.flatten(), item.take(pa.array(np.zeros(len(lists), np.int64)))])
+    order = np.argsort(np.append(np.repeat(number, counts), number), kind="stable")
+    offsets = np.append(0, np.cumsum(counts + 1)).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), items.take(pa.array(order)), type=lists.type)
 
 
 def claim_without_members(rows: pa.Table) -> pa.Table:

@@ -65,6 +65,7 @@ class Review:
         guarded: records that will be written under a guard.
         held: holds that will be created.
         released: holds of an earlier plan that records will replace.
+        named: of the guarded ones, those that no lock keeps.
         unseen: bookies that were not looked at.
     """
 
@@ -74,6 +75,7 @@ class Review:
     guarded: int
     held: int
     released: int
+    named: int
     unseen: tuple[str, ...]
 
 
@@ -113,6 +115,7 @@ def review(request: ApplyRequest) -> Review:
         guarded=counts.guarded,
         held=counts.held,
         released=counts.released,
+        named=counts.guarded_by_names,
         unseen=manifest.coverage.not_scanned,
     )
 
@@ -144,6 +147,8 @@ def apply(request: ApplyRequest, reviewed: Review, confirmation: Confirmation, c
         demand_same_keys(opened, binding.layout or "", has_acl=has_acl)
         if not (kind_of(opened.layout_hint).has_acls or request.accept_unfrozen):
             guards.demand_stopped(bookie for bookie, _ in binding.bookies)
+        if not on_etcd:
+            guards.demand_no_replication(reviewed.named, opened.store, opened.root.rstrip("/"))
         options = engine.Options(
             plan_hash=reviewed.hash,
             acl=request.acl if has_acl else guards.choose_acl(opened.store, opened.root),

@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 
 from reconcile.plan.plan_hash import SYSTEM_BUCKET, with_ids
 from reconcile.rules import diff
-from reconcile.rules.holds import HOLD_MARK, is_hold
+from reconcile.rules.holds import HOLD_MARK, is_hold, is_named
 from recovery.codecs import ledger_metadata, store
 from recovery.codecs.entry import master_key
 from recovery.codecs.keys import ledger_keys
@@ -191,19 +191,24 @@ def _encode_holds(rows: pa.Table, secrets: bytes) -> pa.Array:
 
 
 def select_released(
-    rows: pa.Table, stored: pa.Table, matched: diff.Matched, guarded: npt.NDArray[np.bool_]
+    rows: pa.Table,
+    stored: pa.Table,
+    matched: diff.Matched,
+    guarded: npt.NDArray[np.bool_],
+    named: npt.NDArray[np.bool_] | None = None,
 ) -> tuple[pa.Table, npt.NDArray[np.bool_]]:
     """Return the ledgers whose hold or guarded record can be replaced, and which records of the store those are.
 
     A hold is replaced by a record of any reading. A guarded record is replaced by a proved one, whose lock then goes
     unless it leaves out a bookie with copies that are missing where they belong; and by one that reads further, under
-    the lock that there is.
+    the lock that there is, or by its names.
 
     Args:
         rows: RECONSTRUCTION.
         stored: CATALOG_LEDGERS.
         matched: both sides.
         guarded: which records of the store are under a guard.
+        named: which rows are guarded by names alone.
 
     Returns:
         Their rows of RECONSTRUCTION, with the record's version as `expects`, its bytes as `before`, its ensemble size
@@ -221,16 +226,28 @@ def select_released(
         fill_value=False,
     ).to_numpy()
     is_guarded = guarded[matched.stored_rows]
-    mask = (is_hold(stored)[matched.stored_rows] & readable) | (is_guarded & (restored | (readable & further)))
+    # Without a lock a record keeps the copies that it names, and no others.
+    unlocked = is_named(stored)[matched.stored_rows]
+    by_names = np.zeros(len(restored), np.bool_) if named is None else named[matched.held_rows]
+    leaves_out = np.zeros(len(restored), np.bool_)
+    leaves_out[is_guarded] = _leaves_out_copies(rows.take(pa.array(matched.held_rows[is_guarded])))
+    better = np.where(unlocked, (restored & ~leaves_out) | (by_names & further), restored | (readable & further))
+    mask = (is_hold(stored)[matched.stored_rows] & readable) | (is_guarded & better)
     made, before = (
         rows.take(pa.array(matched.held_rows[mask])),
         stored.take(pa.array(matched.stored_rows[mask])),
     )
     of_store = np.zeros(stored.num_rows, np.bool_)
     of_store[matched.stored_rows[mask]] = True
-    goes = pa.array(is_guarded[mask] & restored[mask] & ~_leaves_out_copies(made))
-    keeps = pa.array((is_guarded[mask] & restored[mask]) | ~restored[mask])
-    guard = pc.if_else(goes, str(Guard.RELEASE), pc.if_else(keeps, str(Guard.LOCK), pa.scalar(None, pa.string())))
+    locked = is_guarded & ~unlocked
+    guard = pa.array(
+        np.select(
+            [mark[mask] for mark in (locked & restored & ~leaves_out, ~restored & by_names, locked | ~restored)],
+            [str(kind) for kind in (Guard.RELEASE, Guard.NAMED, Guard.LOCK)],
+            "",
+        )
+    )
+    guard = pc.if_else(pc.equal(guard, ""), pa.scalar(None, pa.string()), guard)
     made = made.append_column("expects", before["version"]).append_column("before", before["raw"])
     made = made.append_column("ensemble_before", before["ensemble_size"])
     return made.append_column("guard", guard), of_store

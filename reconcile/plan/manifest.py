@@ -36,6 +36,7 @@ class PlanCounts:
         guarded_in_store: records of an earlier plan under a guard, which this one leaves so.
         released: of holds and guarded records in the store, replaced by others.
         settled: of these, guarded records whose guard ends.
+        guarded_by_names: guarded ones that no lock keeps, while replication is disabled.
         disagreements: findings that say that the store and the bookies differ.
         critical: critical findings that were shown, not only not seen.
         looked_at: ledgers of any side.
@@ -70,6 +71,7 @@ class PlanCounts:
     guarded_in_store: int = 0
     released: int = 0
     settled: int = 0
+    guarded_by_names: int = 0
     disagreements: int = 0
     critical: int = 0
     looked_at: int = 0

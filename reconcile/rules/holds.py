@@ -1,7 +1,8 @@
 """Ledgers that are not settled: holds, and records under a guard.
 
 A hold keeps a ledger's data and serves nobody; its custom metadata says why. A guarded record is readable, a lock keeps
-every copy, and its custom metadata says nothing: it is known by the lock.
+every copy, and its custom metadata says nothing: it is known by the lock. One that is guarded by names alone has no
+lock, but a mark in its custom metadata.
 """
 
 from typing import Any, Final
@@ -21,6 +22,8 @@ from recovery.model.tables import KEY_COLUMNS
 
 HOLD_MARK: Final = "bkmeta.hold"
 """Key of the custom metadata that says why a record is a hold."""
+NAMED_MARK: Final = "bkmeta.guard"
+"""Key of the custom metadata that says that a record names all who may hold anything, and claims no shape."""
 _COMPARED: Final = (
     Category.ENTRIES_BEYOND_LAST_ENTRY,
     Category.ENTRIES_MISSING,
@@ -53,9 +56,18 @@ def find_holds(catalog: pa.Table) -> pa.Table:
 
 def is_hold(stored: pa.Table) -> npt.NDArray[np.bool_]:
     """Say which records of a store are holds of ours; CATALOG_LEDGERS in."""
+    return _is_marked(stored, HOLD_MARK)
+
+
+def is_named(stored: pa.Table) -> npt.NDArray[np.bool_]:
+    """Say which records of a store are guarded by names alone; the column custom of CATALOG_LEDGERS in."""
+    return _is_marked(stored, NAMED_MARK)
+
+
+def _is_marked(stored: pa.Table, key: str) -> npt.NDArray[np.bool_]:
     mask = np.zeros(stored.num_rows, np.bool_)
     lists = stored["custom"].combine_chunks()
-    marked = pc.equal(pc.struct_field(lists.flatten(), 0), HOLD_MARK)
+    marked = pc.equal(pc.struct_field(lists.flatten(), 0), key)
     mask[pc.list_parent_indices(lists).filter(marked).to_numpy()] = True
     return mask
 
@@ -196,12 +208,25 @@ def find_reopening(released: pa.Table, run: Run) -> pa.Table:
     return make_ledger_findings(Category.READERS_MUST_REOPEN, changed, statements, run, subject="ensemble_size")
 
 
-def drop_compared(findings: pa.Table, guarded: frozenset[LedgerId]) -> pa.Table:
-    """Leave out what is said of a guarded record as if it were the true one: it is to be settled."""
-    if not guarded:
+def drop_compared(findings: pa.Table, stored: pa.Table, under_guard: npt.NDArray[np.bool_]) -> pa.Table:
+    """Leave out what is said of a guarded record as if it were the true one: it is to be settled.
+
+    Args:
+        findings: of any ledgers.
+        stored: records of a store; its key columns.
+        under_guard: which of them are under a guard.
+    """
+    if not under_guard.any() or not findings.num_rows:
         return findings
+    guarded = stored.select(["scope", "ledger"]).filter(pa.array(under_guard))
     compared = pc.is_in(findings["category"], value_set=pa.array([str(category) for category in _COMPARED]))
-    return findings.filter(pc.invert(pc.and_(compared, pa.array(mark_guarded(findings, guarded)))))
+    pairs = [
+        np.stack([pc.fill_null(table[name], -1).to_numpy().astype(np.int64) for name in ("scope", "ledger")], axis=1)
+        for table in (guarded, findings)
+    ]
+    code = np.unique(np.concatenate(pairs), axis=0, return_inverse=True)[1].ravel()
+    is_guarded = np.isin(code[guarded.num_rows :], code[: guarded.num_rows])
+    return findings.filter(pc.invert(pc.and_(compared, pa.array(is_guarded))))
 
 
 def _fill_lists(lists: Any) -> pa.Array:  # noqa: ANN401 - an Arrow column

@@ -5,6 +5,7 @@
     demand_unused         no bookie is registered in a root that can be listed
     demand_stopped        no bookie answers at the address in its id
     demand_room_for_locks the store can list the locks that guard ledgers
+    demand_no_replication replication is disabled, where ledgers are guarded by names alone
     demand_usable_acl     an ACL leaves this session what it needs
     choose_acl            a store that somebody secured says nothing of the ACL that records shall have
     demand_not_undone     no undo has begun with the journal
@@ -161,6 +162,26 @@ def demand_room_for_locks(locks: Collection[str], store: MetadataStore, base: st
             f"holds {len(there)} locks; with those of the plan there would be more than the {MAX_LOCKS} that one "
             "listing was seen to hold",
             Remedy(Advice.COUNT_LOCKS_AGAIN),
+        )
+
+
+def demand_no_replication(named: int, store: MetadataStore, base: str) -> None:
+    """Refuse guards by names while replication is enabled: a worker replaces a silent member, whose copies then go.
+
+    Args:
+        named: how many ledgers a plan guards by names.
+        store: only read; not etcd, where BookKeeper has no replication.
+        base: key of the root; empty: all of the store.
+
+    Raises:
+        GuardRefusedError: replication is not disabled.
+    """
+    if named and store.get(base + keys.REPLICATION_DISABLED) is None:
+        raise GuardRefusedError(
+            base + keys.REPLICATION_DISABLED,
+            f"is not there: replication is enabled, and {count_noun(named, 'ledger')} of the plan "
+            f"{is_or_are(named)} guarded by names alone, which holds while it is not",
+            "bookkeeper shell autorecovery -disable, and leave it so until these ledgers are settled",
         )
 
 

@@ -189,15 +189,16 @@ def _find_among(stored: pa.Table, rows: pa.Table) -> Mask:
 
 
 def _find_guarded(stored: pa.Table, replication: Replication) -> Mask:
+    named = holds.is_named(stored)
     if not replication.guarded:
-        return np.zeros(stored.num_rows, np.bool_)
+        return named
     ledgers = sorted(replication.guarded, key=lambda ledger: ledger.unsigned_key)
     rows = {
         "bucket": pa.array([ledger.bucket for ledger in ledgers], pa.int16()),
         "scope": pa.array([ledger.scope for ledger in ledgers], pa.int64()),
         "ledger": pa.array([ledger.ledger for ledger in ledgers], pa.int64()),
     }
-    return _find_among(stored, pa.table(rows))
+    return named | _find_among(stored, pa.table(rows))
 
 
 def _find_unparsable(broken: pa.Table, run: Run) -> pa.Table:

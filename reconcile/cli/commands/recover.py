@@ -245,6 +245,11 @@ def _describe_plan(recovered: "Recovered") -> Iterator[str]:
     yield f"the plan: {count_noun(counts.writes, 'write')}, hash {manifest.hash}"
     yield f"to write it takes {time_in_words(estimate_s(Step.APPLY, counts.writes))}"
     yield f"the report: {Path(recovered.plan.path) / REPORT}"
+    if counts.guarded_by_names:
+        yield (
+            f"{count_noun(counts.guarded_by_names, 'ledger')} guarded by names alone, without a lock: replication must "
+            "stay disabled until settled, or copies go when a bookie returns"
+        )
     if recovered.absent_root is not None:
         yield (
             f"the store has no {recovered.absent_root}: apply will make it. Is it the root that bk_server.conf names?"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 _SHOWN: Final = 10
-_GUARDS: Final = ("kept", "gone", "released", "unreleased", "named", "replaced")
+_GUARDS: Final = ("kept", "gone", "released", "unreleased", "named", "exposed", "replaced")
 
 
 def make_verify_result(command: str, read: "ReadBack", plan: Path) -> Result:
@@ -52,6 +52,9 @@ def make_verify_result(command: str, read: "ReadBack", plan: Path) -> Result:
         verdict = "no ledger was looked at" + (": the plan restores none" if not found.ledgers else "")
     if guards.gone:
         verdict = f"{count_noun(guards.gone, 'guarded ledger')} without a lock: {verdict}"
+    elif guards.exposed:
+        exposed = count_noun(guards.exposed, "ledger")
+        verdict = f"{exposed} guarded by names alone, and replication is enabled: {verdict}"
     elif guards.unreleased:
         verdict = f"{count_noun(guards.unreleased, 'settled ledger')} with a lock that should be gone: {verdict}"
     if not found.adds_up:
@@ -133,6 +136,8 @@ def _describe_guards(read: "ReadBack") -> list[str]:
             f"{count_noun(guards.named, 'ledger')} guarded by names alone: replication must stay disabled until "
             "settled, or copies go when a bookie returns"
         )
+    if guards.exposed:
+        lines.append("replication is enabled: bookkeeper shell autorecovery -disable, now")
     if guards.gone:
         lines.append("apply the plan again with a journal of its own (--journal DIR): it makes the locks that are gone")
     if read.is_early:

@@ -188,6 +188,7 @@ def _count(
         guarded_in_store=sums.still_guarded,
         released=sums.released,
         settled=sums.settled,
+        guarded_by_names=sums.named,
         disagreements=sum(findings.values()) - no_disagreements - sums.short - beside.num_rows,
         critical=sum(critical.values()),
         looked_at=sums.looked_at,

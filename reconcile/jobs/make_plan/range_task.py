@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -14,7 +15,7 @@ import pyarrow.parquet as pq
 from reconcile.compare import decide, range_findings
 from reconcile.compare.decide import Case
 from reconcile.compare.evidence import find_collisions
-from reconcile.compare.outcomes import hold_beyond_locks
+from reconcile.compare.outcomes import guard_beyond_locks
 from reconcile.findings.categories import Category
 from reconcile.findings.table import Run
 from reconcile.jobs.make_plan.entry_shares import count_entries
@@ -52,7 +53,8 @@ class RangeCounts:
         still_held: holds of an earlier plan in the store.
         still_guarded: guarded records of an earlier plan in the store that stay guarded.
         released: of holds and guarded records, replaced.
-        settled: of these, guarded records whose lock goes.
+        settled: of these, guarded records whose guard ends.
+        named: guarded by names alone, without a lock.
         short: lost ledgers that come back without entries that are lost.
         looked_at: ledgers of any side.
         left: actions that write nothing until a person chooses.
@@ -73,6 +75,7 @@ class RangeCounts:
     still_guarded: int = 0
     released: int = 0
     settled: int = 0
+    named: int = 0
     short: int = 0
     looked_at: int = 0
     left: int = 0
@@ -170,13 +173,18 @@ class RangeTasks:
         rows, stored = sides.outcomes(), sides.stored
         matched = diff.match(rows, stored)
         locked = evidence.list_guarded()
-        rows = hold_beyond_locks(rows, matched.missing, self._share_locks(len(locked)))
+        under_guard = holds.mark_guarded(stored, locked) | holds.is_named(stored)
+        # Holds that become readable want a lock as well; who is guarded by names gets none.
+        is_replaced = (holds.is_hold(stored) | holds.is_named(stored))[matched.stored_rows]
+        lacking = np.union1d(matched.missing, matched.held_rows[is_replaced])
+        rows, named = guard_beyond_locks(rows, lacking, self._share_locks(len(locked)), self.case.list_hiding())
         missing = rows.take(pa.array(matched.missing))
+        guards = pc.if_else(pa.array(named[matched.missing]), str(Guard.NAMED), pa.scalar(None, pa.string()))
+        missing = missing.append_column("guard", guards)
         held = missing.filter(pc.equal(missing["outcome"], "held"))
         secrets = os.urandom(HOLD_PASSWORD_SIZE * held.num_rows)
         wanted = missing.filter(pc.is_in(missing["outcome"], pa.array(["restored", "guarded", "held"])))
-        under_guard = holds.mark_guarded(stored, locked)
-        released, of_store = select_released(rows, stored, matched, under_guard)
+        released, of_store = select_released(rows, stored, matched, under_guard, named)
         wanted = sort_by_key(pa.concat_tables([wanted, released], promote_options="default"))
         actions = make_ledger_actions(wanted, self.request.layout, self.request.passwords, secrets)
         readable = wanted.filter(pc.equal(wanted["outcome"], "guarded"))
@@ -193,7 +201,7 @@ class RangeTasks:
         ]
         findings = pa.concat_tables(
             [
-                *(holds.drop_compared(part, locked) for part in stated),
+                *(holds.drop_compared(part, stored, under_guard) for part in stated),
                 holds.findings(unsolved, self.run),
                 holds.find_guarded(readable, self.run),
                 lost,
@@ -218,7 +226,16 @@ class RangeTasks:
             still_held=kept.num_rows,
             still_guarded=int((under_guard & ~of_store).sum()),
             released=released.num_rows,
-            settled=int(pc.sum(pc.equal(released["guard"], str(Guard.RELEASE))).as_py() or 0),
+            settled=int(
+                pc.sum(
+                    pc.and_(
+                        pc.and_(pc.equal(released["outcome"], "restored"), pa.array(under_guard[of_store])),
+                        pc.fill_null(pc.not_equal(released["guard"], str(Guard.LOCK)), fill_value=True),
+                    )
+                ).as_py()
+                or 0
+            ),
+            named=int(pc.sum(pc.equal(wanted["guard"], str(Guard.NAMED))).as_py() or 0),
             short=int(pc.sum(pc.equal(lost["category"], str(Category.ENTRY_LOST))).as_py() or 0),
             looked_at=looked_at,
             left=left,

@@ -8,6 +8,7 @@ from backends.memory import MemoryStore
 from backends.protocols import Write
 from reconcile.check.guard_locks import GuardsSeen, count_guards, look_at_guards, select_guarded
 from recovery.codecs.replication_lock import encode_guard, lock_key
+from recovery.codecs.store import REPLICATION_DISABLED
 from recovery.dataset import Dataset
 from recovery.model.ids import LedgerId
 from tests.support.plan_folder import Ledger, write_plan
@@ -63,6 +64,21 @@ def test_a_ledger_that_was_settled_since_needs_no_lock(plan: Dataset) -> None:
     store.write([Write(ROOT + key, b"final", 0)])
     seen = look_at_guards(plan, store, ROOT)
     assert (seen.wrong, seen.replaced) == (0, 1)
+
+
+def test_a_guard_by_names_is_exposed_while_replication_is_enabled(plan: Dataset) -> None:
+    """Where bookies run and nobody disabled it; one that was settled since needs nothing."""
+    store = applied(plan, {1: OURS, 2: OURS, 7: OURS})
+    store.put_ephemeral(f"{ROOT}/available/10.0.0.1:3181", b"", owner=9)
+    seen = look_at_guards(plan, store, ROOT)
+    assert (seen.named, seen.exposed, seen.wrong) == (1, 1, 1)
+    store.write([Write(ROOT + REPLICATION_DISABLED, b"")])
+    assert look_at_guards(plan, store, ROOT).wrong == 0
+    store.write([Write(ROOT + REPLICATION_DISABLED, None, 0)])
+    key = plan.read("actions").filter([n == 5 for n in plan.read("actions")["ledger"].to_pylist()])["key"][0].as_py()
+    store.write([Write(ROOT + key, b"final", 0)])
+    seen = look_at_guards(plan, store, ROOT)
+    assert (seen.named, seen.exposed, seen.replaced) == (0, 0, 1)
 
 
 def test_guards_of_a_store(plan: Dataset) -> None:

@@ -1,16 +1,74 @@
 """Outcomes that something else than bookies decides."""
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from reconcile.compare.outcomes import hold_beyond_locks
+from reconcile.compare.outcomes import guard_beyond_locks
+from reconcile.rules.holds import is_named
+from recovery.model import tables
+
+OUTCOMES = ("guarded", "guarded", "restored", "guarded", "guarded", "guarded")
 
 
-@pytest.mark.parametrize(("share", "held"), [(9, []), (2, []), (1, [1, 5]), (0, [0, 1, 3, 5])])
-def test_guarded_ledgers_beyond_a_buckets_share_of_the_locks_are_held(share: int, held: list[int]) -> None:
-    """The first of each bucket get locks; what is restored, or in the store already, needs none."""
-    outcomes = ["guarded", "guarded", "restored", "guarded", "guarded", "guarded"]
-    rows = pa.table({"bucket": [1, 1, 1, 4, 4, 4], "outcome": outcomes})
-    found = hold_beyond_locks(rows, np.array([0, 1, 2, 3, 5]), share)["outcome"].to_pylist()
-    assert [place for place, outcome in enumerate(found) if outcome == "held"] == held
+def rows(**changes: Any) -> pa.Table:
+    """Return six ledgers of two buckets, a third of their copies seen; `changes` are of the second one."""
+    base: dict[str, Any] = {
+        "scope": 0, "reading": "likeliest", "reason": "source_incomplete", "format": 3, "ensemble_size": 3,
+        "write_quorum": 2, "ack_quorum": 2, "last_entry": 9, "missing": 6, "extra": 1, "custom": None, "raw": b"record",
+        "segments": [{"first": 0, "first_low": 0, "members": ["a:1", "b:1", "z:1"], "assumed": [False, False, True]}],
+        "grades": dict.fromkeys(tables.GRADED, "inferred"), "holders": ["b:1", "a:1"], "alternatives": [],
+    }  # fmt: skip
+    made = [
+        {**base, "bucket": 1 if place < 3 else 4, "ledger": place, "outcome": outcome}
+        for place, outcome in enumerate(OUTCOMES)
+    ]
+    made[1].update(changes)
+    return pa.Table.from_pylist(made, schema=tables.RECONSTRUCTION)
+
+
+WANTED = np.array([0, 1, 2, 3, 5])
+
+
+@pytest.mark.parametrize(("share", "beyond"), [(9, []), (2, []), (1, [1, 5]), (0, [0, 1, 3, 5])])
+def test_guarded_ledgers_beyond_a_buckets_share_of_the_locks_have_none(share: int, beyond: list[int]) -> None:
+    """The first of each bucket get locks; the others are named, or held where somebody unknown may hold more."""
+    found, named = guard_beyond_locks(rows(), WANTED, share, ["x:1"])
+    assert np.flatnonzero(named).tolist() == beyond
+    assert found["outcome"].to_pylist() == [*OUTCOMES]
+    found, named = guard_beyond_locks(rows(), WANTED, share, None)
+    assert [place for place, outcome in enumerate(found["outcome"].to_pylist()) if outcome == "held"] == beyond
+    assert not named.any()
+
+
+def test_a_guard_by_names_names_all_who_hold_anything_and_all_who_may_hold_more() -> None:
+    """Holders in front, each bookie once, W = E; it claims no shape, and says in its record what it is."""
+    custom = [{"key": "application", "value": b"pulsar"}]
+    found, _ = guard_beyond_locks(rows(custom=custom), WANTED, 1, ["b:1", "x:1", "y:1"])
+    made = found.to_pylist()[1]
+    assert made["segments"] == [
+        {"first": 0, "first_low": 0, "members": ["b:1", "a:1", "x:1", "y:1"], "assumed": [False, False, True, True]}
+    ]
+    assert (made["ensemble_size"], made["write_quorum"], made["ack_quorum"]) == (4, 4, 1)
+    assert (made["reading"], made["last_entry"], made["raw"]) == ("universal", 9, None)
+    # Of 20 places 6 lacked a copy, and one copy had no place; now all 40 are places.
+    assert (made["missing"], made["extra"]) == (40 - 15, 0)
+    assert made["grades"]["segments"] == made["grades"]["ensemble_size"] == "assumed"
+    assert made["grades"]["last_entry"] == "inferred"
+    assert made["custom"] == [*custom, {"key": "bkmeta.guard", "value": b"named"}]
+    assert is_named(found).tolist() == [False, True, False, False, False, True]
+    assert found.take([0, 2, 3, 4]) == rows().take([0, 2, 3, 4])
+
+
+@pytest.mark.parametrize(
+    ("changes", "hiding"),
+    [({"format": 1}, ["x:1"]), ({"holders": []}, ["x:1"]), ({}, [f"x{n}:1" for n in range(13)])],
+    ids=["no custom metadata", "no holder", "too many names for a reader"],
+)
+def test_what_cannot_be_named_is_held(changes: dict[str, Any], hiding: list[str]) -> None:
+    """Its mark has no place, nobody serves it, or a reader would ask too many bookies for each entry."""
+    found, named = guard_beyond_locks(rows(**changes), WANTED, 1, hiding)
+    assert not named[1]
+    assert found["outcome"][1].as_py() == "held"

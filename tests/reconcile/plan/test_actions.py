@@ -3,6 +3,7 @@
 import hashlib
 from datetime import UTC, datetime
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -332,6 +333,28 @@ def test_a_guarded_record_is_settled_by_a_proved_one() -> None:
     assert released_from(stored, guarded(7, last_entry=8)) == []
     (further,) = released_from(stored, guarded(7, last_entry=9))
     assert (further["op"], further["expects"], further["guard"]) == ("replace", 4, "lock")
+
+
+def test_a_guard_by_names_is_settled_without_a_lock() -> None:
+    """A proved record replaces it unless it leaves out who holds copies that are missing; so does a longer reading."""
+    mark = [{"key": holds.NAMED_MARK, "value": b"named"}]
+    (before,) = actions_of(guarded(7, last_entry=8, custom=mark)).to_pylist()
+    catalog = pa.Table.from_pylist([in_store(7, before["value"])], schema=tables.CATALOG_LEDGERS)
+
+    def replaced_by(made: dict[str, object], *, named: bool = False) -> list[object]:
+        rows = reconstruction(made)
+        under_guard, by_names = holds.is_named(catalog), np.array([named])
+        released, _ = select_released(rows, catalog, diff.match(rows, catalog), under_guard, by_names)
+        actions = make_ledger_actions(released, Layout.HIERARCHICAL, PASSWORDS, b"").to_pylist()
+        return [(action["op"], action["guard"]) for action in actions]
+
+    assert replaced_by(row(7)) == [("replace", None)]
+    others = ["b0:1", "b1:1", "b2:1", "b3:1"]
+    assert replaced_by(row(7, holders=others, missing=3)) == []
+    assert replaced_by(row(7, holders=others, missing=0)) == [("replace", None)]
+    assert replaced_by(guarded(7, last_entry=9)) == []
+    assert replaced_by(guarded(7, last_entry=9), named=True) == [("replace", "named")]
+    assert replaced_by(guarded(7, last_entry=8), named=True) == []
 
 
 def test_a_lock_stays_where_the_final_record_leaves_out_copies_that_it_lacks() -> None:

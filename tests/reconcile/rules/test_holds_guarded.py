@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from reconcile.findings.categories import Category
@@ -109,5 +110,7 @@ def test_a_guarded_record_is_not_compared_as_if_it_were_the_true_one() -> None:
     """What it says of the end and the quorums is to be settled; findings of others and other findings stay."""
     kinds = [Category.QUORUM_DIFFERS, Category.QUORUM_DIFFERS, Category.ID_REUSE]
     findings = pa.table({"category": [str(kind) for kind in kinds], "scope": [0, 0, 0], "ledger": [7, 8, 7]})
-    left = holds.drop_compared(findings, frozenset({LedgerId(0, 7)}))
+    stored = pa.table({"scope": [0, 1, 0], "ledger": [6, 8, 7]})
+    left = holds.drop_compared(findings, stored, np.array([False, True, True]))
     assert left["ledger"].to_pylist() == [8, 7]
+    assert holds.drop_compared(findings, stored, np.zeros(3, np.bool_)) is findings

@@ -1,12 +1,15 @@
 """Loss, guards, apply, return, settling, apply, by random schedules on a real ZooKeeper: no acknowledged entry is lost.
 
 Histories of whole clusters are drawn from the simulated protocol. Some bookies are lost with all metadata; what the
-others show becomes a plan, which is applied by runs that die anywhere. Bookies collect by the records that stand, and
-by nothing else. Then the lost ones are back, and what all show settles what was guarded or held.
+others show becomes a plan, which is applied by runs that die anywhere, some of them by `kill -9`. Bookies collect by
+the records that stand, and by nothing else. Then the lost ones are back, and what all show settles what was guarded or
+held.
 """
 
 import itertools
+import multiprocessing
 import os
+import signal
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
@@ -43,6 +46,9 @@ SCHEDULES: Final = int(os.environ.get("BKMETA_SOAK_SETTLINGS", "10"))
 FIRST: Final = int(os.environ.get("BKMETA_SOAK_SEED", "0"))
 CLASSES: Final = ("clean", "short", "reopened", "rereplicated", "mixed")
 LEDGERS: Final = 12
+KILLED: Final = 0.25
+"""Share of the runs that die which are processes of their own, and are killed."""
+CHILDREN: Final = multiprocessing.get_context("forkserver")
 _ROOTS: Final = itertools.count()
 
 pytestmark = pytest.mark.real
@@ -58,11 +64,28 @@ def store(zookeeper_server: ZooKeeperServer) -> Iterator[ZooKeeperStore]:
         opened.close()
 
 
+def make_options(name: str) -> Options:
+    """Return how a plan is applied, by whichever process."""
+    return Options(f"{name} of this schedule", resume=True, batch_rows=4, in_flight=2, patience_s=0)
+
+
+def apply_and_die(hosts: str, actions: pa.Table, root: str, journal: Path, at: int) -> None:
+    """Apply a plan, and kill this process at one of its calls of the store: others may be under way."""
+    calls = itertools.count()
+
+    def draw() -> None:
+        if next(calls) == at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    store = ZooKeeperStore(hosts)
+    apply(lambda: [actions], Recorder(store, draw), root, journal, make_options(journal.name), now=clock())
+
+
 class Schedule:
     """One history, from the loss to the end."""
 
-    def __init__(self, store: ZooKeeperStore, folder: Path, seed: int) -> None:
-        self.random = Random(seed)
+    def __init__(self, store: ZooKeeperStore, hosts: str, folder: Path, seed: int) -> None:
+        self.random, self.hosts = Random(seed), hosts
         self.root = f"/schedule-{next(_ROOTS)}/ledgers"
         self.folder = folder
         self.recorder = Recorder(store)
@@ -145,7 +168,7 @@ class Schedule:
 
     def apply(self, actions: pa.Table, name: str) -> None:
         """Apply by runs that die anywhere, the last of which does not."""
-        options = Options(f"{name} of this schedule", resume=True, batch_rows=4, in_flight=2, patience_s=0)
+        options = make_options(name)
 
         def run() -> bool:
             with suppress(CrashError, UnavailableError, PartlyAppliedError):
@@ -156,11 +179,23 @@ class Schedule:
 
         for _ in range(self.random.randrange(4)):
             calls, at = iter(range(10**9)), self.random.randrange(40)
+            if self.random.random() < KILLED:
+                self.kill(actions, name, at)
+                continue
             kind = self.random.choice(("die before", "die after", "cut before", "cut after"))
             self.recorder.draw = lambda calls=calls, at=at, kind=kind: kind if next(calls) == at else None  # type: ignore[misc]  # mypy cannot infer a default's type
             run()
         self.recorder.draw = lambda: None
         assert run()
+
+    def kill(self, actions: pa.Table, name: str, at: int) -> None:
+        """Apply in a process of its own, which is killed at one of its calls, if it makes so many."""
+        hosts = self.hosts
+        process = CHILDREN.Process(target=apply_and_die, args=(hosts, actions, self.root, self.folder / name, at))
+        process.start()
+        process.join()
+        assert process.exitcode in (0, -signal.SIGKILL), process.exitcode
+        self.counts["killed"] += process.exitcode != 0
 
     def run(self) -> None:
         """Play it, and look after each step for what must never be."""
@@ -214,11 +249,15 @@ def write_set(record: LedgerMetadata, entry: int) -> set[str]:
 
 
 @pytest.mark.timeout(3600)
-def test_random_schedules_lose_nothing(store: ZooKeeperStore, tmp_path: Path) -> None:
-    """Guards are drawn, and settled; bookies that were lost delete nothing of what is guarded or held."""
+def test_random_schedules_lose_nothing(
+    store: ZooKeeperStore, zookeeper_server: ZooKeeperServer, tmp_path: Path
+) -> None:
+    """Guards are drawn, and settled, by runs that die; bookies that were lost delete nothing of what is not settled."""
     counts: Counter[str] = Counter()
+    # Children are forks of a process that has the program loaded.
+    CHILDREN.set_forkserver_preload([__name__])
     for seed in range(FIRST, FIRST + SCHEDULES):
-        schedule = Schedule(store, tmp_path / f"{seed}", seed)
+        schedule = Schedule(store, zookeeper_server.hosts, tmp_path / f"{seed}", seed)
         try:
             schedule.run()
         except BaseException as error:
@@ -228,3 +267,4 @@ def test_random_schedules_lose_nothing(store: ZooKeeperStore, tmp_path: Path) ->
     assert counts["guarded"] > SCHEDULES
     assert counts["readable"] > 10 * SCHEDULES
     assert counts["deleted"] > 0
+    assert counts["killed"] >= SCHEDULES // 5

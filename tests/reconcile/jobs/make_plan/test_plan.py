@@ -30,6 +30,7 @@ from recovery.errors import DatasetError, InputError
 from recovery.infer.search import Tail
 from recovery.model import tables
 from recovery.model.ids import BUCKETS, LedgerId, bucket_ranges, buckets
+from recovery.model.metadata import State
 from recovery.spark import over_buckets, session
 from recovery.testing import simulator
 
@@ -226,6 +227,50 @@ def test_what_the_store_has_is_not_proposed_again(
     replaced = whole.read("actions").filter(pc.equal(whole.read("actions")["op"], "replace"))
     assert {*replaced["ledger"].to_pylist()} <= kept
     assert {*replaced["expects"].to_pylist()} == {0}
+
+
+def test_where_no_lock_is_everybody_is_named_and_settled_later(
+    inventories: tuple[Dataset, ...], spark: "SparkSession", tmp_path: Path
+) -> None:
+    """A plan for etcd, made without one bookie, names it and all holders; with its inventory records are final.
+
+    The guarded records are known by their mark, and count as no evidence of shapes.
+    """
+    less, gone = inventories[1:], CLUSTER.names[0]
+    first = make(request_of(less, layout=Layout.ETCD), tmp_path / "first", spark)
+    counts, actions = first.manifest["counts"], first.read("actions")
+    guarded = actions.filter(pc.is_valid(actions["guard"]))
+    assert {*guarded["guard"].to_pylist()} == {"named"}
+    assert counts["guarded_by_names"] == counts["guarded"] == guarded.num_rows > 10
+    assert counts["held"] == 0
+    holders = {row["ledger"]: row["holders"] for row in first.read("reconstruction").to_pylist()}
+    for row in guarded.to_pylist():
+        record = ledger_metadata.decode(row["value"])
+        [segment] = record.segments
+        assert {*segment.members} == {*holders[row["ledger"]], gone}
+        assert record.ensemble_size == record.write_quorum == len(segment.members)
+        assert (record.ack_quorum, record.state) == (1, State.CLOSED)
+    ledgers = actions.filter(pc.equal(actions["kind"], "ledger"))
+    columns = {name: ledgers[name] for name in tables.KEY_COLUMNS} | {"raw": ledgers["value"]}
+    parsed = ledger_metadata.decode_columns(ledgers["value"].combine_chunks())
+    columns |= {name: parsed[name] for name in parsed.column_names}
+    columns["version"] = pa.array([3] * ledgers.num_rows)
+    missing = {f.name: pa.nulls(ledgers.num_rows, f.type) for f in tables.CATALOG_LEDGERS if f.name not in columns}
+    with DatasetWriter(tmp_path / "live", "catalog", binding={}) as out:
+        out.append("ledgers", sort_by_key(pa.table({**columns, **missing})))
+        out.close(coverage={})
+    live = open_dataset(tmp_path / "live", "catalog")
+    unchanged = make(request_of(less, live, layout=Layout.ETCD), tmp_path / "again", spark)
+    told = unchanged.read("actions").filter(pc.equal(unchanged.read("actions")["op"], "replace"))
+    assert unchanged.manifest["counts"]["guarded_in_store"] == guarded.num_rows - told.num_rows
+    findings = unchanged.read("findings")
+    differing = findings.filter(pc.is_in(findings["category"], pa.array(["QUORUM_DIFFERS", "OVER_REPLICATED"])))
+    assert not {*differing["ledger"].to_pylist()} & {*guarded["ledger"].to_pylist()}
+    whole = make(request_of(inventories, live, layout=Layout.ETCD), tmp_path / "whole", spark)
+    final = whole.read("actions").filter(pc.equal(whole.read("actions")["op"], "replace")).to_pylist()
+    assert whole.manifest["counts"]["settled"] == len(final) > guarded.num_rows // 2
+    assert {(row["guard"], row["expects"]) for row in final} == {(None, 3)}
+    assert {row["ledger"] for row in final} <= {*guarded["ledger"].to_pylist()}
 
 
 def test_a_store_whose_ids_are_past_the_bookies_gets_no_raise(
