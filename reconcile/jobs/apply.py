@@ -147,7 +147,7 @@ def apply(request: ApplyRequest, reviewed: Review, confirmation: Confirmation, c
         demand_same_keys(opened, binding.layout or "", has_acl=has_acl)
         if not (kind_of(opened.layout_hint).has_acls or request.accept_unfrozen):
             guards.demand_stopped(bookie for bookie, _ in binding.bookies)
-        if not on_etcd:
+        if kind_of(opened.layout_hint).has_replication:
             guards.demand_no_replication(reviewed.named, opened.store, opened.root.rstrip("/"))
         options = engine.Options(
             plan_hash=reviewed.hash,
