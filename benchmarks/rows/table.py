@@ -2,6 +2,6 @@
 
 from typing import Final
 
-from benchmarks.rows import bookie_files, impact, reconstruction, stores, wire
+from benchmarks.rows import bookie_files, deletes, impact, reconstruction, stores, wire
 
-ROWS: Final = (*bookie_files.ROWS, *reconstruction.ROWS, *impact.ROWS, *stores.ROWS, *wire.ROWS)
+ROWS: Final = (*bookie_files.ROWS, *reconstruction.ROWS, *impact.ROWS, *stores.ROWS, *wire.ROWS, *deletes.ROWS)

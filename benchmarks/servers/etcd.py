@@ -82,8 +82,14 @@ def _await(hosts: str) -> None:
             return
 
 
-def load(hosts: str, plan: Path) -> None:
-    """Create the records of a plan as a cluster's clients do: ids counted up in each of 128 buckets."""
+def load(hosts: str, plan: Path, *, keeps_ids: bool = False) -> None:
+    """Create the records of a plan as a cluster's clients do: ids counted up in each of 128 buckets.
+
+    Args:
+        hosts: of a server with nothing in it.
+        plan: with the records.
+        keeps_ids: the ids are those of the plan instead: inventories have the same.
+    """
     held = EtcdStore(hosts, top=ROOT)
     where = store.places(Layout.ETCD)
     names = {where.layout: store.layout_bytes(Layout.ETCD), where.instance_id: INSTANCE.encode()}
@@ -95,6 +101,7 @@ def load(hosts: str, plan: Path) -> None:
             numbers = np.arange(at, at + batch.num_rows)
             at += batch.num_rows
             ids = (numbers % _BUCKETS << store.BUCKET_BITS) + numbers // _BUCKETS + 1
+            ids = batch["ledger"].to_numpy() if keeps_ids else ids
             keys = ledger_keys(Layout.ETCD, np.zeros_like(ids), ids).to_pylist()
             writes = [Write(ROOT + key, value) for key, value in zip(keys, batch["value"].to_pylist(), strict=True)]
             for _ in pool.map(held.write, (writes[n : n + _BATCH] for n in range(0, len(writes), _BATCH))):

@@ -150,6 +150,17 @@ def test_the_floor_of_diff_joins_both_sides(tmp_path: Path) -> None:
         assert floor.run().said["ledgers"] == 200
 
 
+@pytest.mark.real
+def test_the_row_of_tombstones_deletes_every_ledger(tmp_path: Path) -> None:
+    """All are safe by the made-up inventories and purged; the note says what their tombstones take."""
+    (tmp_path / "scratch").mkdir()
+    [row] = [row for row in ROWS if row.name == "tombstones-etcd"]
+    with row.open(Place(tmp_path, tmp_path / "scratch", 200, alone=True)) as contestants:
+        cost = contestants["deletes"]()
+    assert cost.said["ledgers"] == 200
+    assert "after it 1 nodes" in str(cost.said["note"])
+
+
 def test_growth_is_told_by_ledger(tmp_path: Path) -> None:
     """Each size has its CPU time a ledger, and that of each ledger more than before."""
     costs = {size: Cost(1.0, cpu, {"driver": 1 << 20}, {}) for size, cpu in ((1000, 3.0), (2000, 5.0))}
