@@ -149,7 +149,7 @@ class Config:
         data: folder of runs, captures and journals; instances that share one go on with each other's findings.
         instance: name of this instance; empty: the host's.
         acl: rights of bkmeta's own root, where it is made; empty: those of the ledgers root.
-        spark_master: of scrutinies and impact checks, as `spark-submit --master` takes it; empty: this host.
+        spark_master: of scrutinies, drills and impact checks, as `spark-submit --master` takes it; empty: this host.
         election, listen, access, requests, gates: tables of these names.
         jobs: by the name of their command.
     """

@@ -10,12 +10,15 @@ OWN: Final = ("--metadata", "--out", "--json", "--progress", "--buckets", "--sin
 """Options that the service gives itself."""
 OVER_WIRE: Final = ("--wire",)
 """How bookies are looked at, where the configuration says nothing else."""
+ON_SPARK: Final = ("scrutinize", "drill")
+"""Jobs that are told of Spark's master."""
 _TARGET: Final = "down"
 
 
-def word_job(name: str, uri: str, out: Path, arguments: Sequence[str]) -> list[str]:
+def word_job(name: str, uri: str, out: Path, arguments: Sequence[str], master: str = "") -> list[str]:
     """Return the command of a job that is run by a schedule."""
-    return [name, "--metadata", uri, "--out", str(out), *arguments]
+    words = word_master(master) if name in ON_SPARK else []
+    return [name, "--metadata", uri, "--out", str(out), *words, *arguments]
 
 
 def word_share(share: int, shares: int, since: Path | None) -> list[str]:

@@ -32,6 +32,8 @@ def make_folder(data: Path, job: str, at: datetime, epoch: int, number: int) -> 
     Raises:
         InputError: it cannot be made.
     """
+    for above in (data, data / job):
+        make_private(above)
     path = data / job / f"{at.astimezone(UTC).strftime(_FORM)}-{epoch}-{number}"
     return make_private(path)
 

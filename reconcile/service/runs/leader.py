@@ -287,14 +287,14 @@ class Instance:
         """Return the words of a job's command."""
         known = state.job(timing.name)
         out = folder / folders.OUT
-        words = commands.word_job(timing.name, self.config.metadata, out, self.config.jobs[timing.name].arguments)
+        job, master = self.config.jobs[timing.name], self.config.spark_master
+        words = commands.word_job(timing.name, self.config.metadata, out, job.arguments, master)
         if timing.name == "scrutinize" and known.running is not None:
             share = known.running.share
             earlier = known.latest.get(share)
             since = None if earlier is None else self.config.data / earlier.folder / folders.OUT
             is_there = since is not None and (since / MANIFEST).exists()
             words += commands.word_share(share, timing.shares, since if is_there else None)
-            words += commands.word_master(self.config.spark_master)
         return words
 
     def _end_run(self, record: ServiceRecord, name: str, epoch: int, ended: tuple[int, str, str]) -> None:

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
-from reconcile.service.config import Config, Job, read_config, read_tokens
+from reconcile.service.config import COMMANDS, Config, Job, read_config, read_tokens
+from reconcile.service.runs.commands import ON_SPARK
 from recovery.errors import InputError
+from tests.support.command import commands
 from tests.support.paths import ROOT
 
 SHIPPED = ROOT / "conf" / "serve.toml"
@@ -47,6 +49,15 @@ def test_what_is_commented_out_is_every_default(tmp_path: Path) -> None:
     assert written == {field.name for field in dataclasses.fields(Job)}
 
 
+def test_every_job_is_a_command_and_what_is_told_of_spark_is_what_takes_it() -> None:
+    """Each has the options that the service gives it."""
+    known = commands()
+    for name in COMMANDS:
+        options = {option for parameter in known[name].params for option in parameter.opts}
+        assert {"--metadata", "--out"} <= options
+        assert ("--master" in options) == (name in ON_SPARK), name
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -63,6 +74,7 @@ def test_what_is_commented_out_is_every_default(tmp_path: Path) -> None:
         (_ALONE + '[jobs.capture]\nevery = "1h"\nshares = 2', r"jobs\.capture\.shares"),
         (_ALONE + '[jobs.capture]\nevery = "1h"\narguments = ["--out=/x"]', "--out=/x is given by the service"),
         (_ALONE + '[jobs.capture]\nevery = "1h"\narguments = "--wire"', "write a list of texts"),
+        (_ALONE + '[requests]\nexplain = ["--json"]', r"requests\.explain: --json is given by the service"),
         (_ALONE + "[requests]\nat_once = 0", r"requests\.at_once"),
         ("metadata = ", "Invalid value"),
     ],

@@ -1,0 +1,43 @@
+"""A maintenance is shown as safe only while somebody looks."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from reconcile.service._pb import service_pb2 as pb
+from reconcile.service.api.answers import Api
+from reconcile.service.api.methods import METHODS
+from reconcile.service.config import read_config
+from reconcile.service.runs import schedule
+from reconcile.service.runs.leader import Instance
+from reconcile.service.runs.schedule import Gate, State
+from tests.support.service import make_context, write_config
+
+NOW = datetime(2026, 3, 4, tzinfo=UTC)
+MORE = '[gates]\ncheck_every = "1m"\n[requests]\ndeadline = "3m"\n'
+
+
+@pytest.mark.parametrize(
+    ("age", "state"),
+    [
+        (timedelta(minutes=5), "SAFE"),
+        (timedelta(minutes=5, seconds=1), "BLOCKED_UNTIL_SAFE"),
+        (timedelta(days=365), "BLOCKED_UNTIL_SAFE"),
+        (timedelta(minutes=-6), "BLOCKED_UNTIL_SAFE"),  # of a time to come: the clock was set
+    ],
+)
+def test_a_check_that_is_old_is_worth_nothing(tmp_path: Path, age: timedelta, state: str) -> None:
+    """Two intervals and a deadline are allowed; then it is blocked, and says why."""
+    config = read_config(write_config(tmp_path, "etcd://127.0.0.1:1/l", "one", tmp_path / "data", more=MORE))
+    instance = Instance(config, make_context(lambda: NOW))
+    checked = round((NOW - age).timestamp() * 1000)
+    opened = schedule.open_gate(State(), Gate("reboot", ("bk1:3181",), (), "down", "ops", checked))
+    instance._take(schedule.take_check(opened, "reboot", is_safe=True, verdict="nothing is lost", now_ms=checked))
+    method = next(method for method in METHODS if method.name == "GetMaintenance")
+    shown = Api(instance, {}).answer(method, pb.MaintenanceId(id="reboot"), "")
+    assert (shown.state, shown.checked_ms) == (state, checked)
+    assert ("nobody has looked" in shown.verdict) == (state != "SAFE")
+    assert "nothing is lost" in shown.verdict
+    status = next(method for method in METHODS if method.name == "GetStatus")
+    assert Api(instance, {}).answer(status, pb.StatusRequest(), "").maintenances[0].state == state

@@ -1,0 +1,57 @@
+"""Runs that are kept: the newest, one of each hour, day and week, and whatever the record names."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from reconcile.service.config import Kept
+from reconcile.service.runs.folders import OUT, choose_kept, list_runs, make_folder, remove_others
+
+NOON = datetime(2026, 3, 4, 12, 30, tzinfo=UTC)  # a Wednesday
+
+
+def make_run(data: Path, at: datetime, number: int, *, whole: bool = True) -> str:
+    """Make the folder of a run, and return its name."""
+    folder = make_folder(data, "capture", at, 1, number)
+    (folder / OUT).mkdir()
+    if whole:
+        (folder / OUT / "manifest.json").write_text("{}")
+    return folder.name
+
+
+@pytest.mark.parametrize(
+    ("kept", "ages"),
+    [
+        (Kept(runs=2), [0, 1]),
+        (Kept(runs=0, hourly=3), [0, 1, 2]),
+        (Kept(runs=1, hourly=0, daily=3), [0, 13, 37]),  # the last of each day before
+        (Kept(runs=0, weekly=2), [0, 61]),  # the last of Sunday
+        (Kept(runs=0), []),
+    ],
+)
+def test_the_newest_of_each_span_is_kept(kept: Kept, ages: list[int]) -> None:
+    """Of a run an hour, for two weeks."""
+    hours = range(14 * 24)
+    runs = [(NOON - timedelta(hours=age), str(age)) for age in hours]
+    assert sorted(choose_kept(runs, kept), key=int) == [str(age) for age in ages]
+
+
+def test_what_the_record_names_and_what_others_put_there_stays(tmp_path: Path) -> None:
+    """A run that is not whole goes, unless it is the newest: another instance may write it at this moment."""
+    names = [make_run(tmp_path, NOON - timedelta(hours=age), 10 - age) for age in range(5)]
+    broken = make_run(tmp_path, NOON - timedelta(hours=7), 3, whole=False)
+    newest = make_run(tmp_path, NOON + timedelta(hours=1), 11, whole=False)
+    (tmp_path / "capture" / "before-the-upgrade").mkdir()
+    gone = remove_others(tmp_path, "capture", Kept(runs=2), [f"capture/{names[4]}"])
+    assert set(gone) == {names[2], names[3], broken}
+    left = {entry.name for entry in (tmp_path / "capture").iterdir()}
+    assert left == {names[0], names[1], names[4], newest, "before-the-upgrade"}
+    assert [name for _, name in list_runs(tmp_path / "capture")] == [newest, names[0], names[1], names[4]]
+
+
+def test_nobody_else_reads_what_runs_hold(tmp_path: Path) -> None:
+    """Captures hold passwords."""
+    make_run(tmp_path / "data", NOON, 1)
+    assert (tmp_path / "data" / "capture").stat().st_mode & 0o077 == 0
+    assert (tmp_path / "data").stat().st_mode & 0o077 == 0

@@ -1,0 +1,143 @@
+"""A service of a real cluster, with the real program: no alarm while it is healthy; bookies and Spark that go away."""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from reconcile.service.config import read_config
+from reconcile.service.server import RunningService, start_service
+from tests.support.cluster import Cluster
+from tests.support.paths import ROOT
+from tests.support.scrutinized_cluster import ScrutinizedCluster
+from tests.support.service import ask, fetch, make_context, write_config
+from tests.support.waiting import until
+
+pytestmark = [pytest.mark.real, pytest.mark.spark, pytest.mark.timeout(600)]
+
+PROGRAM: Final = (sys.executable, str(ROOT / "tests" / "support" / "spark_program.py"))
+JOBS: Final = (
+    '[jobs.scrutinize]\nevery = "300d"\nretry = "1s"\narguments = ["--wire", "--recheck-after", "1s"]\n'
+    '[jobs.capture]\nevery = "300d"\n'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A cluster, and its service."""
+
+    there: ScrutinizedCluster
+    running: RunningService
+
+    def read_job(self, name: str) -> Any:
+        """Return what is known of a job."""
+        [status] = ask(self.running.grpc_port, "get-status")
+        return next(job for job in status.jobs if job.name == name)
+
+    def await_end(self, name: str, beyond: int) -> Any:
+        """Wait until a run of a higher number has ended, and none is under way; return it."""
+
+        def ended() -> bool:
+            job = self.read_job(name)
+            return bool(job.last.number > beyond and not job.HasField("running") and not job.asked)
+
+        until(ended, f"a run of {name} ended")
+        return self.read_job(name).last
+
+    def scrutinize(self) -> Any:
+        """Have it look now, and return the run."""
+        before = self.read_job("scrutinize").last.number
+        ask(self.running.grpc_port, "run-now", job="scrutinize")
+        return self.await_end("scrutinize", before)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """Three bookies that have all that their records ask for."""
+    folder = tmp_path_factory.mktemp("service")
+    with Cluster(folder / "cluster") as cluster, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(ROOT))
+        there = ScrutinizedCluster(cluster, bookies=3)
+        for _ in range(4):
+            there.write((3, 2, 2), 10)
+        path = write_config(folder, there.uri, "one", folder / "data", JOBS)
+        path.write_text(path.read_text().replace('session = "3s"', 'session = "30s"'))
+        with start_service(read_config(path), make_context(), PROGRAM) as running:
+            until(lambda: running.instance.leads, "it leads")
+            made = Site(there, running)
+            made.await_end("scrutinize", 0)
+            made.await_end("capture", 0)
+            yield made
+
+
+def test_a_healthy_cluster_gives_no_alarm(site: Site) -> None:
+    """Neither as a finding, nor as a figure, nor on the page."""
+    run = site.read_job("scrutinize").last
+    assert run.exit_code == 0, (run.verdict, (site.running.instance.config.data / run.folder / "log.txt").read_text())
+    assert site.read_job("capture").last.exit_code == 0
+    assert ask(site.running.grpc_port, "list-findings") == []
+    assert "bookkeeper_metadata_scrutiny_failing 0" in fetch(site.running.http_port, "/metrics")[1]
+    assert "bookies and metadata agree" in fetch(site.running.http_port, "/")[1]
+    code, text = fetch(site.running.http_port, "/v1/explain-ledger?ledger_id=0")
+    assert (code, json.loads(text)["exit_code"]) == (200, 0)
+    code, text = fetch(site.running.http_port, "/v1/check-impact?bookies=bk0:3181&target=read-only")
+    assert (code, json.loads(text)["exit_code"]) == (200, 3), "of three bookies none can be spared"
+
+
+def test_bookies_that_are_gone_are_said_and_nothing_is_called_lost(site: Site) -> None:
+    """The run comes to its verdict, and the next one, when they are back, is clean."""
+    for bookie in site.there.bookies[:2]:
+        site.there.cluster("bookie_stop", n=bookie.n)
+    gone = site.scrutinize()
+    assert gone.exit_code in (3, 4), gone.verdict
+    assert site.running.instance.leads
+    for bookie in site.there.bookies[:2]:
+        site.there.cluster.start(bookie)
+    assert site.scrutinize().exit_code == 0
+
+
+def list_jvms(parent: int) -> list[int]:
+    """Return the JVMs among the descendants of a process."""
+    parents: dict[int, int] = {}
+    names: dict[int, str] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                before, _, after = (entry / "stat").read_text().rpartition(")")
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            parents[int(entry.name)], names[int(entry.name)] = int(after.split()[1]), before.partition("(")[2]
+
+    def descends(pid: int) -> bool:
+        while pid in parents and pid != parent:
+            pid = parents[pid]
+        return pid == parent
+
+    return [pid for pid, name in names.items() if name == "java" and descends(pid)]
+
+
+def test_a_scrutiny_whose_jvm_is_killed_is_said_to_have_failed_and_repeated(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By itself, until it comes to a verdict; the service, its lead and its record stay."""
+    before = site.read_job("scrutinize").last.number
+    others = set(list_jvms(os.getpid()))
+    monkeypatch.setenv("SPARK_ALWAYS", "1")
+    ask(site.running.grpc_port, "run-now", job="scrutinize")
+    until(lambda: bool(set(list_jvms(os.getpid())) - others), "Spark's JVM is there")
+    for pid in set(list_jvms(os.getpid())) - others:
+        os.kill(pid, signal.SIGKILL)
+    until(lambda: site.read_job("scrutinize").last.number == before + 1, "the run ended")
+    failed = site.read_job("scrutinize")
+    assert failed.last.exit_code not in (0, 3, 4), failed.last.verdict
+    assert failed.last.verdict
+    monkeypatch.delenv("SPARK_ALWAYS")
+    until(lambda: site.read_job("scrutinize").failures == 0, "it was repeated")
+    assert site.read_job("scrutinize").last.exit_code == 0
+    assert site.running.instance.seen.state.epoch == 1
