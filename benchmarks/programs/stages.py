@@ -16,6 +16,9 @@
     group INVENTORIES OUT           stays: DuckDB gathers, ledger by ledger, what inference takes from the same files
     group-flat INVENTORIES OUT      stays: the same of columns without lists, as sums, least and most
     diff CATALOGS OUT               stays: `recover` that compares the catalog `now` with `earlier`
+    scrutinize URI                  a whole scrutiny of a running cluster
+    scrutiny-rules INVENTORIES CATALOGS OUT   stays: the rules of a scrutiny alone, by Spark
+    scrutiny-read INVENTORIES CATALOGS        stays: Spark reads the same files and hands every row to Python and back
     outer-join CATALOGS             stays: Spark joins both, and counts what is equal, other, and on one side only
 
 `seconds` and `cpu_s` are the work alone, without the start of the interpreter, imports and the Spark session.
@@ -39,6 +42,7 @@ import pyarrow.compute as pc
 from benchmarks.data import catalogs
 from benchmarks.data.ledgers import BOOKIES, PASSWORD
 from benchmarks.data.plans import LAYOUT
+from benchmarks.programs import scrutinies
 from recovery.dataset import Dataset, DatasetWriter, open_dataset
 
 MASTER: Final = "local[2]"
@@ -483,6 +487,21 @@ def outer_join(folder: str) -> Iterator[Callable[[], dict[str, Any]]]:
         yield once
 
 
+def scrutinize(uri: str) -> dict[str, Any]:
+    """Run a whole scrutiny."""
+    return scrutinies.scrutinize(uri, _timed)
+
+
+def scrutiny_rules(folder: str, catalog: str, out: str) -> AbstractContextManager[Callable[[], dict[str, Any]]]:
+    """Judge every ledger of a catalog."""
+    return scrutinies.rules(_inventories(folder), catalog, out, MASTER, _timed)
+
+
+def scrutiny_read(folder: str, catalog: str) -> AbstractContextManager[Callable[[], dict[str, Any]]]:
+    """Read what these rules read."""
+    return scrutinies.read_same(_inventories(folder), catalog, MASTER, _BATCH_ROWS, _timed)
+
+
 _ENDING: Final[Mapping[str, Callable[..., dict[str, Any]]]] = {
     "capture": capture,
     "etcd": etcd,
@@ -496,6 +515,7 @@ _ENDING: Final[Mapping[str, Callable[..., dict[str, Any]]]] = {
     "journal": journal,
     "locations": locations,
     "wire": wire,
+    "scrutinize": scrutinize,
 }
 _STAYING: Final[Mapping[str, Callable[..., AbstractContextManager[Callable[[], dict[str, Any]]]]]] = {
     "recover": recover,
@@ -504,6 +524,8 @@ _STAYING: Final[Mapping[str, Callable[..., AbstractContextManager[Callable[[], d
     "group-flat": group_flat,
     "diff": diff,
     "outer-join": outer_join,
+    "scrutiny-rules": scrutiny_rules,
+    "scrutiny-read": scrutiny_read,
 }
 
 

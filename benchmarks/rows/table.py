@@ -2,6 +2,14 @@
 
 from typing import Final
 
-from benchmarks.rows import bookie_files, deletes, impact, reconstruction, stores, wire
+from benchmarks.rows import bookie_files, deletes, impact, reconstruction, scrutiny, stores, wire
 
-ROWS: Final = (*bookie_files.ROWS, *reconstruction.ROWS, *impact.ROWS, *stores.ROWS, *wire.ROWS, *deletes.ROWS)
+ROWS: Final = (
+    *bookie_files.ROWS,
+    *reconstruction.ROWS,
+    *impact.ROWS,
+    *stores.ROWS,
+    *wire.ROWS,
+    *deletes.ROWS,
+    *scrutiny.ROWS,
+)

@@ -46,8 +46,13 @@ def wire_options(command: Callable[P, R]) -> Callable[P, R]:
     return command
 
 
-def take_wire(values: dict[str, Any], *, wire: bool) -> "Wire | None":
+def take_wire(values: dict[str, Any], *, wire: bool, without: frozenset[str] = frozenset()) -> "Wire | None":
     """Take the options of asking bookies out of a command's arguments; None where it does not ask any.
+
+    Args:
+        values: the arguments.
+        wire: bookies are asked.
+        without: options of these that mean something where none is asked, too.
 
     Raises:
         UsageError: they were given without --wire.
@@ -57,7 +62,7 @@ def take_wire(values: dict[str, Any], *, wire: bool) -> "Wire | None":
     if not wire:
         context = click.get_current_context()
         for name in _NAMES:
-            if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+            if name not in without and context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
                 raise click.UsageError(f"--{name.replace('_', '-')} has no meaning without --wire")
         return None
     from backends.bookie.auth import load_mechanism

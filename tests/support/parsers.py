@@ -316,7 +316,7 @@ def _keys(raws: list[bytes]) -> None:
 def _marks(raws: list[bytes]) -> None:
     path = store.MARKS + "/0000/0000/0000/0001/urL0000000001"
     columns = {"path": [path] * len(raws), "kind": ["mark"] * len(raws), "raw": pa.array(raws, pa.binary())}
-    copies.read_marked_copies(pa.table(columns))
+    copies.read_marked_copies(pa.table(columns), {})
 
 
 def _records_of_java() -> list[bytes]:

@@ -21,6 +21,7 @@ from reconcile.check.impact.sample import SegmentImpact, describe_segment
 from reconcile.check.impact.segments.columns import COLUMNS, NO_END, Ints, LedgerRows, Records, Segments, read_records
 from reconcile.check.impact.segments.copies import Missing
 from reconcile.check.impact.segments.judgement import States
+from reconcile.rules.segments.member_names import rename_members
 from recovery.dataset import Dataset, write_part
 from recovery.model import tables
 from recovery.model.ids import LedgerId
@@ -142,6 +143,7 @@ class Question:
         owned: scope, ledger and owner of the upper layer's own bookkeeping.
         at: when the store was as the catalog shows it.
         out: folder of the dataset; None: none is written.
+        aliases: other names of bookies in records → ids.
     """
 
     catalog: Dataset
@@ -153,6 +155,7 @@ class Question:
     ledgers: tuple[LedgerId, ...] | None = None
     owned: pa.Table | None = None
     out: str | None = None
+    aliases: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def bookies(self) -> Bookies:
@@ -174,7 +177,7 @@ class _Range:
 
 
 def _read_range(question: Question, buckets: range) -> _Range:
-    rows = question.catalog.read("ledgers", buckets=buckets, columns=list(COLUMNS))
+    rows = rename_members(question.catalog.read("ledgers", buckets=buckets, columns=list(COLUMNS)), question.aliases)
     if question.ledgers is not None:
         wanted = pa.table(
             {name: [getattr(ledger, name) for ledger in question.ledgers] for name in ("scope", "ledger")}

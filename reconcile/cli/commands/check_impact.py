@@ -16,6 +16,7 @@ from reconcile.cli.options import (
     DURATION,
     FILE,
     FOLDER,
+    aliases_option,
     demand_bookie_ids,
     inventory_options,
     make_context,
@@ -25,6 +26,7 @@ from reconcile.cli.options import (
     parse_ledger,
     parse_quorum,
     quote_command,
+    read_aliases,
     reason_option,
     references_option,
     scope_option,
@@ -112,6 +114,7 @@ def _split(_context: click.Context, _option: click.Parameter, values: tuple[str,
 @click.option(
     "--zookeeper", multiple=True, callback=_split, metavar="HOST,...", help="Hosts of the ZooKeeper ensemble's servers."
 )
+@aliases_option
 @click.option("--master", default="local[*]", show_default=True, help="Spark's master, where ledgers are very many.")
 @click.option("--out", type=FOLDER, help="A new folder: every segment that is hit, and a report page.")
 @output_options
@@ -139,6 +142,7 @@ def check_impact(
     unrecoverable: tuple[tuple[str, ...], ...],
     reason: str | None,
     zookeeper: tuple[tuple[str, ...], ...],
+    aliases: Path | None,
     master: str,
     out: Path | None,
     **shared: Any,  # noqa: ANN401 - the shared options
@@ -189,6 +193,7 @@ def check_impact(
             Statement(declared, getpass.getuser(), reason or "", name) for names in unrecoverable for name in names
         ),
         zookeeper=tuple(name for names in zookeeper for name in names),
+        aliases=read_aliases(aliases),
         master=master,
         out=out,
     )

@@ -19,6 +19,7 @@ from reconcile.cli.options import (
     now,
     output_options,
     quote_command,
+    read_aliases,
 )
 from reconcile.cli.output import Result
 from reconcile.cli.settings import effective_settings
@@ -160,7 +161,8 @@ def scrutinize(
         raise click.UsageError("--placement needs --topology: without it nobody knows where bookies stand")
     output = make_output(shared)
     suppressions, expired = ((), ()) if suppress is None else read_suppressions(suppress, now().date())
-    asked = take_wire(shared, wire=wire or not inventories)
+    aliases = read_aliases(shared["aliases"])
+    asked = take_wire(shared, wire=wire or not inventories, without=frozenset({"aliases"}))
     demands = Demands(
         grace,
         None if topology is None else read_topology(topology),
@@ -183,6 +185,7 @@ def scrutinize(
         master,
         python,
         effective_settings(),
+        aliases,
     )
     found = run_scrutiny(request, make_context(output))
     result = _make_result(found, request.min_coverage, out)

@@ -89,9 +89,8 @@ def check_impact(request: ImpactRequest, context: Context) -> ImpactAnswer:
     """
     if request.stable_for > 1 and not is_live(request.uri):
         problem = "is a copy of a store: it is the same each time that it is looked at"
-        raise InputError(
-            "the time that is looked back", f"{request.uri} {problem}", "name the store itself, or leave it out"
-        )
+        remedy = "name the store itself, or leave it out"
+        raise InputError("the time that is looked back", f"{request.uri} {problem}", remedy)
     if request.out is not None:
         prepare(request.out, "impact", secret=False)
     if request.unrecoverable:
@@ -126,7 +125,7 @@ class _Check:
         if captured.alive and not captured.is_fresh:
             nodes = read_present_nodes(request.uri, nodes, context)
         self._nodes = nodes
-        self._marks = read_marked_copies(nodes)
+        self._marks = read_marked_copies(nodes, request.aliases)
         self._bookies = self._read_bookies(nodes)
         self._target = request.taken.target
 
@@ -298,6 +297,7 @@ class _Check:
             at=self._captured.at,
             inventories=request.inventories,
             ledgers=request.ledgers,
+            aliases=request.aliases,
             owned=None if request.references is None else _select_owned(request.references),
             out=None if request.out is None else str(request.out),
         )

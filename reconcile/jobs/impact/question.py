@@ -56,6 +56,7 @@ class ImpactRequest:
         stable_for: how many captures in a row must be safe.
         unrecoverable: what a person declares.
         zookeeper: hosts of the ensemble's servers.
+        aliases: other names of bookies in records and marks → ids.
         master: of Spark, where there are many ledgers.
         out: a new folder for the dataset.
     """
@@ -78,6 +79,7 @@ class ImpactRequest:
     stable_for: int = 1
     unrecoverable: tuple[Statement, ...] = ()
     zookeeper: tuple[str, ...] = ()
+    aliases: Mapping[str, str] = field(default_factory=dict)
     master: str = "local[*]"
     out: Path | None = None
 

@@ -180,7 +180,7 @@ def _hash_request(request: ScrutinyRequest, given: Sequence[Dataset]) -> str:
     """Return what tells apart runs whose first look may differ."""
     parts = (
         __version__, request.uri, request.share, request.demands, str(request.since), request.suppressions,
-        request.wire is None, request.wire and sorted(request.wire.aliases.items()),
+        request.wire is None, sorted(request.aliases.items()),
         [inventory.digest for inventory in given],
     )  # fmt: skip
     return hashlib.sha256(repr(parts).encode()).hexdigest()

@@ -32,6 +32,7 @@ class ScrutinyRequest:
         master: Spark's.
         python: what executors run as their Python; None: what they have.
         settings: of the run, each with where it came from, for the manifest.
+        aliases: other names of bookies in records → ids.
     """
 
     uri: str
@@ -50,6 +51,7 @@ class ScrutinyRequest:
     master: str = "local[*]"
     python: Path | None = None
     settings: Mapping[str, object] = field(default_factory=dict)
+    aliases: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def buckets(self) -> range:

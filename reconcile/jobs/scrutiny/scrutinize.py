@@ -222,8 +222,7 @@ def _ask_bookies(
     tasks: int,
 ) -> AskedBookies:
     """Ask the bookies of which no inventory is given for the lists of their ledgers, once."""
-    aliases = request.wire.aliases if request.wire is not None else {}
-    members = read_members(opened.store, opened.root, opened.layout_hint, aliases)
+    members = read_members(opened.store, opened.root, opened.layout_hint, request.aliases)
     sampled = sample_ledgers(catalog)
     found = {name: members.find(name) for name in sampled}
     renames = {name: member.bookie for name, member in found.items() if member.bookie != name}

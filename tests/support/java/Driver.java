@@ -32,8 +32,10 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutionException;
+import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.stream.Stream;
 import org.apache.bookkeeper.bookie.BookieImpl;
 import org.apache.bookkeeper.bookie.LedgerStorage;
@@ -556,6 +558,35 @@ public final class Driver {
         return ledger.getId();
     }
 
+    /** Creates, writes and closes so many ledgers of as many entries, some at a time. */
+    private int fill(JsonNode a) throws Exception {
+        int entries = a.get("entries").asInt();
+        byte[] payload = new byte[20];
+        BookKeeper writer = client();
+        Semaphore room = new Semaphore(64);
+        AtomicInteger failed = new AtomicInteger();
+        for (int n = 0; n < a.get("count").asInt(); n++) {
+            room.acquire();
+            writer.newCreateLedgerOp().withEnsembleSize(a.get("E").asInt()).withWriteQuorumSize(a.get("W").asInt())
+                .withAckQuorumSize(a.get("A").asInt()).withPassword(bytes(a.get("password"))).execute()
+                .thenCompose(ledger -> {
+                    CompletableFuture<?> last = CompletableFuture.completedFuture(null);
+                    for (int entry = 0; entry < entries; entry++) {
+                        last = ledger.appendAsync(payload);
+                    }
+                    return last.thenCompose(ignored -> ledger.closeAsync());
+                })
+                .whenComplete((done, error) -> {
+                    if (error != null) {
+                        failed.incrementAndGet();
+                    }
+                    room.release();
+                });
+        }
+        room.acquire(64);
+        return failed.get();
+    }
+
     /** Adds entries and waits for all; {@code ids} fixes the order in which an Adv ledger gets them. */
     private Object add(JsonNode a) throws Exception {
         LedgerHandle ledger = writers.get(a.get("ledger").asLong());
@@ -754,6 +785,8 @@ public final class Driver {
                 return counters.get(a.get("n").asInt()).counted();
             case "create":
                 return create(a);
+            case "fill":
+                return fill(a);
             case "add":
                 return add(a);
             case "close":

@@ -47,11 +47,12 @@ class Marks:
     unreadable: int
 
 
-def read_marked_copies(nodes: pa.Table) -> Marks:
+def read_marked_copies(nodes: pa.Table, aliases: Mapping[str, str]) -> Marks:
     """Read the under-replication marks of a catalog.
 
     Args:
         nodes: path, kind and raw of CATALOG_NODES.
+        aliases: other names of bookies → ids.
     """
     marks = nodes.filter(pc.equal(nodes["kind"], "mark"))
     ledgers = read_marks(marks["path"].combine_chunks())
@@ -64,12 +65,14 @@ def read_marked_copies(nodes: pa.Table) -> Marks:
     wrong[of_line[~is_sound]] = True
     row = of_line[is_replica]
     scope, ledger = ledgers.scope[row], ledgers.ledger[row]
+    coded = pc.replace_substring_regex(line.filter(pa.array(is_replica)), _REPLICA, r"\1").dictionary_encode()
+    names = pa.array([aliases.get(name, name) for name in coded.dictionary.to_pylist()], pa.string())
     rows = pa.table(
         {
             "bucket": pa.array(buckets_of(scope, ledger)),
             "scope": pa.array(scope),
             "ledger": pa.array(ledger),
-            "bookie": pc.replace_substring_regex(line.filter(pa.array(is_replica)), _REPLICA, r"\1"),
+            "bookie": names.take(coded.indices),
         }
     ).cast(MARKED)
     unreadable = marks.num_rows - len(ledgers.rows) + int(wrong.sum())

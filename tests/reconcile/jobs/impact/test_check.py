@@ -49,6 +49,20 @@ def catalog(tmp_path: Path) -> Dataset:
     return write_catalog(tmp_path / "catalog", BOOKIES, ledgers)
 
 
+def test_another_name_of_a_bookie_is_that_bookie(tmp_path: Path) -> None:
+    """Records and marks that name it by its old address are judged as by its id; without the alias they are not."""
+    old = "10.0.0.5:3181"
+    ledgers = [closed(1, old, B), closed(2, B, C, marked=frozenset([old])), closed(3, A, C, marked=frozenset([A]))]
+    truth = [closed(1, A, B), closed(2, B, C, marked=frozenset([A])), closed(3, A, C, marked=frozenset([A]))]
+    renamed = write_catalog(tmp_path / "renamed" / "catalog", BOOKIES, ledgers)
+    plain = write_catalog(tmp_path / "plain" / "catalog", BOOKIES, truth)
+    for taken in ((A, B), (A,), (B,)):
+        with_alias, by_id = ask(renamed, taken, aliases={old: A}), ask(plain, taken)
+        assert list_impacts(with_alias) == list_impacts(by_id)
+        assert (with_alias.verdict, with_alias.undecided) == (by_id.verdict, by_id.undecided)
+    assert list_impacts(ask(renamed, (B,))) != list_impacts(by_id)
+
+
 def test_each_set_is_judged_alone_and_all_together(catalog: Dataset) -> None:
     """What two sets do together says neither of them alone."""
     answer = ask(catalog, (A,), (C,), most_unavailable=50)

@@ -89,9 +89,20 @@ def test_another_name_of_a_bookie_is_one_finding_and_with_the_alias_none(
     aliases = tmp_path / "aliases"
     aliases.write_text(f"{old} {name}\n")
     mended, quiet = scrutinize(capsys, there, tmp_path / "mended", "--aliases", aliases)
+    # The same by inventories alone: nobody is asked, and the name is known all the same.
+    for bookie in there.bookies:
+        disks = [f"--journal-dir={there.cluster.home / bookie.journals[0]}"]
+        disks += [f"--ledger-dir={there.cluster.home / bookie.ledgers[0]}"]
+        run(capsys, "collect", *disks, "--out", tmp_path / "inventories" / str(bookie.n))
+    alone = ("scrutinize", "--metadata", there.uri, "--inventory-dir", tmp_path / "inventories", "--json")
+    named = run(capsys, *alone, "--aliases", aliases, "--out", tmp_path / "named")
+    unnamed = run(capsys, *alone, "--out", tmp_path / "unnamed")
     assert there.cluster.nodes("/ledgers") == before
     for ledger in renamed:
         there.rename(ledger, old, name)
+    assert ("ALIAS_UNRESOLVED" in unnamed.result["found"], "ALIAS_UNRESOLVED" in named.result["found"]) == (True, False)
+    assert named.result["coverage"]["asked"] == 0
+    assert named.result["coverage"]["judged"] > unnamed.result["coverage"]["judged"]
     assert [row["subject"] for row in found["ALIAS_UNRESOLVED"]] == [old]
     assert found.keys() <= {"ALIAS_UNRESOLVED", "ONE_COPY", "AUDITOR_UNAWARE"}
     assert done.result["counts"]["undecided"] == {"not seen": len(renamed)}

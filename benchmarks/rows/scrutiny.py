@@ -1,0 +1,78 @@
+"""Rows about scrutiny: a whole run against the auditor's own check, the rules alone against reading the same."""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final
+
+from benchmarks.data import catalogs, inventories
+from benchmarks.data.cache import kept
+from benchmarks.measure import Cost, python, run, staying
+from benchmarks.pairs import Contestant
+from benchmarks.rows.row import STAGES, Place, Row, demand_whole
+from tests.support.cluster import Bookie, Cluster, encoded
+
+_BOOKIES: Final = 3
+_ENTRIES: Final = 20
+
+
+@contextmanager
+def _whole(place: Place) -> Iterator[dict[str, Contestant]]:
+    with (
+        tempfile.TemporaryDirectory(prefix="bkmeta-bench-") as folder,
+        Cluster(Path(folder, "home")) as cluster,
+    ):
+        cluster.start_zookeeper("zookeeper", "/ledgers")
+        cluster("format", layout="hierarchical")
+        for n in range(_BOOKIES):
+            cluster.start(Bookie(n, f"bk{n}:3181", "sorted", [f"b{n}/journal"], [f"b{n}/ledgers"]))
+        shape = {"E": 3, "W": 3, "A": 2, "password": encoded(b"")}
+        if cluster("fill", count=place.ledgers, entries=_ENTRIES, **shape):
+            raise ValueError("some ledgers could not be written")
+        uri = f"zk+hierarchical://{cluster.zookeeper}/ledgers"
+        stages = {"scrutinize": lambda: demand_whole(place, run(python(STAGES, "scrutinize", uri)))}
+
+        def audit() -> Cost:
+            answer = cluster("audit_all", rounds=1)
+            if answer["said"]:
+                raise ValueError(f"the auditor says {answer['said']} of a healthy cluster")
+            seconds = answer["seconds"][0]
+            return Cost(seconds, seconds, {}, {})
+
+        yield stages if place.alone else stages | {"the auditor's check of replicas": audit}
+
+
+@contextmanager
+def _rules(place: Place) -> Iterator[dict[str, Contestant]]:
+    copies = kept(place.home, inventories.write, place.ledgers)
+    stored = kept(place.home, catalogs.write, place.ledgers)
+    with ExitStack() as stack:
+        product = stack.enter_context(
+            staying(python(STAGES, "scrutiny-rules", copies, stored, place.scratch / "scrutiny"))
+        )
+        stages = {"rules": product.run}
+        if not place.alone:
+            floor = stack.enter_context(staying(python(STAGES, "scrutiny-read", copies, stored)))
+            stages |= {"Spark, pass-through": floor.run}
+        yield stages
+
+
+ROWS: Final = (
+    Row(
+        "scrutiny",
+        0.143,
+        "a whole `scrutinize` of three running bookies, capture and lists asked for, against the auditor's check of "
+        "replicas of the same cluster, inside a virtual machine that is warm",
+        100_000,
+        _whole,
+    ),
+    Row(
+        "scrutiny-rules",
+        1.5,
+        "the rules of `scrutinize` on three copies a ledger and a catalog, verdicts written, against Spark that "
+        "reads the same files, hands every row to Python and back, and drops it; both sessions run already",
+        1_000_000,
+        _rules,
+    ),
+)
