@@ -23,11 +23,15 @@ apache/pulsar, BookieRackAffinityMapping, BookiesRackConfiguration.
 import json
 import re
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from reconcile.rules.segments.placement import PlacementSettings, Policy
+from recovery.codecs.store_kind import kind_of
 from recovery.collect.disk.bookie_conf import read_values
 from recovery.errors import FormatError, InputError, Reason
+
+if TYPE_CHECKING:
+    from backends.registry import OpenStore
 
 _POLICIES: Final = {
     "RackawareEnsemblePlacementPolicy": Policy.RACK_AWARE,
@@ -53,6 +57,7 @@ _REGIONS: Final = "reppRegionsToWrite"
 _TRUTHS: Final = {**dict.fromkeys(("true", "yes", "on", "y", "t"), True),
                   **dict.fromkeys(("false", "no", "off", "n", "f"), False)}  # fmt: skip
 _NUMBER: Final = re.compile(r"[0-9]{1,9}")
+_RACK_INFO: Final = "/bookies"
 _FORM: Final = "give a line for each bookie: its id or host, a space, its location, as in: bk1:3181 /region/rack"
 
 
@@ -100,6 +105,20 @@ def decode_rack_info(raw: bytes) -> dict[str, str]:
     except (ValueError, AttributeError) as error:
         raise FormatError(Reason.BAD_VALUE, "rack information", 0, "not JSON: group, bookie, rack") from error
     return {bookie: rack if rack.startswith("/") else f"/{rack}" for bookie, rack in racks.items() if rack.strip("/")}
+
+
+def read_rack_info(opened: "OpenStore") -> dict[str, str]:
+    """Return where bookies stand as Pulsar's node in the store says; nothing where there is no such node.
+
+    Raises:
+        AccessDeniedError: nobody lets us read it.
+        FormatError: it is not of Pulsar's form.
+        UnavailableError: the store does not answer.
+    """
+    if not kind_of(opened.layout_hint).has_pulsar:
+        return {}
+    node = opened.store.get(opened.root.rpartition("/")[0] + _RACK_INFO)
+    return {} if node is None or not node.value else decode_rack_info(node.value)
 
 
 def read_placement(path: Path) -> PlacementSettings:

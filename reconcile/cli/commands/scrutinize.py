@@ -77,7 +77,11 @@ def _parse_share(_context: click.Context, _parameter: click.Parameter, value: st
 @click.option("--metadata", "uri", required=True, metavar="URI", help="The store, named as in bk_server.conf.")
 @click.option("--wire", is_flag=True, help="Ask running bookies. [default where no inventory is given]")
 @inventory_options("What one bookie holds; of bookies that do not answer lists, or of all.")
-@click.option("--topology", type=FILE, help="Where bookies stand: lines of `id-or-host /region/rack`.")
+@click.option(
+    "--topology",
+    type=FILE,
+    help="Where bookies stand: lines of `id-or-host /region/rack`. [default: Pulsar's rack information in the store]",
+)
 @click.option("--placement", type=FILE, help="A client's or a bookie's configuration file: its placement policy.")
 @click.option(
     "--grace", type=Duration(), default="24h", show_default=True, help="How long a mark or a recovery may stand."
@@ -157,8 +161,6 @@ def scrutinize(
     from reconcile.jobs.scrutiny.scrutinize import scrutinize as run_scrutiny
     from reconcile.rules.segments.placement import PlacementSettings
 
-    if placement is not None and topology is None:
-        raise click.UsageError("--placement needs --topology: without it nobody knows where bookies stand")
     output = make_output(shared)
     suppressions, expired = ((), ()) if suppress is None else read_suppressions(suppress, now().date())
     aliases = read_aliases(shared["aliases"])

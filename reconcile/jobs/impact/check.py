@@ -32,7 +32,7 @@ from reconcile.check.impact.ranges import Question, RangeAnswer, Tallies, Tally,
 from reconcile.check.impact.segments.columns import Shape
 from reconcile.check.impact.segments.copies import find_incomplete, read_marked_copies
 from reconcile.check.impact.segments.judgement import States
-from reconcile.check.placement_files import decode_rack_info
+from reconcile.check.placement_files import read_rack_info
 from reconcile.clusters import demand_of_cluster
 from reconcile.jobs.context import Context, connect, start_spark, throttle
 from reconcile.jobs.impact.cache import (
@@ -61,7 +61,6 @@ from reconcile.stores import catalog_path
 from reconcile.words import count_noun, list_names
 from recovery.codecs.registration import address_in, decode_registration
 from recovery.codecs.store import REPLICATION_DISABLED
-from recovery.codecs.store_kind import kind_of
 from recovery.dataset import prepare, write_manifest
 from recovery.errors import FormatError, InputError
 from recovery.manifest import Part
@@ -74,7 +73,6 @@ ROWS_PER_RANGE: Final = 250_000
 _VOTE: Final = re.compile(r'bookieId:\s*"([^"]*)"')
 _OWN: Final = re.compile(r"cursor |schema of |offload")
 """How the owner of a ledger begins that an upper layer keeps for its own bookkeeping."""
-_RACK_INFO: Final = "/bookies"
 _SOME: Final = 5
 
 
@@ -153,10 +151,8 @@ class _Check:
         if catalog_path(uri) is not None or not _needs_places(self._request):
             return {}
         with connect(uri, self._context) as opened:
-            key = opened.root.rpartition("/")[0] + _RACK_INFO
             try:
-                node = opened.store.get(key) if kind_of(opened.layout_hint).has_pulsar else None
-                return {} if node is None or not node.value else decode_rack_info(node.value)
+                return read_rack_info(opened)
             except (FormatError, AccessDeniedError):
                 self._undecided.append("the rack information in the store cannot be read: give a topology")
                 return {}

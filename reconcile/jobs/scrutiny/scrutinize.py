@@ -19,7 +19,10 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from backends.errors import AccessDeniedError
+from reconcile.check.placement_files import read_rack_info
 from reconcile.check.scrutiny import bookie_findings
+from reconcile.check.scrutiny.judge import Demands
 from reconcile.check.scrutiny.lifecycle import Lifecycle
 from reconcile.check.scrutiny.replication import Replication
 from reconcile.clusters import demand_of_cluster, name_earlier
@@ -53,13 +56,14 @@ from reconcile.jobs.scrutiny.run_report import make_trend, write_beside, write_r
 from reconcile.jobs.scrutiny.second_look import SecondLook
 from reconcile.rules import nodes as beside
 from reconcile.rules import used_ids
+from reconcile.rules.segments.placement import PlacementSettings
 from recovery.bookies.addresses import read_members
 from recovery.bookies.wire_inventory import Request, collect_wire
 from recovery.bookies.wire_probe import sample_ledgers
 from recovery.bookies.wire_results import Kind
 from recovery.codecs.store import Layout
 from recovery.dataset import COLLECTED, SPILL, Dataset, open_dataset, prepare, write_manifest, write_part
-from recovery.errors import InputError
+from recovery.errors import FormatError, InputError
 from recovery.manifest import Part
 from recovery.model import tables
 from recovery.model.ids import bucket_ranges
@@ -136,11 +140,13 @@ def scrutinize(
         earlier_store = None if request.since is None else open_dataset(request.since / STORE, "catalog")
         demand_of_cluster(catalog, request.uri, given, name_earlier(catalog, earlier_store))
         at = context.now() if begun is None else begun.at
+        demands = _find_places(request, opened)
         run = Run(at.isoformat(timespec="seconds"), at)
 
         def make_task(bookies: AskedBookies, born: Mapping[str, int]) -> RangeTask:
             return replace(
                 _make_task(request, catalog, bookies, run, layout),
+                demands=demands,
                 lifecycle=lifecycle,
                 compares=request.wire is not None,
                 earlier=earlier,
@@ -178,6 +184,21 @@ def scrutinize(
     result = _finish(request, sums, bookies, second_look, run, lifecycle)
     write_report(request.out, bookies.inventories, context)
     return result
+
+
+def _find_places(request: ScrutinyRequest, opened: "OpenStore") -> Demands:
+    """Return the demands, with where bookies stand as the store says it, if nobody else did."""
+    demands = request.demands
+    if demands.topology is None:
+        try:
+            places = read_rack_info(opened)
+        except (FormatError, AccessDeniedError) as error:
+            problem = f"has rack information that cannot be read ({error})"
+            raise InputError(request.uri, problem, "give a topology, which counts instead") from error
+        demands = replace(demands, topology=places or None)
+    if demands.topology is None and demands.placement != PlacementSettings():
+        raise InputError("the placement policy", "needs to know where bookies stand", "give a topology")
+    return demands
 
 
 def _capture(

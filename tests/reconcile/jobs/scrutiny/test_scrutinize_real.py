@@ -1,5 +1,6 @@
 """Scrutinies of a real cluster: each harm is found under its name, and nothing else is said."""
 
+import json
 import socket
 import subprocess
 import time
@@ -203,6 +204,27 @@ def test_shares_look_at_every_ledger_once(harmed: Harmed, tmp_path: Path, capsys
     assert len(whole) == len(harmed.clean) + len(harmed.ledgers)
     singles = {harmed.ledgers["one copy"], harmed.ledgers["misplaced all"], harmed.ledgers["unparsable"]}
     assert placed == whole.keys() - singles
+
+
+def test_racks_are_taken_from_the_store_where_it_has_them(
+    harmed: Harmed, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Pulsar's node says that all bookies share a rack; without it, and without a topology, no policy can be held."""
+    ledger = harmed.clean[0]
+    share = ("--buckets", f"{LedgerId(0, ledger).bucket + 1}/4096")
+    policy = tmp_path / "client.conf"
+    policy.write_text("enforceMinNumRacksPerWriteQuorum=true\n")
+    refused = run(
+        capsys, "scrutinize", "--metadata", harmed.there.uri, "--out", tmp_path / "refused", "--placement", policy
+    )
+    racks = {bookie.id: {"rack": "/a"} for bookie in harmed.there.bookies}
+    harmed.there.put({"/bookies": json.dumps({"default": racks}).encode()})
+    try:
+        done = scrutinize(capsys, harmed, tmp_path / "run", *share, "--placement", policy)
+    finally:
+        harmed.there.remove("/bookies")
+    assert (refused.code, done.code) == (2, 3)
+    assert set(findings(open_dataset(tmp_path / "run", "scrutiny"))["PLACEMENT_VIOLATED"]) == {ledger}
 
 
 def test_a_silent_bookie_is_one_finding_and_its_ledgers_wait(
