@@ -35,6 +35,7 @@ TESTS: Final[Mapping[str, Sequence[str]]] = {
     "reconcile/plan": _DECIDE,
     "reconcile/compare": _DECIDE,
     "reconcile/write": ("tests/reconcile/write",),
+    "reconcile/deletes": ("tests/reconcile/deletes",),
     "reconcile/check/impact": ("tests/reconcile/check/impact", "tests/reconcile/jobs/impact"),
 }
 """What is changed, and the tests without Java that belong to it, the quickest first."""

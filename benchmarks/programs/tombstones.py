@@ -7,6 +7,7 @@
 
 import json
 import os
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +15,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
+
+import pyarrow as pa
 
 from backends.protocols import Write
 from backends.registry import OpenStore, open_store
@@ -27,7 +30,8 @@ from reconcile.jobs.deletes.purge import PurgeJob, purge_deletes
 from reconcile.jobs.deletes.requests import DeleteRequest, request_deletes
 from reconcile.jobs.deletes.verify import VerifyRequest, verify_deletes
 from recovery.codecs.store import COOKIES
-from recovery.dataset import open_dataset
+from recovery.dataset import MANIFEST, open_dataset, write_manifest, write_part
+from recovery.model import tables
 from recovery.model.ids import LedgerId
 
 _FOREVER_MS: Final = 100 * 365 * 24 * 3600 * 1000
@@ -50,8 +54,8 @@ class _Quiet:
 
 def delete_all(uri: str, inventories: str, folder: str) -> dict[str, Any]:
     """Delete every ledger of a store in two phases; return what that took."""
-    paths = tuple(str(path) for path in sorted(Path(inventories).iterdir()))
     work = Path(folder)
+    paths = tuple(_look_now(path, work / path.name) for path in sorted(Path(inventories).iterdir()))
     context = Context(EnvironmentAccess(), _Quiet(), lambda: datetime.now(UTC))
     ledgers = _list_ledgers(paths)
     with open_store(uri, writable=True) as opened:
@@ -100,6 +104,20 @@ def _list_ledgers(paths: tuple[str, ...]) -> tuple[LedgerId, ...]:
     for path in paths:
         ids.update(open_dataset(path, "inventory").read("copies", columns=["ledger"])["ledger"].to_pylist())
     return tuple(LedgerId(0, ledger) for ledger in sorted(ids))
+
+
+def _look_now(path: Path, folder: Path) -> str:
+    """Return a copy of an inventory that was made just now: what was seen before a record changed says nothing."""
+    shutil.copytree(path, folder, copy_function=os.link)
+    inventory = open_dataset(folder, "inventory")
+    now = datetime.now(UTC)
+    rows = [{**row, "started": now, "ended": now} for row in inventory.read("bookies").to_pylist()]
+    parts = {name: inventory.parts(name) for name in tables.INVENTORY}
+    parts["bookies"] = [write_part(folder, "bookies", "now", [pa.Table.from_pylist(rows, schema=tables.BOOKIES)])]
+    binding, coverage = inventory.manifest["binding"], inventory.manifest["coverage"]
+    (folder / MANIFEST).unlink()
+    write_manifest(folder, "inventory", parts, binding=binding, coverage=coverage, secret=False)
+    return str(folder)
 
 
 def _write_cookies(opened: OpenStore, paths: tuple[str, ...]) -> None:

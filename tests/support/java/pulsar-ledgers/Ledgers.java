@@ -6,10 +6,13 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.UUID;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import org.apache.bookkeeper.client.BookKeeper;
 import org.apache.bookkeeper.client.LedgerHandle;
+import org.apache.bookkeeper.client.api.DigestType;
+import org.apache.bookkeeper.client.api.ReadHandle;
 import org.apache.bookkeeper.conf.ClientConfiguration;
 import org.apache.bookkeeper.mledger.Entry;
 import org.apache.bookkeeper.mledger.ManagedCursor;
@@ -20,15 +23,17 @@ import org.apache.bookkeeper.mledger.Position;
 import org.apache.bookkeeper.mledger.PositionFactory;
 import org.apache.bookkeeper.mledger.impl.ManagedLedgerFactoryImpl;
 import org.apache.bookkeeper.mledger.impl.ManagedLedgerImpl;
+import org.apache.bookkeeper.mledger.impl.NullLedgerOffloader;
 import org.apache.bookkeeper.mledger.proto.MLDataFormats.CompressionType;
 import org.apache.bookkeeper.mledger.proto.MLDataFormats.ManagedLedgerInfo.LedgerInfo;
 import org.apache.pulsar.broker.service.schema.SchemaStorageFormat;
+import org.apache.pulsar.common.policies.data.OffloadPoliciesImpl;
 import org.apache.pulsar.metadata.api.MetadataStoreConfig;
 import org.apache.pulsar.metadata.api.extended.MetadataStoreExtended;
 
 /**
  * Topics as Pulsar's brokers keep them: one for each way in which their records are compressed, with a subscription;
- * one that was ended, one trimmed, one deleted; and a schema. Prints what is true of them as one JSON object. Where topics
+ * one that was ended, one trimmed, one offloaded, one deleted; and a schema. Prints what is true of them as one JSON object. Where topics
  * are named behind the servers and the ledgers root, these are read instead, and their entries printed.
  */
 public final class Ledgers {
@@ -44,6 +49,35 @@ public final class Ledgers {
         ClientConfiguration of = new ClientConfiguration();
         of.setMetadataServiceUri("zk+hierarchical://" + zookeeper + root);
         client = BookKeeper.forConfig(of).build();
+    }
+
+    /** Says that it took a ledger elsewhere, and reads it where it is: a topic that was offloaded and not deleted yet. */
+    private final class Offloader extends NullLedgerOffloader {
+        @Override
+        public String getOffloadDriverName() {
+            return "elsewhere";
+        }
+
+        @Override
+        public CompletableFuture<Void> offload(ReadHandle ledger, UUID id, Map<String, String> extra) {
+            return CompletableFuture.completedFuture(null);
+        }
+
+        @Override
+        public CompletableFuture<ReadHandle> readOffloaded(long ledger, UUID id, Map<String, String> driver) {
+            return client.newOpenLedgerOp().withLedgerId(ledger).withRecovery(false).withPassword(config().getPassword())
+                .withDigestType(DigestType.CRC32C).execute();
+        }
+
+        @Override
+        public boolean isAppendable() {
+            return true;
+        }
+
+        @Override
+        public OffloadPoliciesImpl getOffloadPolicies() {
+            return new OffloadPoliciesImpl();
+        }
     }
 
     private static ManagedLedgerConfig config() {
@@ -118,6 +152,18 @@ public final class Ledgers {
         said.put("ledgers", listed(trimmed));
         truth.put(NAMESPACE + "trimmed", said);
 
+        ManagedLedgerConfig elsewhere = config();
+        elsewhere.setLedgerOffloader(new Offloader());
+        ManagedLedger offloaded = factory.open(NAMESPACE + "offloaded", elsewhere);
+        offloaded.openCursor("subscription");
+        List<Position> kept = write(offloaded, 12);
+        offloaded.offloadPrefix(kept.get(11));
+        said = new LinkedHashMap<>();
+        said.put("ledgers", listed(offloaded));
+        said.put("offloaded", ((ManagedLedgerImpl) offloaded).getLedgersInfo().values().stream()
+            .filter(one -> one.hasOffloadContext() && one.getOffloadContext().getComplete()).count());
+        truth.put(NAMESPACE + "offloaded", said);
+
         ManagedLedger deleted = factory.open(NAMESPACE + "deleted", config());
         write(deleted, 2);
         said = new LinkedHashMap<>();
@@ -152,7 +198,9 @@ public final class Ledgers {
         ManagedLedgerFactoryImpl factory = new ManagedLedgerFactoryImpl(store, client);
         for (String name : names) {
             List<String> found = new ArrayList<>();
-            ManagedLedger topic = factory.open(name, config());
+            ManagedLedgerConfig with = config();
+            with.setLedgerOffloader(new Offloader());
+            ManagedLedger topic = factory.open(name, with);
             ManagedCursor cursor = topic.newNonDurableCursor(PositionFactory.EARLIEST);
             while (cursor.hasMoreEntries()) {
                 for (Entry entry : cursor.readEntries(100)) {

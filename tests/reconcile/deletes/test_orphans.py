@@ -1,0 +1,225 @@
+"""Orphans by tables alone: one ledger that is just a candidate, and one for each reason that is none."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from reconcile.deletes.orphans import TOMBSTONES, Orphans, Sides, find_orphans
+from reconcile.deletes.verification.evidence import Listing
+from reconcile.findings.table import Run
+from reconcile.references import References
+from recovery.dataset import sort_by_key
+from recovery.infer.references import SCHEMA
+from recovery.model import tables
+from recovery.model.ids import LedgerId
+from tests.support.inventories import fill_row
+
+AT = datetime(2026, 3, 1, tzinfo=UTC)
+RUN = Run("now", AT)
+DAY_MS = 86_400_000
+LISTED_MS = int(AT.timestamp() * 1000)
+OLD_MS = LISTED_MS - 20 * DAY_MS
+MADE_BY = [{"key": "application", "value": b"pulsar"}, {"key": "component", "value": b"managed-ledger"}]
+KEYS = pa.schema(tables.KEY)
+
+
+def make_key(ledger: int, scope: int = 0) -> dict[str, int]:
+    """Return the key columns of a ledger."""
+    return {"bucket": LedgerId(scope, ledger).bucket, "scope": scope, "ledger": ledger}
+
+
+def make_rows(schema: pa.Schema, rows: Sequence[dict[str, Any]]) -> pa.Table:
+    """Return rows of a table in key order."""
+    return sort_by_key(pa.Table.from_pylist([fill_row(schema, row) for row in rows], schema=schema))
+
+
+def make_record(ledger: int, *, born: int | None = OLD_MS, **more: Any) -> dict[str, Any]:
+    """Return a row of CATALOG_LEDGERS."""
+    return {**make_key(ledger), "raw": b"r", "version": 3, "state": "CLOSED", "ctime": born, "custom": MADE_BY, **more}
+
+
+def make_copy(ledger: int, bookie: str, source: str = "index") -> dict[str, Any]:
+    """Return a row of COPIES."""
+    return {**make_key(ledger), "bookie": bookie, "source": source, "entries": 4, "complete": True}
+
+
+def make_deletion(ledger: int, **more: Any) -> dict[str, Any]:
+    """Return a row of CATALOG_HISTORY that deletes a ledger."""
+    return {**make_key(ledger), "txn": 9, "at": AT, "session": 77, "op": "deleted", "before": b"r", **more}
+
+
+@dataclass
+class Case:
+    """One bucket range that is everything: the store, before and after, and what else is known."""
+
+    stored: Sequence[dict[str, Any]] = field(default_factory=lambda: [make_record(1)])
+    first: Sequence[dict[str, Any]] | None = None
+    named: tuple[Sequence[int], Sequence[int]] = ((), ())
+    deleted: Sequence[int] = ()
+    listed: tuple[int, int] = (LISTED_MS, LISTED_MS + 1)
+    problem: str = ""
+    has_references: bool = True
+    copies: Sequence[dict[str, Any]] = ()
+    earlier: Sequence[dict[str, Any]] = ()
+    history: Sequence[dict[str, Any]] = ()
+    tombstones: Sequence[tuple[int, bool]] = ()
+    known: Sequence[int] = ()
+    lists_all: bool = True
+    has_earlier: bool = True
+
+    def find(self) -> Orphans:
+        """Return what is found."""
+        stored, first = (
+            make_rows(tables.CATALOG_LEDGERS, rows)
+            for rows in (self.stored, self.stored if self.first is None else self.first)
+        )
+        earlier = make_rows(tables.CATALOG_LEDGERS, self.earlier)
+        sides = Sides(
+            (first, stored),
+            make_rows(tables.COPIES, self.copies),
+            (earlier, np.full(earlier.num_rows, 5)),
+            make_rows(tables.CATALOG_HISTORY, self.history),
+            make_rows(TOMBSTONES, [{**make_key(n), "removed": removed} for n, removed in self.tombstones]),
+            make_rows(KEYS, [make_key(n) for n in self.known]),
+        )
+        before, after = (self.list_references(place) for place in range(2))
+        return find_orphans(sides, (before, after), DAY_MS, RUN, lists_all=self.lists_all, has_earlier=self.has_earlier)
+
+    def list_references(self, place: int) -> Listing:
+        """Return one of the two listings."""
+        rows = [{**make_key(n), "owner": f"topic {n}"} for n in self.named[place]]
+        rows += [{**make_key(n), "deleted": True} for n in self.deleted]
+        references = References(make_rows(SCHEMA, rows)) if self.has_references else None
+        return Listing(references, self.listed[place], self.problem, is_stated=False)
+
+
+def list_found(orphans: Orphans) -> dict[tuple[str, int], str]:
+    """Return the severity of each finding."""
+    return {(row["category"], row["ledger"]): row["severity"] for row in orphans.findings.to_pylist()}
+
+
+def list_evidence(orphans: Orphans) -> dict[str, str]:
+    """Return what the only finding says."""
+    [row] = orphans.findings.to_pylist()
+    return {item["field"]: item["value"] for item in row["evidence"]}
+
+
+def test_a_ledger_that_nobody_names_is_a_candidate() -> None:
+    """Its evidence says what it is, when it was made, who made it, and who holds it."""
+    found = Case(copies=[make_copy(1, "b1"), make_copy(1, "b2", "log")]).find()
+    assert found.candidates.to_pylist() == [make_key(1)]
+    assert list_found(found) == {("UNREFERENCED", 1): "warning"}
+    assert found.left_out == {}
+    said = list_evidence(found)
+    assert (said["state"], said["made by"], said["created"]) == (
+        "CLOSED",
+        "managed-ledger",
+        "2026-02-09T00:00:00+00:00",
+    )
+    assert (said["entries on one of them, at most"], said["listed twice"]) == ("4", "yes")
+    assert list_evidence(Case().find())["entries on one of them, at most"] == "nothing"
+
+
+@pytest.mark.parametrize(
+    ("case", "reason"),
+    [
+        (Case(named=((1,), ())), "REFERENCED"),
+        (Case(named=((), (1,))), "REFERENCED"),
+        (Case(stored=[make_record(1, born=LISTED_MS - DAY_MS + 1)]), "TOO_YOUNG"),
+        (Case(stored=[make_record(1, created_at=AT)]), "TOO_YOUNG"),
+        (Case(stored=[make_record(1, born=None)]), "TOO_YOUNG"),
+        (Case(stored=[make_record(1, custom=[*MADE_BY[:1], {"key": "component", "value": b"x"}])]), "MAKER_UNLISTED"),
+        (Case(stored=[make_record(1, custom=[])]), "MAKER_UNLISTED"),
+        (Case(stored=[make_record(1, error="not a record")]), "UNPARSABLE"),
+        (Case(first=[make_record(1, version=2)]), "CHANGED"),
+        (Case(first=[]), "CHANGED"),
+        (Case(tombstones=[(1, False)]), "DELETE_REQUESTED"),
+        (Case(problem="a topic cannot be read"), "REFERENCES_UNKNOWN"),
+        (Case(has_references=False), "REFERENCES_UNKNOWN"),
+    ],
+)
+def test_every_reason_leaves_one_out(case: Case, reason: str) -> None:
+    """It is counted by that reason alone, and is no finding."""
+    found = case.find()
+    assert found.left_out == {reason: 1}
+    assert found.candidates.num_rows == found.findings.num_rows == 0
+
+
+def test_one_listing_is_none() -> None:
+    """The same listing twice is a note; the run before makes it two; a ledger is just old enough at its bound."""
+    once = Case(listed=(LISTED_MS, LISTED_MS), stored=[make_record(1, born=LISTED_MS - DAY_MS)])
+    found = once.find()
+    assert (found.left_out, found.candidates.num_rows) == ({"LISTED_ONCE": 1}, 0)
+    assert list_found(found) == {("UNREFERENCED", 1): "info"}
+    assert list_evidence(found)["listed twice"] == "not yet"
+    once.known = (1,)
+    assert once.find().candidates.to_pylist() == [make_key(1)]
+    once.known = (2,)
+    assert once.find().candidates.num_rows == 0
+
+
+def test_a_reference_that_says_deleted_names_nobody() -> None:
+    """The layer let go of it: what it says so of may even be of a maker whom no listing shows."""
+    assert Case(deleted=(1,), stored=[make_record(1, custom=[])]).find().candidates.to_pylist() == [make_key(1)]
+
+
+def test_data_without_a_record() -> None:
+    """Only what neither listing of the store, nor a purge of ours, accounts for; logs alone are what was collected."""
+    case = Case(
+        stored=[],
+        first=[make_record(2)],
+        copies=[
+            *(make_copy(n, "b1") for n in (1, 2, 3, 4, 5)),
+            make_copy(6, "b1", "log"),
+            make_copy(7, "b1", "journal"),
+        ],
+        tombstones=[(3, True), (4, False)],
+        named=((), (5,)),
+    )
+    found = case.find()
+    assert list_found(found) == {
+        ("DATA_WITHOUT_RECORD", 1): "info",
+        ("DATA_WITHOUT_RECORD", 4): "info",
+        ("DATA_WITHOUT_RECORD", 5): "critical",
+        ("DATA_WITHOUT_RECORD", 7): "info",
+    }
+    case.lists_all = False
+    assert case.find().findings.num_rows == 0
+
+
+def test_records_that_went() -> None:
+    """By an earlier copy, or by history; not what stands again, what bkmeta purged, or what only bookies know."""
+    case = Case(
+        stored=[make_record(2)],
+        named=((2,), (2, 5)),
+        copies=[make_copy(8, "b1"), make_copy(1, "b1")],
+        earlier=[make_record(n) for n in (1, 2, 3, 4, 5)],
+        history=[make_deletion(4), make_deletion(6), make_deletion(2)],
+        tombstones=[(3, True)],
+    )
+    found = case.find()
+    outside = {
+        row["ledger"]: {"severity": row["severity"], **{item["field"]: item["value"] for item in row["evidence"]}}
+        for row in found.findings.to_pylist()
+        if row["category"] == "DELETED_OUTSIDE"
+    }
+    assert {ledger: row["severity"] for ledger, row in outside.items()} == {
+        1: "warning",
+        4: "warning",
+        5: "critical",
+        6: "warning",
+    }
+    assert (outside[4]["deleted in transaction"], outside[4]["deleted by session"]) == ("9 (0x9)", "0x4d")
+    assert outside[4]["deleted at"].startswith("2026-03-01 00:00:00")
+    assert outside[1]["deleted in transaction"].startswith("not known")
+    assert (outside[1]["have it"], outside[4]["have it"]) == ("yes", "no")
+    assert (outside[5]["named by"], outside[4]["named by"]) == ("topic 5", "nothing")
+    case.has_earlier = False
+    assert {category for category, _ in list_found(case.find())} == {"DATA_WITHOUT_RECORD"}
+    case.has_earlier, case.lists_all = True, False
+    assert case.find().findings.num_rows == 0
