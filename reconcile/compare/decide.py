@@ -10,7 +10,7 @@ Everything is a pure function of its bucket range; what it reads, its datasets g
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -19,11 +19,12 @@ import pyarrow.compute as pc
 from reconcile.compare import outcomes, snapshot_only, three_way
 from reconcile.compare.evidence import Evidence, KnownTables, read_unguarded
 from reconcile.compare.outcomes import claim_without_members
+from reconcile.compare.stated_quorums import StatedQuorums
 from reconcile.compare.three_way import Range
 from reconcile.rules.segments import copy_findings
 from reconcile.rules.segments.copies import Sight
 from recovery.codecs.store import Layout
-from recovery.dataset import Dataset
+from recovery.dataset import Dataset, select_rows, sort_by_key
 from recovery.infer.facts import COLUMNS
 from recovery.infer.prior import Prior, ShapeCounts, count_shapes
 from recovery.infer.reconstruct import Options, reconstruct
@@ -51,6 +52,7 @@ class Case:
         layout: of the target; None: not known.
         default_quorum: (E, W, A) where nothing else decides.
         members_known: something names the bookies of the cluster.
+        stated_quorums: what somebody states of some ledgers; only that is then taken of E, W and A.
     """
 
     inventories: tuple[Dataset, ...]
@@ -60,6 +62,7 @@ class Case:
     layout: Layout | None
     default_quorum: tuple[int, int, int] | None
     members_known: bool
+    stated_quorums: StatedQuorums = field(default_factory=StatedQuorums)
 
     def copies(self, buckets: range, columns: Sequence[str] = tables.COPIES.names) -> pa.Table:
         """Return what bookies hold."""
@@ -159,8 +162,7 @@ def decide_range(case: Case, prior: Prior, copies: pa.Table, sides: KnownTables,
         sides: what else is known of these, or of more.
         issued: the id below which a snapshot knew every ledger that was not deleted.
     """
-    known = (sides.records(), sides.references, sides.alive)
-    rows = reconstruct(copies, case.bookies, case.damage(), prior, case.options, *known)
+    rows = _reconstruct_stated(case, prior, copies, sides)
     if case.layout is not None:
         rows = outcomes.wait_without_place(rows, case.layout)
     claimed = rows if case.members_known else claim_without_members(rows)
@@ -170,3 +172,16 @@ def decide_range(case: Case, prior: Prior, copies: pa.Table, sides: KnownTables,
     if case.layout is not None:
         alone = outcomes.wait_without_place(alone, case.layout)
     return replace(part, shown=rows, alone=alone)
+
+
+def _reconstruct_stated(case: Case, prior: Prior, copies: pa.Table, sides: KnownTables) -> pa.Table:
+    """Reconstruct; ledgers whose quorums somebody states by these alone."""
+    known, damage = (sides.records(), sides.references, sides.alive), case.damage()
+    if not case.stated_quorums.statements:
+        return reconstruct(copies, case.bookies, damage, prior, case.options, *known)
+    parts = [tables.RECONSTRUCTION.empty_table()]
+    for quorum, of_part in case.stated_quorums.split(copies, sides.references):
+        assumed = prior if quorum is None else prior.with_stated(quorum)
+        chosen = select_rows(copies, pa.array(of_part))
+        parts.append(reconstruct(chosen, case.bookies, damage, assumed, case.options, *known))
+    return sort_by_key(pa.concat_tables(parts))

@@ -8,6 +8,7 @@ from typing import Any
 
 from reconcile.check.listing import list_known_ledgers
 from reconcile.clusters import Source, demand_one, list_named, of_bookies
+from reconcile.compare.stated_quorums import StatedQuorums
 from reconcile.estimates import Step
 from reconcile.jobs.capture import capture_store
 from reconcile.jobs.collect.disks import collect_all, see
@@ -45,6 +46,7 @@ class RecoverRequest:
         passwords: candidates.
         expected: bookies that the cluster has, as the operator says; None: not said.
         default_quorum: (E, W, A) where nothing else decides.
+        quorums: file that states (E, W, A) of some ledgers; None: there is none.
         references: files and URIs of what upper layers know.
         tombstones: stores, or copies of them, with tombstones; those beside the store and its snapshots are found.
         tail: where ledgers are closed whose last entries may not have been acknowledged.
@@ -71,6 +73,7 @@ class RecoverRequest:
     master: str
     python: Path | None
     tombstones: tuple[str, ...] = ()
+    quorums: Path | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -115,6 +118,10 @@ def recover(request: RecoverRequest, context: Context) -> Recovered:
         for uri in (*([] if request.uri is None else [request.uri]), *request.snapshots):
             demand_store_uri(uri)
         demand_spark(request.master, request.python)
+        stated = StatedQuorums() if request.quorums is None else StatedQuorums.read(request.quorums)
+        if stated.names_owners and not request.references:
+            problem = "names owners, and nothing says which ledgers are theirs"
+            raise InputError(str(request.quorums), problem, "give the references as well")
         inventories = open_inventories(request.inventories)
         see(request.disks)
     listed = read_references(request.references, context)
@@ -151,6 +158,7 @@ def recover(request: RecoverRequest, context: Context) -> Recovered:
             passwords=request.passwords,
             expected=request.expected,
             default_quorum=request.default_quorum,
+            stated_quorums=stated,
             tail=request.tail,
             references=References.unite(known),
             lost=request.lost,

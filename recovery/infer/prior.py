@@ -174,6 +174,11 @@ class Prior:
         least = {shape: min(counts) for shape, counts in acks.items()}
         return cls(tuple(first.values()), usual, least, default_quorum, find_kept(shapes.sample))
 
+    def with_stated(self, quorum: tuple[int, int, int]) -> "Prior":
+        """Return the same of ledgers whose (E, W, A) somebody states: nothing else is assumed of them."""
+        stated = PriorShape(quorum[0], quorum[1], 1.0, Source.DEFAULT_QUORUM)
+        return Prior((stated,), default=quorum, kept=self.kept)
+
     def ack_quorum(self, ensemble: int, write: int) -> tuple[int, Source]:
         """Return the A of a shape, and where it is from."""
         if (ensemble, write) in self.acks:

@@ -93,6 +93,13 @@ _SAID: Final = ("HELD", "GUARDED")
 @click.option("--passwords", type=FILE, help="Candidates, one a line; mode 0600.")
 @bookies_option
 @click.option("--default-quorum", callback=parse_quorum, metavar="E/W/A", help="Where nothing else decides.")
+@click.option(
+    "--quorums",
+    type=FILE,
+    metavar="FILE",
+    help="What some ledgers were written with, a line each: FIRST..LAST E/W/A, or owner=NAME E/W/A (NAME* for all that "
+    "begin so), the owner as --references has it.",
+)
 @references_option
 @click.option(
     "--tombstones",
@@ -136,6 +143,7 @@ def recover(
     passwords: Path | None,
     expect_bookies: Path | tuple[str, ...] | None,
     default_quorum: tuple[int, int, int] | None,
+    quorums: Path | None,
     references: tuple[str, ...],
     tombstones: tuple[str, ...],
     tail: str,
@@ -176,6 +184,7 @@ def recover(
         passwords=Passwords.from_candidates(read_passwords(passwords)),
         expected=read_names(expect_bookies) if expect_bookies else None,
         default_quorum=default_quorum,
+        quorums=quorums,
         references=references,
         tombstones=tombstones,
         tail=Tail(tail),

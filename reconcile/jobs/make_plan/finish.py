@@ -135,6 +135,8 @@ def _bind(
         "passwords": len(request.passwords.values),
         "expected_bookies": None if request.expected is None else sorted(request.expected),
     }
+    if request.stated_quorums.statements:
+        options["quorums"] = list(map(str, request.stated_quorums.statements))
     if request.lost:
         options["lost"] = sorted(map(str, request.lost))
     if request.raise_past is not None:

@@ -124,6 +124,7 @@ def _make_case(request: PlanRequest, bookies: pa.Table, coverage: Coverage) -> C
         request.layout,
         request.default_quorum,
         members_known=bool(coverage.members_known_from),
+        stated_quorums=request.stated_quorums,
     )
 
 

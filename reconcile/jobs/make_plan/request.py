@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from reconcile import clusters
+from reconcile.compare.stated_quorums import StatedQuorums
 from reconcile.plan.actions import Passwords
 from reconcile.references import References
 from recovery.codecs.store import Layout
@@ -30,6 +31,7 @@ class PlanRequest:
         passwords: candidates.
         expected: bookies that the cluster has, as the operator says; None: not said.
         default_quorum: (E, W, A) where nothing else decides.
+        stated_quorums: (E, W, A) of some ledgers, as the operator says.
         tail: where ledgers are closed whose last entries may not have been acknowledged.
         references: what upper layers know of their ledgers.
         lost: disks that are gone for good, as the operator states.
@@ -45,6 +47,7 @@ class PlanRequest:
     passwords: Passwords
     expected: tuple[str, ...] | None
     default_quorum: tuple[int, int, int] | None
+    stated_quorums: StatedQuorums = field(default_factory=StatedQuorums)
     tail: Tail = Tail.INCLUSIVE
     references: References | None = None
     lost: tuple[LostDisk, ...] = ()

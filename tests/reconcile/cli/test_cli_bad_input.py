@@ -379,6 +379,16 @@ def test_quorums_that_cannot_be(quorum: str, recover: list[Any], refused: Refusa
     refused([*recover, "--default-quorum", quorum], "--default-quorum", "E")
 
 
+def test_stated_quorums_that_cannot_be(recover: list[Any], tmp_path: Path, refused: Refusal) -> None:
+    """Each line is one statement; owners are known by references only."""
+    file = tmp_path / "quorums.txt"
+    refused([*recover, "--quorums", file], file, "cannot be read")
+    file.write_text("0..99 3/2/2\n100..199\n")
+    refused([*recover, "--quorums", file], f"{file}, line 2", "FIRST..LAST E/W/A")
+    file.write_text("owner=app 3/2/2\n")
+    refused([*recover, "--quorums", file], file, "give the references")
+
+
 def test_snapshots_that_are_none(recover: list[Any], tmp_path: Path, inventory: Path, refused: Refusal) -> None:
     """What is neither a catalog nor files of a store is said, with its place."""
     refused([*recover, "--snapshot", "zkfiles://data"], "zkfiles://data", "absolute path")

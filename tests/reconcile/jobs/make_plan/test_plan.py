@@ -15,6 +15,7 @@ import pytest
 
 from reconcile import references
 from reconcile.compare import decide
+from reconcile.compare.stated_quorums import StatedQuorums
 from reconcile.jobs.make_plan.plan import make_plan
 from reconcile.jobs.make_plan.request import PlanRequest, open_inventories
 from reconcile.plan import plan_reader
@@ -227,6 +228,23 @@ def test_what_the_store_has_is_not_proposed_again(
     replaced = whole.read("actions").filter(pc.equal(whole.read("actions")["op"], "replace"))
     assert {*replaced["ledger"].to_pylist()} <= kept
     assert {*replaced["expects"].to_pylist()} == {0}
+
+
+def test_stated_quorums_are_those_of_their_ledgers(
+    inventories: tuple[Dataset, ...], plan: Dataset, spark: "SparkSession", tmp_path: Path
+) -> None:
+    """Of ledgers whose copies show no shape, in its range and nowhere else; the statement is in the plan's hash."""
+    quorums = tmp_path / "quorums"
+    quorums.write_text("0..199 6/3/3\n")
+    stated = StatedQuorums.read(quorums)
+    other = make(request_of(inventories, stated_quorums=stated), tmp_path / "p", spark)
+    assert other.manifest["binding"]["options"]["quorums"] == ["0..199 6/3/3"]
+    assert other.manifest["hash"] != plan.manifest["hash"]
+    before, after = ({row["ledger"]: row for row in made.read("reconstruction").to_pylist()} for made in (plan, other))
+    assert before.keys() == after.keys()
+    differing = {ledger for ledger in before if before[ledger] != after[ledger]}
+    assert differing
+    assert max(differing) < 200
 
 
 def test_where_no_lock_is_everybody_is_named_and_settled_later(

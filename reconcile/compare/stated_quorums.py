@@ -1,0 +1,134 @@
+"""Quorums that somebody states of ranges of ledgers, or of what an owner's ledgers were written with.
+
+    LEDGER E/W/A            one ledger
+    FIRST..LAST E/W/A       a range of them
+    owner=NAME E/W/A        ledgers of an owner, as references have it; NAME* for all whose owner begins so
+
+A line a statement; what follows a # is a remark. The first line that a ledger fits is the one that counts.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recovery.errors import InputError
+
+Quorum = tuple[int, int, int]
+MOST_LINES: Final = 1000
+_LINE: Final = re.compile(r"(?:(\d{1,18})(?:\.\.(\d{1,18}))?|owner=(\S.*?))\s+(\d{1,6})/(\d{1,6})/(\d{1,6})")
+_REMEDY: Final = "write FIRST..LAST E/W/A, or owner=NAME E/W/A, with E ≥ W ≥ A ≥ 1"
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One line.
+
+    Attributes:
+        quorum: (E, W, A).
+        first, last: ids of scope 0 that it is of; none where it is of an owner.
+        owner: that it is of; with a star at the end all that begin so; empty: of a range.
+    """
+
+    quorum: Quorum
+    first: int = 0
+    last: int = -1
+    owner: str = ""
+
+    def __str__(self) -> str:
+        what = f"owner={self.owner}" if self.owner else f"{self.first}..{self.last}"
+        return f"{what} {'/'.join(map(str, self.quorum))}"
+
+
+@dataclass(frozen=True, slots=True)
+class StatedQuorums:
+    """All that is stated, in its order."""
+
+    statements: tuple[Statement, ...] = ()
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read a file.
+
+        Raises:
+            InputError: it cannot be read, or a line is none.
+        """
+        try:
+            lines = path.read_text().splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(str(path), f"cannot be read ({error})", "name a text file") from error
+        found = []
+        for number, line in enumerate(lines, 1):
+            text = line.split("#", 1)[0].strip()
+            if text:
+                found.append(_parse(text, f"{path}, line {number}"))
+        if len(found) > MOST_LINES:
+            raise InputError(str(path), f"has more than {MOST_LINES} statements", "unite ranges that follow each other")
+        return cls(tuple(found))
+
+    @property
+    def names_owners(self) -> bool:
+        """Whether some statement is of an owner, which only references tell."""
+        return any(statement.owner for statement in self.statements)
+
+    def split(
+        self, keys: pa.Table, references: pa.Table | None
+    ) -> Iterator[tuple[Quorum | None, npt.NDArray[np.bool_]]]:
+        """Yield each quorum that is stated of some rows, with these; with None the others, if there are any.
+
+        Args:
+            keys: columns scope and ledger.
+            references: what upper layers know: columns scope, ledger and owner.
+        """
+        scope, ledger = (keys[name].to_numpy() for name in ("scope", "ledger"))
+        stated = np.full(len(ledger), -1)
+        quorums = list(dict.fromkeys(statement.quorum for statement in self.statements))
+        for statement in self.statements:
+            fits = (
+                _find_owned(keys, references, statement.owner)
+                if statement.owner
+                else (scope == 0) & (ledger >= statement.first) & (ledger <= statement.last)
+            )
+            stated[fits & (stated < 0)] = quorums.index(statement.quorum)
+        for number in np.unique(stated).tolist():
+            yield (quorums[number] if number >= 0 else None), stated == number
+
+
+def _parse(text: str, where: str) -> Statement:
+    match = _LINE.fullmatch(text)
+    if match is None:
+        raise InputError(where, f"{text!r} is no statement", _REMEDY)
+    first, last, owner = match.group(1, 2, 3)
+    ensemble, write, ack = (int(part) for part in match.group(4, 5, 6))
+    if not ensemble >= write >= ack >= 1:
+        raise InputError(where, f"{text!r} has quorums that no ledger has", _REMEDY)
+    if owner is not None:
+        return Statement((ensemble, write, ack), owner=owner)
+    if last is not None and int(last) < int(first):
+        raise InputError(where, f"{text!r} ends before it begins", _REMEDY)
+    return Statement((ensemble, write, ack), int(first), int(last or first))
+
+
+def _find_owned(keys: pa.Table, references: pa.Table | None, owner: str) -> npt.NDArray[np.bool_]:
+    """Say which rows are of ledgers of an owner."""
+    mask = np.zeros(keys.num_rows, np.bool_)
+    if references is None:
+        return mask
+    is_prefix = owner.endswith("*")
+    fits = pc.starts_with(references["owner"], owner[:-1]) if is_prefix else pc.equal(references["owner"], owner)
+    owned = references.filter(pc.fill_null(fits, fill_value=False))
+    if not owned.num_rows:
+        return mask
+    pairs = [
+        np.stack([pc.fill_null(table[name], 0).to_numpy().astype(np.int64) for name in ("scope", "ledger")], axis=1)
+        for table in (owned, keys)
+    ]
+    code = np.unique(np.concatenate(pairs), axis=0, return_inverse=True)[1].ravel()
+    found: npt.NDArray[np.bool_] = np.isin(code[owned.num_rows :], code[: owned.num_rows])
+    return found
