@@ -41,7 +41,9 @@ def make_context(now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> Con
     return Context(KnownAccess(patience_s=5.0), Output(as_json=True, progress="none"), now)
 
 
-def write_config(folder: Path, uri: str, name: str, data: Path, jobs: str = "", more: str = "") -> Path:
+def write_config(
+    folder: Path, uri: str, name: str, data: Path, jobs: str = "", more: str = "", *, session: str = "3s"
+) -> Path:
     """Write the configuration of an instance, with a file of tokens, and return its path.
 
     Args:
@@ -51,6 +53,7 @@ def write_config(folder: Path, uri: str, name: str, data: Path, jobs: str = "", 
         data: its folder; may be shared.
         jobs: tables of jobs, TOML.
         more: tables, TOML.
+        session: of the election; a short one is lost on a machine that does much else.
     """
     folder.mkdir(parents=True, exist_ok=True)
     tokens = folder / "tokens"
@@ -58,7 +61,7 @@ def write_config(folder: Path, uri: str, name: str, data: Path, jobs: str = "", 
     tokens.chmod(0o600)
     path = folder / f"{name}.toml"
     path.write_text(
-        f'metadata = "{uri}"\ndata = "{data}"\ninstance = "{name}"\n[election]\nsession = "3s"\n'
+        f'metadata = "{uri}"\ndata = "{data}"\ninstance = "{name}"\n[election]\nsession = "{session}"\n'
         f'[listen]\nhttp = "127.0.0.1:{free_port()}"\ngrpc = "127.0.0.1:{free_port()}"\n'
         f'[access]\ntokens = "{tokens}"\n{jobs}\n{more}\n'
     )

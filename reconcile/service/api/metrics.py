@@ -49,7 +49,7 @@ def format_service(instance: Instance) -> str:
     open_gates = Counter(str(gate.state) for gate in state.gates.values())
     families: list[tuple[str, str, str, str, Mapping[str, float]]] = [
         ("leads", "gauge", "1: this instance leads.", "", {"": int(instance.leads)}),
-        ("epoch", "counter", "Take-overs until now.", "", {"": state.epoch}),
+        ("epoch", "gauge", "Take-overs until now.", "", {"": state.epoch}),
         ("store_seen_seconds_ago", "gauge", "Since the store was seen.", "", {} if seen.age_s is None else {
             "": round(seen.age_s, 3)}),
         ("runs_total", "counter", "Runs that were begun.", "command", {name: job.number for name, job in jobs.items()}),

@@ -63,11 +63,9 @@ def site(zookeeper_server: ZooKeeperServer, tmp_path_factory: pytest.TempPathFac
         fill_store(opened.store, root, Layout.HIERARCHICAL, LEDGERS)
     given = ["--inventory-dir", str(folder / "inventories"), "--references", str(folder / "refs.jsonl")]
     more = f"[requests]\ndelete_verify = {json.dumps([*given, '--min-age', '0s'])}\n"
-    path = write_config(folder, uri, "one", folder / "data", more=more)
+    path = write_config(folder, uri, "one", folder / "data", more=more, session="30s")
     tls = f'tls_cert = "{folder / "service.crt"}"\ntls_key = "{folder / "service.key"}"\n'
-    path.write_text(
-        path.read_text().replace("[access]\n", f"[access]\n{tls}").replace('session = "3s"', 'session = "30s"')
-    )
+    path.write_text(path.read_text().replace("[access]\n", f"[access]\n{tls}"))
     with start_service(read_config(path), make_context()) as running:
         made = Site(running, uri, root, folder)
         until(lambda: running.instance.leads, "it leads")

@@ -45,10 +45,11 @@ EACH_SECOND: Final = '[jobs.capture]\nevery = "1s"\nretry = "1s"\n'
 class Service:
     """An instance in a process of its own, on a store of its own."""
 
-    def __init__(self, folder: Path, hosts: str, jobs: str) -> None:
+    def __init__(self, folder: Path, hosts: str, jobs: str, session: str) -> None:
         self.fake = folder / "fake"
         self.fake.mkdir()
-        self._path = write_config(folder, f"etcd://{hosts}/{folder.name}/ledgers", "one", folder / "data", jobs)
+        uri = f"etcd://{hosts}/{folder.name}/ledgers"
+        self._path = write_config(folder, uri, "one", folder / "data", jobs, session=session)
         self._log = folder / "log"
         self.config: Config = read_config(self._path)
         self.start()
@@ -105,8 +106,8 @@ def make(tmp_path: Path, etcd_server: EtcdServer) -> Iterator[Make]:
     """Give a function that starts a service."""
     with ExitStack() as stack:
 
-        def start(jobs: str = EACH_SECOND, hosts: str = etcd_server.hosts) -> Service:
-            service = Service(tmp_path, hosts, jobs)
+        def start(jobs: str = EACH_SECOND, hosts: str = etcd_server.hosts, session: str = "30s") -> Service:
+            service = Service(tmp_path, hosts, jobs, session)
             stack.callback(service.running.kill)
             return service
 
@@ -119,7 +120,7 @@ def test_a_store_that_is_gone_is_said_and_what_was_missed_is_counted(make: Make,
     server = EtcdServer(tmp_path / "etcd")
     server.start()
     try:
-        service = make(hosts=server.hosts)
+        service = make(hosts=server.hosts, session="3s")
         service.await_runs(1)
         server.kill()
         until(lambda: service.fetch("/readyz")[0] == 503, "it says that it is not ready")
@@ -158,7 +159,7 @@ def test_a_full_disk_makes_runs_fail_and_not_the_service(make: Make) -> None:
 @pytest.mark.parametrize("how", ["kill", "freeze"])
 def test_a_command_ends_with_the_instance_that_started_it(make: Make, how: str) -> None:
     """Killed, or standing still for a third of the session: nothing goes on that a new leader does not know of."""
-    service = make()
+    service = make(session="6s")
     service.await_runs(1)
     with held(service.fake):
         until(lambda: bool(service.list_commands()), "a command runs")
