@@ -174,15 +174,23 @@ def _check_identity(
 
 
 def _read_repeated_shape(known: Facts, ledger: int) -> tuple[int, int] | None:
-    """Return the (E, W) whose pattern two bookies or more repeat, and no bookie another; copies repeat others."""
+    """Return the (E, W) whose pattern two bookies or more repeat, and none that wrote another.
+
+    A copy that was made of the closed ledger has what it is a copy of: it agrees, and does not differ.
+    """
     copies = known.copies
     low, high = np.searchsorted(copies.row_ledger, [ledger, ledger + 1])
     groups = slice(*np.searchsorted(copies.group_row, [low, high]))
     row, size, period = copies.group_row[groups], copies.size[groups], copies.period[groups]
     runs = run_counts(copies.first[groups], copies.last[groups], period)
-    repeats = (runs >= _REPEATS) & (size < period) & ~known.row_copied[row]
-    shapes = set(zip(period[repeats].tolist(), size[repeats].tolist(), strict=True))
-    return shapes.pop() if len(shapes) == 1 and len(np.unique(row[repeats])) > 1 else None
+    repeats = (runs >= _REPEATS) & (size < period)
+    written = repeats & ~known.row_copied[row]
+    shapes = set(zip(period[written].tolist(), size[written].tolist(), strict=True))
+    if len(shapes) != 1:
+        return None
+    shape = shapes.pop()
+    agree = repeats & (period == shape[0]) & (size == shape[1])
+    return shape if len(np.unique(row[agree])) > 1 else None
 
 
 def _check_end(known: Facts, ledger: int, end: int, proved_end: int) -> Iterator[Contradiction]:

@@ -95,10 +95,11 @@ def test_a_length_that_no_recovery_counted_is_no_contradiction() -> None:
         ("mixed/unscanned@both", 4, 500),
         ("wiped@contradicting", 10, 500),
         ("mixed@contradicting", 3000, 500),
+        ("mixed@contradicting", 764443939, 500),
     ],
 )
 def test_histories_that_once_broke_a_guarantee(name: str, seed: int, ledgers: int) -> None:
-    """An end above what others wrote; W = 1 with three copies; a shape that a record hides; a LAC without an entry."""
+    """An end above what others wrote; W = 1 with three copies; a hidden shape; a LAC without entry; copied stripes."""
     tally = judge.judge(name, seed, ledgers)
     assert not tally.violations, said(tally)
 
