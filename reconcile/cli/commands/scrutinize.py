@@ -20,6 +20,7 @@ from reconcile.cli.options import (
     output_options,
     quote_command,
     read_aliases,
+    references_option,
 )
 from reconcile.cli.output import Result
 from reconcile.cli.settings import effective_settings
@@ -108,6 +109,7 @@ def _parse_share(_context: click.Context, _parameter: click.Parameter, value: st
 @click.option(
     "--buckets", "share", metavar="N/M", callback=_parse_share, help="Only the N-th of M shares of all ledgers."
 )
+@references_option
 @click.option("--since", type=FOLDER, metavar="RUN", help="The run before: says what is new, and what is resolved.")
 @click.option("--suppress", type=FILE, help="TOML: findings that somebody answers for, and until when.")
 @click.option(
@@ -133,6 +135,7 @@ def scrutinize(
     fail_on: str,
     min_coverage: float,
     share: tuple[int, int],
+    references: tuple[str, ...],
     since: Path | None,
     suppress: Path | None,
     against: str | None,
@@ -188,6 +191,7 @@ def scrutinize(
         python,
         effective_settings(),
         aliases,
+        references,
     )
     found = run_scrutiny(request, make_context(output))
     result = _make_result(found, request.min_coverage, out)

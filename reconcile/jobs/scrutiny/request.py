@@ -33,6 +33,7 @@ class ScrutinyRequest:
         python: what executors run as their Python; None: what they have.
         settings: of the run, each with where it came from, for the manifest.
         aliases: other names of bookies in records → ids.
+        references: files and URIs of what upper layers know.
     """
 
     uri: str
@@ -52,6 +53,7 @@ class ScrutinyRequest:
     python: Path | None = None
     settings: Mapping[str, object] = field(default_factory=dict)
     aliases: Mapping[str, str] = field(default_factory=dict)
+    references: tuple[str, ...] = ()
 
     @property
     def buckets(self) -> range:

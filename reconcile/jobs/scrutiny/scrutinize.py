@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
@@ -31,6 +32,7 @@ from reconcile.findings.table import Finding, Run, make_rows
 from reconcile.jobs.capture import capture_store
 from reconcile.jobs.context import Context, add_remedy, connect, start_spark, throttle
 from reconcile.jobs.make_plan.request import open_inventories
+from reconcile.jobs.references import ReferenceSources, find_disagreements
 from reconcile.jobs.scrutiny.first_look import (
     STORE,
     AskedBookies,
@@ -176,7 +178,10 @@ def scrutinize(
         found = _find_of_bookies(request, catalog, bookies, second_look)
         found += bookie_findings.list_listing_doubts(gaps, sums.vanished, sums.listed_before)
         found += list_returned_data(request, opened, catalog, layout, context)
-        rows = lifecycle.apply(make_rows([*found, *_find_beside(opened, catalog, layout, bookies, answers)], run))
+        rows = make_rows([*found, *_find_beside(opened, catalog, layout, bookies, answers)], run)
+        sources = ReferenceSources(request.references, request.uri, opened, layout, request.buckets)
+        known = find_disagreements(sources, catalog, task.inventories, run, context, seen=task.everywhere)
+        rows = lifecycle.apply(pa.concat_tables([rows, *known]))
     sums.parts["findings"].append(write_part(request.out, "findings", "beside", [rows], secret=True))
     sums.add("findings", count_findings(rows))
     sums.open.update(count_open(rows))

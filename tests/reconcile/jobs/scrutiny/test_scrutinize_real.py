@@ -206,6 +206,31 @@ def test_shares_look_at_every_ledger_once(harmed: Harmed, tmp_path: Path, capsys
     assert placed == whole.keys() - singles
 
 
+def test_what_an_upper_layer_knows_is_held_against_store_and_bookies(
+    harmed: Harmed, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A right end: nothing. An end that is cut, a ledger that is gone, one that its owner deleted: each its finding."""
+    right, cut, deleted = harmed.clean[:3]
+    known = [
+        {"ledger": right, "last_entry": 29, "owner": "topic"},
+        {"ledger": cut, "last_entry": 40, "owner": "topic"},
+        {"ledger": deleted, "deleted": True, "owner": "topic"},
+        {"ledger": 987_654, "last_entry": 3, "owner": "topic"},
+    ]
+    file = tmp_path / "known.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in known))
+    done = scrutinize(capsys, harmed, tmp_path / "run", "--references", file)
+    found = findings(open_dataset(tmp_path / "run", "scrutiny"))
+    assert {name: set(of) for name, of in found.items() if name.startswith(("REFERENCE", "DELETED"))} == {
+        "REFERENCE_DIFFERS": {cut}, "REFERENCE_NOT_FOUND": {987_654}, "DELETED_BY_OWNER": {deleted},
+    }  # fmt: skip
+    assert found["REFERENCE_DIFFERS"][cut]["severity"] == "critical"
+    assert done.code == 3
+    counts = done.result["counts"]
+    parts = counts["clean"] + sum(counts["skipped"].values()) + sum(counts["undecided"].values())
+    assert parts + counts["with_findings"] == counts["listed"]
+
+
 def test_racks_are_taken_from_the_store_where_it_has_them(
     harmed: Harmed, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
