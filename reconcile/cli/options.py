@@ -218,7 +218,7 @@ def inventory_options(help_text: str) -> Callable[[Callable[..., R]], Callable[.
         expanded = click.option(
             "--inventory-dir", "inventory_dirs", multiple=True, metavar="DIR", help="All inventories below it."
         )(expanded)
-        return click.option("--inventory", "inventories", multiple=True, metavar="DIR", help=help_text)(expanded)
+        return click.option("--inventory", "inventories", multiple=True, metavar="PATH", help=help_text)(expanded)
 
     return with_inventories
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from reconcile.check.listing import list_known_ledgers
 from reconcile.clusters import Source, demand_one, list_named, of_bookies
@@ -12,6 +12,7 @@ from reconcile.compare.stated_quorums import StatedQuorums
 from reconcile.estimates import Step
 from reconcile.jobs.capture import capture_store
 from reconcile.jobs.collect.disks import collect_all, see
+from reconcile.jobs.collect.tables import list_folders, take_tables
 from reconcile.jobs.context import Context, connect, start_spark, throttle
 from reconcile.jobs.deletes.resurrection import find_deleted, read_deleted
 from reconcile.jobs.make_plan.plan import make_plan
@@ -31,6 +32,9 @@ from recovery.infer.lost_disks import LostDisk
 from recovery.infer.search import Tail
 from recovery.spark import demand_spark
 
+_TABLES: Final = "tables"
+"""Folder below the collected inventories: those that were made of tables."""
+
 
 @dataclass(frozen=True, slots=True)
 class RecoverRequest:
@@ -38,7 +42,7 @@ class RecoverRequest:
 
     Attributes:
         out: a new folder for the plan; it will hold passwords.
-        inventories: folders of inventories; each bookie once.
+        inventories: folders of inventories, and tables of entries; each bookie once.
         disks: folders of bookies that are collected first, mounted wherever a task may run.
         uri: the store that is to be repaired; None: a plan for an empty one.
         layout: of the store to be written, where no URI is given.
@@ -122,12 +126,14 @@ def recover(request: RecoverRequest, context: Context) -> Recovered:
         if stated.names_owners and not request.references:
             problem = "names owners, and nothing says which ledgers are theirs"
             raise InputError(str(request.quorums), problem, "give the references as well")
-        inventories = open_inventories(request.inventories)
+        inventories = open_inventories(list_folders(request.inventories))
         see(request.disks)
     listed = read_references(request.references, context)
     known = [*([] if listed is None else [listed]), *read_deleted(request.tombstones, context)]
     demand_one([*_name_clusters(inventories), *(source for references in known for source in references.stores)])
     prepare(out, "plan", secret=True)
+    folders = take_tables(request.inventories, out / COLLECTED / _TABLES, context.now())
+    inventories = open_inventories(folders)
     with ExitStack() as stack:
         # Collecting needs Spark at once; without it, Spark starts after the stores were read, which may fail.
         spark = stack.enter_context(start_spark(request.master, request.python, context)) if request.disks else None
@@ -141,7 +147,7 @@ def recover(request: RecoverRequest, context: Context) -> Recovered:
                     now=context.now,
                     progress=throttle(progress),
                 )
-            inventories = open_inventories((*request.inventories, *collected))
+            inventories = open_inventories((*folders, *collected))
         snapshots = tuple(
             _open_snapshot(uri, out / SNAPSHOTS / str(number), context, inventories, known)
             for number, uri in enumerate(request.snapshots, 1)

@@ -105,7 +105,7 @@ BOOKIES: Final = pa.schema(
             ),
         ),
         _field("storage", _TEXT),  # interleaved (Sorted writes the same files), db, mixed, none
-        _field("mode", _TEXT),  # disks, wire
+        _field("mode", _TEXT),  # disks, wire, table
         _field("dirty", _BOOL, null=True),  # a DIRTY file was there: no clean stop; null: could not be told
         _field("started", _TIME),
         _field("ended", _TIME),

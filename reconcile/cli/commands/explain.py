@@ -77,7 +77,7 @@ _VALUE: Final = 18
 @scope_option
 @click.option("--ledger-qualified-name", "qualified", metavar="NAME", help="Instead of LEDGER: its 32 hex digits.")
 @click.option("--bookie", metavar="ID", help="Instead of LEDGER: which ledgers name it, what it holds, what only it.")
-@inventory_options("One bookie's inventory.")
+@inventory_options("One bookie's inventory, or a table of entries.")
 @click.option("--metadata", "uri", metavar="URI", help="The store, or a capture of it: catalog:///DIR.")
 @click.option("--snapshot", "snapshots", multiple=True, metavar="URI", help="What the store held earlier, as recover.")
 @click.option("--plan", type=FOLDER, help="A plan; what it says of the ledger is explained, not made anew.")

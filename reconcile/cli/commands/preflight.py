@@ -91,7 +91,7 @@ def _is_etcd(uri: str | None) -> bool:
     "--inventory inv/bk2 --bookie-conf bk1/bk_server.conf --http bk2:8080",
 )
 @click.option("--metadata", "uri", metavar="URI", help="The store, named as in bk_server.conf.")
-@inventory_options("What one bookie holds; of each bookie.")
+@inventory_options("What one bookie holds, or a table of entries; of each bookie.")
 @click.option("--bookie-conf", "confs", multiple=True, type=FILE, help="A bookie's configuration file.")
 @click.option("--http", "addresses", multiple=True, metavar="HOST:PORT", help="A bookie's HTTP admin API.")
 @output_options

@@ -68,7 +68,7 @@ _SAID: Final = ("HELD", "GUARDED")
     epilog="Example: bkmeta recover --inventory inv/bk1 --inventory inv/bk2 --inventory inv/bk3 "
     "--metadata zk+hierarchical://zk1:2181/ledgers --expect-bookies bookies.txt --passwords pw.txt --out plan",
 )
-@inventory_options("One bookie's inventory.")
+@inventory_options("One bookie's inventory, or a table of entries.")
 @click.option(
     "--disk",
     "disks",

@@ -1,5 +1,7 @@
 """Whether bookies can delete data right now: what a store lists, compared with what bookies hold."""
 
+import tempfile
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,10 +10,11 @@ from typing import Final
 from reconcile.check import gc_settings
 from reconcile.check import preflight as engine
 from reconcile.check.preflight_report import Report
+from reconcile.jobs.collect.tables import take_tables
 from reconcile.jobs.context import Context
 from reconcile.stores import demand_store_uri, open_store
 from recovery.codecs.store import Layout
-from recovery.dataset import open_dataset
+from recovery.dataset import Dataset, open_dataset
 
 _ANSWER_S: Final = 5.0
 _PATIENCE_S: Final = 10.0
@@ -45,7 +48,12 @@ def examine(request: PreflightRequest, context: Context) -> Report:
         UnavailableError: the store does not answer within some seconds.
     """
     demand_store_uri(request.uri)
-    inventories = [open_dataset(path, "inventory") for path in request.inventories]
+    with tempfile.TemporaryDirectory(prefix="bkmeta-tables-") as made:
+        folders = take_tables(request.inventories, Path(made), context.now())
+        return _examine(request, [open_dataset(path, "inventory") for path in folders], context)
+
+
+def _examine(request: PreflightRequest, inventories: Sequence[Dataset], context: Context) -> Report:
     with ThreadPoolExecutor(_ASKED_TOGETHER, thread_name_prefix="http") as pool:
         answers = pool.map(gc_settings.ask, request.addresses)
         settings = [*(gc_settings.read_file(path) for path in request.confs), *answers]

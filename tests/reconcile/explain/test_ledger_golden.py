@@ -1,10 +1,12 @@
 """Ledgers of real clusters explained, as the command is typed: every side that is known, and the exit code."""
 
 import base64
+import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from backends.memory import MemoryStore
@@ -13,7 +15,8 @@ from recovery.capture.live import capture
 from recovery.codecs.store import Layout
 from recovery.collect.options import CollectOptions
 from recovery.collect.pipeline import collect
-from recovery.dataset import DatasetWriter
+from recovery.dataset import DatasetWriter, open_dataset
+from recovery.model.groups import from_arrow, to_runs
 from tests.support import cases
 from tests.support.command import Done, run
 from tests.support.plan_folder import of_truth, write_plan
@@ -185,3 +188,32 @@ def test_what_cannot_be_used_is_usage(arguments: list[str], capsys: pytest.Captu
     done = run(capsys, "explain", *arguments)
     assert (done.code, done.out) == (2, "")
     assert done.err
+
+
+def write_listed(inventory: str, ledger: int, table: Path, more: int = 0) -> list[str]:
+    """Write what an inventory says of a ledger as a table of one's own, each range `more` entries longer."""
+    copies = open_dataset(inventory, "inventory").read("copies", columns=["bookie", "ledger", "groups"])
+    [row] = [row for row in copies.to_pylist() if row["ledger"] == ledger]
+    runs = to_runs(from_arrow(pa.array([row["groups"]], copies.schema.field("groups").type)))
+    ranges = [[int(first), int(first + size) - 1 + more] for first, size in zip(runs.first, runs.size, strict=True)]
+    table.write_text(json.dumps({"bookie": row["bookie"], "ledger": ledger, "entries": ranges}) + "\n")
+    return ["--inventory", str(table)]
+
+
+def test_a_table_stands_for_a_bookie_that_cannot_be_collected(
+    inventories: Inventories, knowledge: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What it lists is on that bookie. An end that only a table names settles nothing: no header shows the length."""
+    [one] = [row for row in cases.truth("c01")["ledgers"] if row["ledger"] == 14]
+    first, *others = inventories("c01")[1::2]
+    rest = [word for path in others for word in ("--inventory", path)]
+    listed = write_listed(first, 14, tmp_path / "listed.jsonl")
+    done = _explain(capsys, 14, *rest, *listed, *knowledge)
+    fields = {known["name"]: known["value"] for known in done.result["reconstruction"]["fields"]}
+    sources = {copy["bookie"]: copy["source"] for copy in done.result["copies"]}
+    assert sources.keys() <= {*one["segments"][0][1]}
+    assert [bookie for bookie, source in sources.items() if source == "wire"] == ["10.0.0.1:3181"]
+    assert (done.result["outcome"], fields["last_entry"]) == ("restored", str(one["last"]))
+    longer = write_listed(first, 14, tmp_path / "longer.jsonl", more=3)
+    done = _explain(capsys, 14, *rest, *longer, *knowledge)
+    assert (done.code, done.result["outcome"] == "restored") == (3, False)

@@ -1,0 +1,26 @@
+"""Inventories from tables of one's own, which take the place of bookies that cannot be collected."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+
+from recovery.bookies.listed_inventory import write_listed
+
+
+def list_folders(paths: Sequence[str]) -> tuple[str, ...]:
+    """Return those of the paths that are no tables."""
+    return tuple(path for path in paths if not Path(path).is_file())
+
+
+def take_tables(paths: Sequence[str], out: Path, now: datetime) -> tuple[str, ...]:
+    """Return folders of inventories: those that are given, and those made, below `out`, of what is a table of entries.
+
+    Raises:
+        InputError: a table cannot be read, or says what cannot be.
+        DatasetError: an inventory cannot be written.
+    """
+    folders: list[str] = []
+    for number, path in enumerate(paths):
+        made = write_listed(Path(path), out / str(number), now) if Path(path).is_file() else [path]
+        folders += map(str, made)
+    return tuple(folders)
