@@ -427,8 +427,11 @@ def _open_etcd(
     tls: Tls | None,
     waits: tuple[float, float],
 ) -> OpenStore:
-    from backends.etcd.store import EtcdStore  # noqa: PLC0415 - grpc, only where it is wanted
-
+    try:
+        from backends.etcd.store import EtcdStore  # noqa: PLC0415 - grpc, only where it is wanted
+    except ModuleNotFoundError as error:
+        problem = "this program was packed without etcd's client; name the store where all of bkmeta is installed"
+        raise UnsupportedStoreError(address.uri, problem) from error
     if tls is not None and (tls.ca is None or tls.key_password is not None):
         raise UnsupportedStoreError(address.uri, "TLS to etcd needs the servers' CA, and a key without a password")
     revision = _revision(address.uri, shown_at)

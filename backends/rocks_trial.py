@@ -21,6 +21,8 @@ CONFIG: Final = "rocksdict-config.json"
 """Written by the library even when it only reads: through a link it would be written into the original folder."""
 _WAIT_S: Final = 600.0
 """Beyond the processor time."""
+TRIAL: Final = "try-rocksdb"
+"""First argument of a packed program that is to try an opening: it has no Python that could be called."""
 _PROGRAM: Final = "import sys; sys.path[:] = sys.argv[3:]; from backends.rocks_trial import main; main()"
 
 
@@ -54,7 +56,9 @@ def try_opening(links: Path, within_s: float) -> str | None:
     Raises:
         ChildProcessError: the other process did not come to try it.
     """
-    program = [sys.executable, "-I", "-S", "-c", _PROGRAM, str(links), str(within_s), *sys.path]
+    is_packed = getattr(sys, "frozen", False)
+    start = [TRIAL] if is_packed else ["-I", "-S", "-c", _PROGRAM]
+    program = [sys.executable, *start, str(links), str(within_s), *([] if is_packed else sys.path)]
     null = subprocess.DEVNULL
     with subprocess.Popen(program, stdin=null, stdout=null, stderr=null) as child:
         try:

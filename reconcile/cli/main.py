@@ -1,6 +1,7 @@
 """The program: its commands, loaded when they are run, and the one place where errors become messages and codes."""
 
 import importlib
+import importlib.util
 import json
 import logging
 import os
@@ -73,10 +74,10 @@ class _Commands(click.Group):
     """A group that imports a command when it is run."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
+        return [name for name in COMMANDS if _is_there(name)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
+        if cmd_name not in COMMANDS or not _is_there(cmd_name):
             return None
         name = cmd_name.replace("-", "_")
         command = getattr(importlib.import_module(f"{_ROOM}.{name}"), name)
@@ -86,7 +87,12 @@ class _Commands(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+            formatter.write_dl([(name, COMMANDS[name]) for name in self.list_commands(ctx)])
+
+
+def _is_there(command: str) -> bool:
+    """Whether this program has a command: one that is packed for bookies' hosts has a few."""
+    return importlib.util.find_spec(f"{_ROOM}.{command.replace('-', '_')}") is not None
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

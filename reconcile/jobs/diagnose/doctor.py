@@ -23,6 +23,7 @@ from backends.errors import BackendError
 from backends.registry import OpenStore
 from reconcile.jobs.context import Context, throttle
 from reconcile.stores import demand_store_uri, open_store
+from recovery import __version__
 from recovery.codecs import store
 from recovery.spark import find_java, has_executors, java_problem, over_buckets, session
 
@@ -45,7 +46,7 @@ _PATIENCE_S: Final = 10.0
 """How long a store may take to answer before it counts as unreachable."""
 _SPARK: Final = "spark"
 _PYSPARK: Final = "pyspark"
-_INSTALL_SPARK: Final = "pip install 'pyspark>=4,<5' 'pandas<3'"
+_INSTALL_SPARK: Final = "pip install 'pyspark>=4,<5' 'pandas<3' scipy"
 _ONLY_RECOVER: Final = "only recover needs it"
 
 
@@ -129,12 +130,15 @@ def examine(
         connect: opens the store that shall be reachable; None: none was named.
         progress: called with how many of how many checks are done.
     """
-    tasks: list[Callable[[], list[Check]]] = [
+    installation: list[Callable[[], list[Check]]] = [
         lambda: [_python()],
         lambda: list(_packages(_requirements(), spark=spark)),
         lambda: [_owner(name) for name in OURS] + [_one_place()],
-        lambda: [_open_files(), _temporary(Path(tempfile.gettempdir()))],
         lambda: [_java(spark=spark)],
+    ]
+    tasks: list[Callable[[], list[Check]]] = [
+        *([lambda: [_describe_file()]] if getattr(sys, "frozen", False) else installation),
+        lambda: [_open_files(), _temporary(Path(tempfile.gettempdir()))],
     ]
     if connect is not None:
         tasks.append(lambda: [_store(connect)])
@@ -149,6 +153,12 @@ def examine(
         checks += _session(master, python)
     progress(len(tasks) + 1, len(tasks) + 1)
     return checks
+
+
+def _describe_file() -> Check:
+    """Say what one file has in it that needs no installation; it runs none of the commands that need Spark."""
+    version = platform.python_version()
+    return Check(DISTRIBUTION, State.OK, f"{__version__}, packed into one file with Python {version}")
 
 
 def _python() -> Check:

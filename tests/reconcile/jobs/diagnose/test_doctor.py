@@ -70,7 +70,7 @@ def test_a_package_that_is_missing_or_too_old_is_named(monkeypatch: pytest.Monke
     assert (found["click"].state, found["click"].remedy) == (State.MISSING, "pip install 'click>=99'")
     assert found["no-such-spark"].state is found["no-such-signer"].state is State.SKIPPED
     wanted = _by_name(doctor.examine(spark=True))["no-such-spark"]
-    assert (wanted.state, wanted.remedy) == (State.MISSING, "pip install 'pyspark>=4,<5' 'pandas<3'")
+    assert (wanted.state, wanted.remedy) == (State.MISSING, "pip install 'pyspark>=4,<5' 'pandas<3' scipy")
 
 
 def test_a_name_that_somebody_else_owns_too_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,1 @@
+"""What `scripts/pack collect` packs, and how."""
