@@ -16,7 +16,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from backends.testing.faults import Proxy
-from reconcile.service.api.methods import ApiError
+from reconcile.service.api.methods import ApiError, Why
 from reconcile.service.config import read_config
 from reconcile.service.runs.history import read_points
 from tests.support.etcd_server import EtcdServer
@@ -127,6 +127,19 @@ class Pair:
 
         until(is_run, "what was asked for was run")
 
+    def demand_follower(self, leader: str) -> None:
+        """Demand that the other instance answers what changes nothing as the leader does, and names it for the rest."""
+        other = next(name for name in self.lines if name != leader)
+        until(lambda: any(status.leader == leader for status in self.ask(other, "get-status")), "it knows who leads")
+
+        def list_ids(name: str) -> list[str]:
+            return [one.id for one in self.list_findings(name)]
+
+        until(lambda: list_ids(other) == list_ids(leader), "it sees what the leader sees, some seconds later")
+        with pytest.raises(ApiError, match=f"{leader} leads, at 127.0.0.1:{self._ports[leader]}") as refused:
+            ask(self._ports[other], "run-now", job="capture")
+        assert refused.value.why is Why.NOT_LEADER
+
     def list_findings(self, name: str) -> list[Any]:
         """Return the findings that an instance knows, by ledger; runs that are let go meanwhile are asked for again."""
         found: list[Any] = []
@@ -206,6 +219,7 @@ def test_handovers_have_one_writer_lose_no_run_and_show_no_finding_twice(
         found = pair.list_findings(leader)
         assert [one.ledger_id for one in found] == [4, 8, 15], "each once"
         assert "OVERLAP" not in read_log(pair.fake), f"two writers, at handover {number}, {kind}"
+        pair.demand_follower(leader)
     status = pair.read_status()
     jobs = {job.name: job for job in status.jobs}
     said: dict[str, object] = {"handovers": dict(kinds), "epoch": status.epoch}
