@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     cls=Command,
     exits={
         Exit.DONE: "every ledger would come back: exactly, or readable",
-        Exit.FAILED: "the store did not answer, the disk of `--out` is full, Spark failed; or the sums do not add up",
+        Exit.FAILED: "the store did not answer, the disk of --out is full, Spark failed; or the sums do not add up",
         Exit.USAGE: "a URI, inventories, files or folders that cannot be used; no Java, no Spark",
         Exit.FOUND: "ledgers would be held or lost: the answer says which, why, and what to do today",
         Exit.UNDECIDABLE: "none of that, but of some it cannot be told: they changed since the bookies were collected",
