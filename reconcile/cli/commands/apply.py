@@ -45,7 +45,8 @@ _LOCKS: Final = {("lock", "lock"): "locks of guarded ledgers", ("lock", "release
         Exit.USAGE: "a plan, a journal or a URI that cannot be used",
         Exit.REFUSED: "a guard refused: not confirmed, not approved by a second person where "
         "that is asked for, another cluster's root, bookies that are running or were not "
-        "looked at, an ACL that nothing names",
+        "looked at, an ACL that nothing names, "
+        "replication that is enabled where ledgers are guarded by names alone",
         Exit.PARTLY: "stopped midway, or keys were left as they are: run it again with --resume",
     },
     epilog="Example: bkmeta apply plan --metadata zk+hierarchical://zk1:2181/ledgers --confirm 3f9a61c07b2e\n\n"

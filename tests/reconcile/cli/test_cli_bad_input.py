@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from reconcile.jobs.diagnose import inspect as inspect_job
 from recovery.dataset import MANIFEST, DatasetWriter, open_dataset
-from recovery.inspect import bookie_file
 from recovery.testing.bookie_dir import BOOKIE, BookieDir, make_bookie, record, write_journal, write_mark
 from tests.support.command import PATIENCE_S, PROGRAM, Done, environment, process, run, started
 from tests.support.inventories import write_inventory
@@ -667,7 +667,7 @@ def test_a_fault_of_the_program_is_kept(
     def broken(_path: Path) -> None:
         raise ZeroDivisionError("hunter2")
 
-    monkeypatch.setattr(bookie_file, "look", broken)
+    monkeypatch.setattr(inspect_job, "look", broken)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     refused(["inspect", bookie.log()], "a fault of this program (ZeroDivisionError)", "report it", code=1)
     kept = list(tmp_path.glob("bkmeta-error-*"))
@@ -694,7 +694,7 @@ def test_what_the_system_refuses_is_no_fault_of_the_program(
     def refusing(path: Path) -> None:
         raise OSError(24, "Too many open files", str(path))
 
-    monkeypatch.setattr(bookie_file, "look", refusing)
+    monkeypatch.setattr(inspect_job, "look", refusing)
     done = run(capsys, "inspect", bookie.log())
     assert done.code == 1
     assert done.err.startswith(f"bkmeta: {bookie.log()}: Too many open files; mend that")
