@@ -57,7 +57,7 @@ ALLOWED: Final[dict[str, tuple[str, frozenset[str]]]] = {
     "plan split": ("plan split {plan} --out {out} --waves canary,rest", ARROW),
     "plan edit": ("plan edit {plan} --out {out} --drop 1", ARROW),
     "scrutinize": ("scrutinize --metadata {zookeeper} --out {out}", LIVE),
-    "drill": ("drill --metadata {zookeeper} --inventory {inventory} --out {out}", LIVE | {"jinja2"}),
+    "drill": ("drill --metadata {zookeeper} --inventory {inventory} --out {out}", LIVE | FILES | {"jinja2"}),
     "rehearse": ("rehearse {plan} --metadata {zookeeper}", LIVE),
     "apply": ("apply {plan} --metadata {zookeeper} --confirm {hash}", LIVE),
     "undo": ("undo {plan} --metadata {zookeeper}", LIVE),
