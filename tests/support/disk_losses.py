@@ -200,7 +200,8 @@ class Reached:
         invented: ledgers that never were.
         held: ledgers that are held, and why.
         outcomes: of the plan, by ledger.
-        deleted: where a bookie that the true record names has less of a ledger than it had.
+        deleted: where a bookie that the true record names has less of a ledger that it had an index of.
+        unindexed: the same without an index, which was on a disk that is gone: nobody read these copies.
     """
 
     wanted: dict[int, set[int]] = field(default_factory=dict)
@@ -211,6 +212,7 @@ class Reached:
     held: dict[int, str] = field(default_factory=dict)
     outcomes: dict[int, str] = field(default_factory=dict)
     deleted: set[Place] = field(default_factory=set)
+    unindexed: set[Place] = field(default_factory=set)
 
     @property
     def total(self) -> int:
@@ -298,7 +300,9 @@ class Losses:
             cluster.collect_garbage(len(bookies))
             self._read_all(records, found)
             cluster.collect_garbage(len(bookies))
-            found.deleted = less(before, kept(cluster.home, bookies)).keys() & self._list_places()
+            gone = less(before, kept(cluster.home, bookies)).keys() & self._list_places()
+            found.deleted = {place for place in gone if before[place].index}
+            found.unindexed = gone - found.deleted
             self._read_what_is_kept(found)
         return found
 
