@@ -26,6 +26,7 @@ from typing import Final
 REASONS: Final = Path("tests/mutants.toml")
 SOME: Final = {
     "BKMETA_SOAK_HISTORIES": "30", "BKMETA_SOAK_NASTY": "24", "BKMETA_SOAK_IMPACT": "60", "BKMETA_SOAK_DECISIONS": "15",
+    "BKMETA_SOAK_DELETES": "120",
 }  # fmt: skip
 """A part of what `scripts/test` judges: each change is judged by so many histories, or clusters, again."""
 _DECIDE: Final = ("tests/reconcile/rules", "tests/reconcile/plan", "tests/reconcile/compare")
