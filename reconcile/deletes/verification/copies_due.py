@@ -1,18 +1,22 @@
 """Has every entry of a closed ledger its copies? What members of ensembles should hold against what they hold."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from recovery.model.groups import KeyedGroups, KeyedRuns, difference_runs, to_runs
+from recovery.model.groups import KeyedGroups, KeyedRuns, difference_runs, run_counts, within
 
 Ints = npt.NDArray[np.int64]
 
 _SHIFT: Final = 32
 """Bits of a key below the ledger's number: the number of the bookie."""
+_MOST_RUNS: Final = 1 << 20
+"""Runs that are laid out together; a run takes some 200 bytes while it is compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +112,65 @@ def make_keys(row: Ints, bookie: Ints) -> Ints:
 def count_missing(positions: Positions, held: KeyedGroups) -> tuple[Ints, Ints, Ints]:
     """Return which ledgers lack copies: their numbers, most copies that an entry lacks, and the first such entry.
 
+    Where W < E a stripe is a run of its own, so runs are laid out for some ledgers at a time, and of a long ledger for
+    some entries at a time: memory is bounded by `_MOST_RUNS`, not by what is asked.
+
     Args:
         positions: of the ledgers.
         held: what bookies hold; keys are of `make_keys`.
     """
-    missing = difference_runs(lay_due(positions), to_runs(held))
+    order = np.argsort(positions.row, kind="stable")
+    positions = Positions(*(getattr(positions, name)[order] for name in Positions.__slots__))
+    of_held = held.key >> _SHIFT
+    order = np.argsort(of_held, kind="stable")
+    of_held, held = of_held[order], KeyedGroups(*(column[order] for column in held))
+    rows, begins = np.unique(positions.row, return_index=True)
+    if not len(rows):
+        return rows, np.zeros(0, np.int64), np.zeros(0, np.int64)
+    spans = np.maximum(positions.last - positions.first + 1, 0)
+    stripes = np.where(positions.write >= positions.ensemble, 1, spans // np.maximum(positions.ensemble, 1) + 2)
+    runs = np.add.reduceat(stripes, begins)
+    at = np.searchsorted(rows, of_held)
+    wanted = (at < len(rows)) & (rows[np.minimum(at, len(rows) - 1)] == of_held)
+    np.add.at(runs, at[wanted], run_counts(held.first, held.last, held.period)[wanted])
+    batch = np.cumsum(runs) // _MOST_RUNS
+    stops = np.append(np.flatnonzero(np.diff(batch)) + 1, len(rows))
+    found: list[tuple[Ints, Ints, Ints]] = []
+    for low, high in pairwise([0, *stops.tolist()]):
+        own = slice(*np.searchsorted(positions.row, [rows[low], rows[high - 1] + 1]))
+        of = slice(*np.searchsorted(of_held, [rows[low], rows[high - 1] + 1]))
+        part = Positions(*(getattr(positions, name)[own] for name in Positions.__slots__))
+        groups = KeyedGroups(*(column[of] for column in held))
+        found.append(_count_in_windows(part, groups, int(runs[low:high].sum()) // _MOST_RUNS + 1))
+    return _concatenate(found)
+
+
+def _concatenate(found: Sequence[tuple[Ints, Ints, Ints]]) -> tuple[Ints, Ints, Ints]:
+    ledgers, most, first = (np.concatenate(columns) for columns in zip(*found, strict=True))
+    return ledgers, most, first
+
+
+def _count_in_windows(positions: Positions, held: KeyedGroups, windows: int) -> tuple[Ints, Ints, Ints]:
+    """Return what `count_missing` does, of so many stretches of entries one after the other."""
+    end = int(positions.last.max()) + 1
+    width = max(-(-end // windows), 1)
+    found = []
+    for low in range(0, end, width):
+        first = np.maximum(positions.first, low)
+        last = np.minimum(positions.last, low + width - 1)
+        part = replace(positions, first=first, last=last)
+        found.append(_count(lay_due(part), within(held, low, low + width - 1)))
+    if not found:
+        return (np.zeros(0, np.int64),) * 3
+    ledgers, most, first = _concatenate(found)
+    # The most first, and of the same number the first entry: the windows stand in their order.
+    order = np.lexsort((first, -most, ledgers))
+    ledgers, begins = np.unique(ledgers[order], return_index=True)
+    return ledgers, most[order][begins], first[order][begins]
+
+
+def _count(due: KeyedRuns, held: KeyedRuns) -> tuple[Ints, Ints, Ints]:
+    missing = difference_runs(due, held)
     row = missing.key >> _SHIFT
     place = np.concatenate([missing.first, missing.first + missing.size])
     change = np.concatenate([np.ones(len(row), np.int64), np.full(len(row), -1)])

@@ -1,10 +1,13 @@
 """Copies that entries should have, against counting them one by one."""
 
 import random
+import tracemalloc
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
+from reconcile.deletes.verification import copies_due
 from reconcile.deletes.verification.copies_due import count_missing, list_positions, make_keys
 from recovery.model import tables
 from recovery.model.groups import KeyedGroups, runs_of
@@ -22,8 +25,10 @@ def draw_segments(draw: random.Random, size: int, last: int) -> list[tuple[int, 
             return segments
 
 
-def test_missing_copies_are_those_that_counting_finds() -> None:
-    """Ledgers of any quorums and segments, copies taken away at random, strays beside them."""
+@pytest.mark.parametrize("together", [1, 7, 1 << 20])
+def test_missing_copies_are_those_that_counting_finds(together: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ledgers of any quorums and segments, copies taken away at random, strays beside them; a few at once, or all."""
+    monkeypatch.setattr(copies_due, "_MOST_RUNS", together)
     for seed in range(150):
         draw = random.Random(seed)
         shapes, records, held, wanted = [], [], set(), {}
@@ -59,3 +64,25 @@ def test_missing_copies_are_those_that_counting_finds() -> None:
         groups = KeyedGroups(key[runs.begin], runs.first, runs.first, runs.size, np.zeros(len(runs.first), np.int64))
         found = (column.tolist() for column in count_missing(positions, groups))
         assert {row: (most, first) for row, most, first in zip(*found, strict=True)} == wanted, seed
+
+
+def test_memory_is_bounded_for_many_ledgers_and_for_a_long_one() -> None:
+    """Ten million stripes, of two thousand ledgers and of a single one: what is compared at once is a part of them."""
+    for count, entries in ((2_000, 5_000), (1, 10_000_000)):
+        tracemalloc.start()
+        rows = np.repeat(np.arange(count), 3)
+        place = np.tile(np.arange(3), count)
+        many = np.full(len(rows), 3)
+        last = np.full(len(rows), entries - 1)
+        positions = copies_due.Positions(rows, place, place, np.zeros(len(rows), np.int64), last, many, many - 1)
+        # Place p of three has the entries e with (p - e) mod 3 < 2: 2 and 3, 0 and 1, 1 and 2. The first lacks entry 0.
+        begin = np.tile(np.array([2, 0, 1]), count)
+        starts, size = begin, np.full(len(rows), 2)
+        groups = KeyedGroups(
+            make_keys(rows, place), starts, starts + (last - starts - 1) // 3 * 3, size, np.full(len(rows), 3)
+        )
+        found = count_missing(positions, groups)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert [column.tolist() for column in found] == [list(range(count)), [1] * count, [0] * count]
+        assert peak < 512 << 20
