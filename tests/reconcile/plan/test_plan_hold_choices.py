@@ -25,6 +25,7 @@ from recovery.dataset import Dataset, open_dataset, sort_by_key, write_manifest,
 from recovery.model import tables
 from recovery.model.ids import LedgerId
 from recovery.model.metadata import Digest, LedgerMetadata, Segment, State
+from tests.support.command import run
 from tests.support.plan_folder import Ledger, write_plan
 from tests.support.plans import clock
 
@@ -154,3 +155,18 @@ def test_a_hold_in_the_store_is_replaced_by_what_was_chosen_or_removed_with_its_
         assert (counts["held_in_store"], counts["left_alone"], counts["held"]) == (1, 0, 5)
         (row,) = [row for row in edited.read("actions").to_pylist() if row["ledger"] == 6]
         assert (row["op"], row["value"], row["expects"], row["before"]) == (*op, 4, ledger_metadata.encode(HOLD))
+
+
+def test_one_record_is_chosen_for_all_that_are_held_for_a_reason(
+    made: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of the ledgers with that reason those that have it; who has another reason, or no such record, stays held."""
+    edit = ("plan", "edit", made.path, "--choose-all", "two_keys=restore")
+    assert run(capsys, *edit, "--out", tmp_path / "all").code == 0
+    before, after = (
+        {row["ledger"]: (row["op"], row["value"]) for row in dataset.read("actions").to_pylist() if row["ledger"]}
+        for dataset in (made, open_dataset(tmp_path / "all", "plan"))
+    )
+    assert {n for n in after if after[n] != before[n]} == {1, 6}
+    assert after[1][1] == EARLIER[1]
+    assert run(capsys, *edit[:-1], "limbo=restore", "--out", tmp_path / "none").code == 2

@@ -9,7 +9,7 @@ import pytest
 from backends.memory import MemoryStore
 from backends.protocols import Write
 from reconcile.errors import GuardRefusedError, PlanError
-from reconcile.write import undo
+from reconcile.write import guards, undo
 from reconcile.write.apply import Options, apply
 from reconcile.write.apply_results import Applied, Conflict, Tally
 from recovery.codecs.replication_lock import MAX_LOCKS, encode_guard
@@ -270,3 +270,13 @@ def test_a_lock_that_is_gone_is_made_again_by_another_apply(tmp_path: Path) -> N
     again = applied(store, rows, tmp_path / "k")
     assert (again.exit_code, value(store, lock(2))) == (0, OURS)
     assert again.tallies == {("ledger", "create"): Tally(2, 0, 2, 0, 0), ("lock", "lock"): Tally(2, 1, 1, 0, 0)}
+
+
+def test_guards_by_names_wait_until_replication_is_disabled() -> None:
+    """A worker would replace a silent member, whose copies then go; a plan without such guards is not asked."""
+    store = MemoryStore()
+    guards.demand_no_replication(0, store, ROOT)
+    with pytest.raises(GuardRefusedError, match="replication is enabled, and 3 ledgers of the plan"):
+        guards.demand_no_replication(3, store, ROOT)
+    store.write([Write(f"{ROOT}/underreplication/disable", b"")])
+    guards.demand_no_replication(3, store, ROOT)
