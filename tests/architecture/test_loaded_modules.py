@@ -28,6 +28,8 @@ SLOW: Final = ("pandas", "scipy", "pyspark", "py4j", "jinja2", "grpc", "kazoo", 
 """What takes a tenth of a second to load, or more."""
 MOST: Final = 620
 """Modules of any command; recover had 578 where this was written. With pandas 1,200, with scipy.optimize 750."""
+MOST_OF_ALL: Final = 760
+"""Of a command that asks a live store and reads files of bookies: drill, which captures and recovers, had 710."""
 FEW: Final = 200
 """Modules of a command that only prints; 167 where this was written."""
 ZOOKEEPER: Final = "zk+hierarchical://127.0.0.1:1/ledgers"
@@ -134,7 +136,8 @@ def test_a_command_loads_no_more_than_it_needs(named: str, given: dict[str, str]
     line, allowed = ALLOWED[named]
     names = loaded(*(word.format(**given, out=tmp_path / "out") for word in line.split()))
     assert {name for name in SLOW if name in names} <= allowed
-    assert len(names) <= (MOST if allowed else FEW)
+    most = MOST_OF_ALL if {"kazoo", "rocksdict"} <= allowed else MOST
+    assert len(names) <= (most if allowed else FEW)
 
 
 def test_every_command_has_its_row() -> None:

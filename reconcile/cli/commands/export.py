@@ -78,16 +78,19 @@ def export(
 
 
 def _make_result(done: "Exported", out: Path) -> Result:
-    written = [one for one in done.ledgers if one.file is not None]
-    doubtful = [one for one in done.ledgers if not one.is_whole]
-    entries = sum(one.entries for one in written)
+    written = [ledger for ledger in done.ledgers if ledger.file is not None]
+    doubtful = [ledger for ledger in done.ledgers if not ledger.is_whole]
+    entries = sum(ledger.entries for ledger in written)
     verdict = f"{count_noun(entries, 'entry', 'entries')} of {count_noun(len(written), 'ledger')} written to {out}"
     code = Exit.DONE
-    if any(not one.is_sure for one in done.ledgers):
+    if any(not ledger.is_sure for ledger in done.ledgers):
         code, verdict = Exit.UNDECIDABLE, f"{verdict}; disks were not looked at whole: more may exist"
     if doubtful:
         code, verdict = Exit.FOUND, f"{count_noun(len(doubtful), 'ledger')} not whole: {verdict}"
-    details = [_describe_ledger(one) for one in [*doubtful, *(one for one in done.ledgers if one.is_whole)][:_SHOWN]]
+    details = [
+        _describe_ledger(ledger)
+        for ledger in [*doubtful, *(ledger for ledger in done.ledgers if ledger.is_whole)][:_SHOWN]
+    ]
     if len(done.ledgers) > _SHOWN:
         details.append("all of them with --json")
     details += [
@@ -104,22 +107,25 @@ def _make_result(done: "Exported", out: Path) -> Result:
             "written": len(written),
             "not_whole": len(doubtful),
             "entries": entries,
-            **{name: sum(getattr(one, name) for one in done.ledgers) for name in _WORDS},
+            **{name: sum(getattr(ledger, name) for ledger in done.ledgers) for name in _WORDS},
         },
         coverage={"incomplete": {bookie: list(problems) for bookie, problems in done.incomplete.items()}},
         details=details,
-        facts={"out": str(out), "exported": [{**asdict(one), "ledger": str(one.ledger)} for one in done.ledgers]},
+        facts={
+            "out": str(out),
+            "exported": [{**asdict(ledger), "ledger": str(ledger.ledger)} for ledger in done.ledgers],
+        },
     )
 
 
-def _describe_ledger(one: "ExportedLedger") -> str:
-    if one.last is None:
-        text = f"{one.ledger}: no entry was found"
+def _describe_ledger(ledger: "ExportedLedger") -> str:
+    if ledger.last is None:
+        text = f"{ledger.ledger}: no entry was found"
     else:
-        text = f"{one.ledger}: {count_noun(one.entries, 'entry', 'entries')} up to {one.last}"
+        text = f"{ledger.ledger}: {count_noun(ledger.entries, 'entry', 'entries')} up to {ledger.last}"
     for name, words in _WORDS.items():
-        count = getattr(one, name)
+        count = getattr(ledger, name)
         if count:
-            first = ", ".join(map(str, one.listed.get(name, ())[:_SHOWN]))
+            first = ", ".join(map(str, ledger.listed.get(name, ())[:_SHOWN]))
             text += f"; {count} {words}" + (f" ({first})" if first else "")
     return text

@@ -130,23 +130,23 @@ def count_missing(positions: Positions, held: KeyedGroups) -> tuple[Ints, Ints, 
     spans = np.maximum(positions.last - positions.first + 1, 0)
     stripes = np.where(positions.write >= positions.ensemble, 1, spans // np.maximum(positions.ensemble, 1) + 2)
     runs = np.add.reduceat(stripes, begins)
-    at = np.searchsorted(rows, of_held)
-    wanted = (at < len(rows)) & (rows[np.minimum(at, len(rows) - 1)] == of_held)
-    np.add.at(runs, at[wanted], run_counts(held.first, held.last, held.period)[wanted])
+    ledger = np.searchsorted(rows, of_held)
+    wanted = (ledger < len(rows)) & (rows[np.minimum(ledger, len(rows) - 1)] == of_held)
+    np.add.at(runs, ledger[wanted], run_counts(held.first, held.last, held.period)[wanted])
     batch = np.cumsum(runs) // _MOST_RUNS
     stops = np.append(np.flatnonzero(np.diff(batch)) + 1, len(rows))
-    found: list[tuple[Ints, Ints, Ints]] = []
+    counts: list[tuple[Ints, Ints, Ints]] = []
     for low, high in pairwise([0, *stops.tolist()]):
         own = slice(*np.searchsorted(positions.row, [rows[low], rows[high - 1] + 1]))
-        of = slice(*np.searchsorted(of_held, [rows[low], rows[high - 1] + 1]))
+        held_part = slice(*np.searchsorted(of_held, [rows[low], rows[high - 1] + 1]))
         part = Positions(*(getattr(positions, name)[own] for name in Positions.__slots__))
-        groups = KeyedGroups(*(column[of] for column in held))
-        found.append(_count_in_windows(part, groups, int(runs[low:high].sum()) // _MOST_RUNS + 1))
-    return _concatenate(found)
+        groups = KeyedGroups(*(column[held_part] for column in held))
+        counts.append(_count_in_windows(part, groups, int(runs[low:high].sum()) // _MOST_RUNS + 1))
+    return _concatenate(counts)
 
 
-def _concatenate(found: Sequence[tuple[Ints, Ints, Ints]]) -> tuple[Ints, Ints, Ints]:
-    ledgers, most, first = (np.concatenate(columns) for columns in zip(*found, strict=True))
+def _concatenate(counts: Sequence[tuple[Ints, Ints, Ints]]) -> tuple[Ints, Ints, Ints]:
+    ledgers, most, first = (np.concatenate(columns) for columns in zip(*counts, strict=True))
     return ledgers, most, first
 
 
@@ -154,15 +154,15 @@ def _count_in_windows(positions: Positions, held: KeyedGroups, windows: int) -> 
     """Return what `count_missing` does, of so many stretches of entries one after the other."""
     end = int(positions.last.max()) + 1
     width = max(-(-end // windows), 1)
-    found = []
+    counts = []
     for low in range(0, end, width):
         first = np.maximum(positions.first, low)
         last = np.minimum(positions.last, low + width - 1)
         part = replace(positions, first=first, last=last)
-        found.append(_count(lay_due(part), within(held, low, low + width - 1)))
-    if not found:
+        counts.append(_count(lay_due(part), within(held, low, low + width - 1)))
+    if not counts:
         return (np.zeros(0, np.int64),) * 3
-    ledgers, most, first = _concatenate(found)
+    ledgers, most, first = _concatenate(counts)
     # The most first, and of the same number the first entry: the windows stand in their order.
     order = np.lexsort((first, -most, ledgers))
     ledgers, begins = np.unique(ledgers[order], return_index=True)
