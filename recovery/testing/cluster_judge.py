@@ -468,7 +468,7 @@ class ClusterJudge:
         rows = self._headers(ledger)
         if len({row["key"] for row in rows if row["key_kind"] == "set"}) > 1:
             return "two keys"
-        heads = sorted((head["entry"], head["length"], head["digest"]) for row in rows for head in row["headers"])
+        heads = sorted((head["entry"], head["length"], head["digest"] or "") for row in rows for head in row["headers"])
         if len({digest for _, _, digest in heads if digest}) > 1:
             return "two digest types"
         for (entry, length, _), (other, longer, _) in pairwise(heads):
