@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 from urllib.request import ProxyHandler, Request, build_opener
@@ -28,10 +28,12 @@ from recovery.dataset import write_manifest, write_part
 from recovery.model import tables
 from recovery.model.ids import LedgerId
 from tests.support.inventories import fill_row
+from tests.support.paths import ROOT
 from tests.support.waiting import free_port
 
 TOKEN: Final = "0123456789abcdef-token"
 PROGRAM: Final = (sys.executable, str(Path(__file__).with_name("fake_program.py")))
+REAL_PROGRAM: Final = (sys.executable, str(Path(__file__).with_name("spark_program.py")))
 _OPENER: Final = build_opener(ProxyHandler({}))
 _BY_PATH: Final = {method.path: method for method in METHODS}
 
@@ -42,7 +44,15 @@ def make_context(now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> Con
 
 
 def write_config(
-    folder: Path, uri: str, name: str, data: Path, jobs: str = "", more: str = "", *, session: str = "3s"
+    folder: Path,
+    uri: str,
+    name: str,
+    data: Path,
+    jobs: str = "",
+    more: str = "",
+    *,
+    session: str = "3s",
+    host: str = "127.0.0.1",
 ) -> Path:
     """Write the configuration of an instance, with a file of tokens, and return its path.
 
@@ -54,6 +64,7 @@ def write_config(
         jobs: tables of jobs, TOML.
         more: tables, TOML.
         session: of the election; a short one is lost on a machine that does much else.
+        host: that it listens at.
     """
     folder.mkdir(parents=True, exist_ok=True)
     tokens = folder / "tokens"
@@ -62,17 +73,17 @@ def write_config(
     path = folder / f"{name}.toml"
     path.write_text(
         f'metadata = "{uri}"\ndata = "{data}"\ninstance = "{name}"\n[election]\nsession = "{session}"\n'
-        f'[listen]\nhttp = "127.0.0.1:{free_port()}"\ngrpc = "127.0.0.1:{free_port()}"\n'
+        f'[listen]\nhttp = "{host}:{free_port()}"\ngrpc = "{host}:{free_port()}"\n'
         f'[access]\ntokens = "{tokens}"\n{jobs}\n{more}\n'
     )
     return path
 
 
-def ask(port: int, method: str, *, token: str = TOKEN, deadline_s: float = 60.0, **fields: Any) -> list[Any]:
-    """Ask over gRPC; return the answers."""
+def ask(at: int | str, method: str, *, token: str = TOKEN, deadline_s: float = 60.0, **fields: Any) -> list[Any]:
+    """Ask over gRPC, at a port of this host or at an address; return the answers."""
     chosen = _BY_PATH[method]
-    request = chosen.request(**fields)
-    return list(ask_service(f"127.0.0.1:{port}", chosen, request, token=token, deadline_s=deadline_s))
+    address = at if isinstance(at, str) else f"127.0.0.1:{at}"
+    return list(ask_service(address, chosen, chosen.request(**fields), token=token, deadline_s=deadline_s))
 
 
 def fetch(
@@ -93,14 +104,24 @@ def fetch(
 
 
 class InstanceProcess:
-    """An instance in a process of its own, that runs the fake program."""
+    """An instance in a process of its own.
 
-    def __init__(self, config: Path, fake: Path, log: Path) -> None:
+    Args:
+        config: its configuration.
+        fake: folder that tells it what to do: of the fake program; `ahead` has the seconds that its clock is ahead.
+        log: gets what it says.
+        program: what it runs.
+        before: words of a command that it is started by.
+    """
+
+    def __init__(
+        self, config: Path, fake: Path, log: Path, program: Sequence[str] = PROGRAM, before: Sequence[str] = ()
+    ) -> None:
         self.config = config
         self._log = log.open("ab")
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.service", str(config)],
-            env={**os.environ, "BKMETA_FAKE": str(fake)},
+            [*before, sys.executable, "-m", "tests.support.service", str(config), *program],
+            env={**os.environ, "BKMETA_FAKE": str(fake), "PYTHONPATH": str(ROOT)},
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=subprocess.STDOUT,
@@ -173,6 +194,26 @@ def is_process(pid: int) -> bool:
         return False
 
 
+def list_descendants(parent: int, name: str) -> set[int]:
+    """Return the processes of a name among the descendants of a process."""
+    parents: dict[int, int] = {}
+    names: dict[int, str] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                before, _, after = (entry / "stat").read_text().rpartition(")")
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            parents[int(entry.name)], names[int(entry.name)] = int(after.split()[1]), before.partition("(")[2]
+
+    def descends(pid: int) -> bool:
+        while pid in parents and pid != parent:
+            pid = parents[pid]
+        return pid == parent
+
+    return {pid for pid, known in names.items() if known == name and descends(pid)}
+
+
 def read_log(fake: Path) -> list[Any]:
     """Return what the fake program was asked: (who, words…), or OVERLAP."""
     path = fake / "log"
@@ -193,8 +234,13 @@ def main() -> None:
     """Run an instance until SIGTERM."""
     ended = threading.Event()
     signal.signal(signal.SIGTERM, lambda _number, _frame: ended.set())
-    with start_service(read_config(Path(sys.argv[1])), make_context(), PROGRAM):
+    with start_service(read_config(Path(sys.argv[1])), make_context(_read_clock), tuple(sys.argv[2:])):
         ended.wait()
+
+
+def _read_clock() -> datetime:
+    ahead = Path(os.environ["BKMETA_FAKE"]) / "ahead"
+    return datetime.now(UTC) + timedelta(seconds=int(ahead.read_text()) if ahead.exists() else 0)
 
 
 if __name__ == "__main__":

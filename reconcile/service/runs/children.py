@@ -6,6 +6,7 @@ that `--json` prints (docs/operations/json.md).
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -28,6 +29,8 @@ _TAIL: Final = 2000
 """Bytes of the log that are looked at for a verdict."""
 _LONGEST_VERDICT: Final = 300
 """The record in the store has hundreds of them."""
+_SPACE: Final = 1 << 20
+"""Bytes without which a command cannot say what is wrong."""
 _TIMES: Final = 5
 """Signs of life in the silence that a command outlives."""
 
@@ -189,5 +192,13 @@ def _read(folder: Path, exit_code: int, *, timed_out: bool) -> Finished:
     elif not verdict:
         with suppress(OSError):
             lines = (folder / LOG).read_bytes()[-_TAIL:].decode(errors="backslashreplace").strip().splitlines()
-            verdict = lines[-1] if lines else f"it ended with {exit_code}, without a word"
+            verdict = lines[-1] if lines else _word_silence(folder, exit_code)
     return Finished(exit_code, result, verdict[:_LONGEST_VERDICT], timed_out)
+
+
+def _word_silence(folder: Path, exit_code: int) -> str:
+    """Say why a command that failed could not even say so."""
+    left = shutil.disk_usage(folder).free
+    if left < _SPACE:
+        return f"it ended with {exit_code}: No space left on the disk of {folder.parent} ({left} bytes): free some"
+    return f"it ended with {exit_code}, without a word"

@@ -13,7 +13,7 @@ import os
 import re
 import shutil
 from collections.abc import Collection, Iterable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +23,8 @@ from recovery.errors import InputError
 OUT: Final = "out"
 _CLUSTER: Final = "cluster.json"
 _FORM: Final = "%Y%m%dT%H%M%SZ"
+_AHEAD: Final = timedelta(hours=1)
+"""So far clocks of two instances may be apart."""
 _NAME: Final = re.compile(r"([0-9]{8}T[0-9]{6}Z)-([0-9]+)-([0-9]+)")
 
 
@@ -112,21 +114,24 @@ def choose_kept(runs: Iterable[tuple[datetime, str]], kept: Kept) -> set[str]:
     return chosen
 
 
-def remove_others(data: Path, job: str, kept: Kept, named: Collection[str]) -> list[str]:
+def remove_others(data: Path, job: str, kept: Kept, named: Collection[str], now: datetime) -> list[str]:
     """Remove runs of a job that are not to be kept; return their names.
+
+    A run of a time to come was made by a clock that was wrong: it goes first, and takes the place of no other one.
 
     Args:
         data: the service's folder.
         job: whose.
         kept: how many are kept.
         named: folders of runs that are kept whatever `kept` says, as the service's record has them.
+        now: the time.
     """
     folder = data / job
     runs = list_runs(folder)
     whole = [(time, name) for time, name in runs if (folder / name / OUT / "manifest.json").exists()]
-    keep = choose_kept(whole, kept) | {Path(run).name for run in named}
+    keep = choose_kept([run for run in whole if run[0] <= now + _AHEAD], kept) | {Path(run).name for run in named}
     # The newest of all may be one that another instance writes at this moment.
-    keep.update(name for _, name in runs[:1])
+    keep.update([name for time, name in runs if time <= now + _AHEAD][:1])
     gone = [name for _, name in runs if name not in keep]
     for name in gone:
         shutil.rmtree(folder / name, ignore_errors=True)

@@ -275,7 +275,7 @@ class Instance:
         code = _FAILED if finished.timed_out else finished.exit_code
         self._end_run(record, timing.name, epoch, (code, finished.verdict, place))
         named = [ended.folder for ended in self._state.job(timing.name).latest.values()]
-        folders.remove_others(self.config.data, timing.name, job.keep, [*named, place])
+        folders.remove_others(self.config.data, timing.name, job.keep, [*named, place], self._context.now())
         point = make_point(self._context.now().isoformat(), run.share, code, finished.verdict, finished.result)
         try:
             add_point(self.config.data / timing.name, point)

@@ -43,11 +43,21 @@ def test_what_the_record_names_and_what_others_put_there_stays(tmp_path: Path) -
     broken = make_run(tmp_path, NOON - timedelta(hours=7), 3, whole=False)
     newest = make_run(tmp_path, NOON + timedelta(hours=1), 11, whole=False)
     (tmp_path / "capture" / "before-the-upgrade").mkdir()
-    gone = remove_others(tmp_path, "capture", Kept(runs=2), [f"capture/{names[4]}"])
+    gone = remove_others(tmp_path, "capture", Kept(runs=2), [f"capture/{names[4]}"], NOON)
     assert set(gone) == {names[2], names[3], broken}
     left = {entry.name for entry in (tmp_path / "capture").iterdir()}
     assert left == {names[0], names[1], names[4], newest, "before-the-upgrade"}
     assert [name for _, name in list_runs(tmp_path / "capture")] == [newest, names[0], names[1], names[4]]
+
+
+def test_runs_of_a_clock_that_was_ahead_take_the_place_of_no_other(tmp_path: Path) -> None:
+    """They go as soon as the clock is right again; but for one that the record names."""
+    true = [make_run(tmp_path, NOON - timedelta(hours=age), 9 - age) for age in range(4)]
+    ahead = [make_run(tmp_path, NOON + timedelta(days=3650 + age), 20 + age) for age in range(4)]
+    near = make_run(tmp_path, NOON + timedelta(minutes=59), 30)
+    gone = remove_others(tmp_path, "capture", Kept(runs=4), [f"capture/{ahead[0]}"], NOON)
+    assert set(gone) == {*ahead[1:], true[3]}
+    assert (tmp_path / "capture" / near).is_dir()
 
 
 def test_nobody_else_reads_what_runs_hold(tmp_path: Path) -> None:

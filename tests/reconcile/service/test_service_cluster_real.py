@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,19 +15,15 @@ from reconcile.service.server import RunningService, start_service
 from tests.support.cluster import Cluster
 from tests.support.paths import ROOT
 from tests.support.scrutinized_cluster import ScrutinizedCluster
-from tests.support.service import ask, fetch, make_context, write_config
+from tests.support.service import REAL_PROGRAM, ask, fetch, list_descendants, make_context, write_config
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.real, pytest.mark.spark, pytest.mark.timeout(600)]
 
-PROGRAM: Final = (sys.executable, str(ROOT / "tests" / "support" / "spark_program.py"))
 JOBS: Final = (
     '[jobs.scrutinize]\nevery = "300d"\nretry = "1s"\narguments = ["--wire", "--recheck-after", "1s"]\n'
     '[jobs.capture]\nevery = "300d"\n'
 )
-
-
-ROUNDS: Final = int(os.environ.get("BKMETA_SOAK_SERVE", "1"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +65,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         for _ in range(4):
             there.write((3, 2, 2), 10)
         path = write_config(folder, there.uri, "one", folder / "data", JOBS, session="30s")
-        with start_service(read_config(path), make_context(), PROGRAM) as running:
+        with start_service(read_config(path), make_context(), REAL_PROGRAM) as running:
             until(lambda: running.instance.leads, "it leads")
             made = Site(there, running)
             made.await_end("scrutinize", 0)
@@ -92,26 +87,6 @@ def test_a_healthy_cluster_gives_no_alarm(site: Site) -> None:
     assert (code, json.loads(text)["exit_code"]) == (200, 3), "of three bookies none can be spared"
 
 
-def test_a_healthy_cluster_that_is_written_to_gives_no_alarm(site: Site) -> None:
-    """Ledgers are closed, left open and deleted, and a bookie starts anew, between scrutinies and meanwhile."""
-    found = 0
-    for number in range(ROUNDS):
-        closed = [site.there.write((3, 2, 2), 5), site.there.write((2, 2, 2), 5)]
-        site.there.write((3, 3, 2), 3, close=False)
-        bookie = site.there.bookies[number % len(site.there.bookies)]
-        site.there.cluster("bookie_stop", n=bookie.n)
-        site.there.cluster.start(bookie)
-        before = site.read_job("scrutinize").last.number
-        ask(site.running.grpc_port, "run-now", job="scrutinize")
-        site.there.write((3, 3, 3), 4)
-        site.there.remove(site.there.key(closed[0]))
-        run = site.await_end("scrutinize", before)
-        assert run.exit_code == 0, (number, run.verdict)
-        found += len(ask(site.running.grpc_port, "list-findings"))
-    print(json.dumps({"scrutinies": ROUNDS, "ledgers": len(site.there.cluster.ledgers()), "findings": found}))  # noqa: T201 - figures of a soak
-    assert found == 0
-
-
 def test_bookies_that_are_gone_are_said_and_nothing_is_called_lost(site: Site) -> None:
     """The run comes to its verdict, and the next one, when they are back, is clean."""
     for bookie in site.there.bookies[:2]:
@@ -124,42 +99,23 @@ def test_bookies_that_are_gone_are_said_and_nothing_is_called_lost(site: Site) -
     assert site.scrutinize().exit_code == 0
 
 
-def list_jvms(parent: int) -> list[int]:
-    """Return the JVMs among the descendants of a process."""
-    parents: dict[int, int] = {}
-    names: dict[int, str] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                before, _, after = (entry / "stat").read_text().rpartition(")")
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-            parents[int(entry.name)], names[int(entry.name)] = int(after.split()[1]), before.partition("(")[2]
-
-    def descends(pid: int) -> bool:
-        while pid in parents and pid != parent:
-            pid = parents[pid]
-        return pid == parent
-
-    return [pid for pid, name in names.items() if name == "java" and descends(pid)]
-
-
 def test_a_scrutiny_whose_jvm_is_killed_is_said_to_have_failed_and_repeated(
-    site: Site, monkeypatch: pytest.MonkeyPatch
+    site: Site, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """By itself, until it comes to a verdict; the service, its lead and its record stay."""
     before = site.read_job("scrutinize").last.number
-    others = set(list_jvms(os.getpid()))
-    monkeypatch.setenv("SPARK_ALWAYS", "1")
+    others = list_descendants(os.getpid(), "java")
+    monkeypatch.setenv("BKMETA_FAKE", str(tmp_path))
+    (tmp_path / "spark").touch()
     ask(site.running.grpc_port, "run-now", job="scrutinize")
-    until(lambda: bool(set(list_jvms(os.getpid())) - others), "Spark's JVM is there")
-    for pid in set(list_jvms(os.getpid())) - others:
+    until(lambda: bool(list_descendants(os.getpid(), "java") - others), "Spark's JVM is there")
+    for pid in list_descendants(os.getpid(), "java") - others:
         os.kill(pid, signal.SIGKILL)
     until(lambda: site.read_job("scrutinize").last.number == before + 1, "the run ended")
     failed = site.read_job("scrutinize")
     assert failed.last.exit_code not in (0, 3, 4), failed.last.verdict
     assert failed.last.verdict
-    monkeypatch.delenv("SPARK_ALWAYS")
+    (tmp_path / "spark").unlink()
     until(lambda: site.read_job("scrutinize").failures == 0, "it was repeated")
     assert site.read_job("scrutinize").last.exit_code == 0
     assert site.running.instance.seen.state.epoch == 1

@@ -1,14 +1,14 @@
 """Two instances and one store, the leader taken away again and again: one writer, no run lost, no finding twice.
 
-`scripts/soak serve N` has N handovers on each store; here are a few.
+`scripts/soak handovers N` has N handovers on each store, by each kind of line; here are a few.
 """
 
 import json
 import os
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,15 +20,21 @@ from reconcile.service.api.methods import ApiError, Why
 from reconcile.service.config import read_config
 from reconcile.service.runs.history import read_points
 from tests.support.etcd_server import EtcdServer
+from tests.support.namespaces import NEEDED, Namespace, may_make
 from tests.support.service import InstanceProcess, ask, read_log, write_config, write_findings
-from tests.support.waiting import until
+from tests.support.waiting import free_port, until
 from tests.support.zookeeper_server import ZooKeeperServer
 
 pytestmark = pytest.mark.real
 
-COUNT: Final = int(os.environ.get("BKMETA_SOAK_SERVE", "1"))
+COUNT: Final = int(os.environ.get("BKMETA_SOAK_HANDOVERS", "1"))
 KINDS: Final = ("kill", "cut", "freeze", "stop")
 FIRST: Final = {"zookeeper": "cut", "etcd": "freeze"}
+LINES: Final = {"zookeeper": "network", "etcd": "proxy"}
+"""Whose line is cut how: by a network of its own for each instance, or by a relay that closes connections."""
+PAIRS: Final = [
+    f"{store}-{line}" for store in FIRST for line in ("network", "proxy") if COUNT > 1 or LINES[store] == line
+]
 JOBS: Final = '[jobs.capture]\nevery = "1s"\nretry = "1s"\n[jobs.scrutinize]\nevery = "1s"\nretry = "1s"\nshares = 2\n'
 FOUND: Final = {1: [4, 8], 2: [15]}
 """Share → ledgers that something is wrong with."""
@@ -43,7 +49,7 @@ class Pair:
         uri: of the store, by way of hosts.
     """
 
-    def __init__(self, folder: Path, lines: dict[str, Proxy], uri: Callable[[str], str]) -> None:
+    def __init__(self, folder: Path, lines: Mapping[str, Proxy | Namespace], uri: Callable[[str], str]) -> None:
         self.fake = folder / "fake"
         self.fake.mkdir()
         (self.fake / "pace").write_text("0.3")
@@ -52,11 +58,10 @@ class Pair:
         self.data = folder / "data"
         self.lines = lines
         self._configs = {
-            name: write_config(folder, uri(line.hosts), name, self.data, JOBS) for name, line in lines.items()
+            name: write_config(folder, uri(line.hosts), name, self.data, JOBS, host=_address(line))
+            for name, line in lines.items()
         }
-        self._ports = {
-            name: int(read_config(path).listen.grpc.rpartition(":")[2]) for name, path in self._configs.items()
-        }
+        self._addresses = {name: read_config(path).listen.grpc for name, path in self._configs.items()}
         self._folder = folder
         self._running: dict[str, InstanceProcess] = {}
         for name in lines:
@@ -64,7 +69,9 @@ class Pair:
 
     def start(self, name: str) -> None:
         """Start an instance."""
-        self._running[name] = InstanceProcess(self._configs[name], self.fake, self._folder / f"{name}.log")
+        line, log = self.lines[name], self._folder / f"{name}.log"
+        before = line.before if isinstance(line, Namespace) else ()
+        self._running[name] = InstanceProcess(self._configs[name], self.fake, log, before=before)
 
     def close(self) -> None:
         """End both."""
@@ -74,7 +81,7 @@ class Pair:
     def ask(self, name: str, method: str, **fields: Any) -> list[Any]:
         """Ask an instance; nothing, where it does not answer."""
         with suppress(ApiError):
-            return ask(self._ports[name], method, deadline_s=5.0, **fields)
+            return ask(self._addresses[name], method, deadline_s=5.0, **fields)
         return []
 
     def find_leader(self) -> str | None:
@@ -136,8 +143,8 @@ class Pair:
             return [one.id for one in self.list_findings(name)]
 
         until(lambda: list_ids(other) == list_ids(leader), "it sees what the leader sees, some seconds later")
-        with pytest.raises(ApiError, match=f"{leader} leads, at 127.0.0.1:{self._ports[leader]}") as refused:
-            ask(self._ports[other], "run-now", job="capture")
+        with pytest.raises(ApiError, match=f"{leader} leads, at {self._addresses[leader]}") as refused:
+            ask(self._addresses[other], "run-now", job="capture")
         assert refused.value.why is Why.NOT_LEADER
 
     def list_findings(self, name: str) -> list[Any]:
@@ -167,27 +174,55 @@ class Pair:
         return status
 
 
-@pytest.fixture(params=["zookeeper", "etcd"])
-def pair(
-    request: pytest.FixtureRequest, zookeeper_server: ZooKeeperServer, etcd_server: EtcdServer, tmp_path: Path
-) -> Iterator[Pair]:
-    """Two instances on a store of either kind."""
-    is_zookeeper = request.param == "zookeeper"
-    hosts = zookeeper_server.hosts if is_zookeeper else etcd_server.hosts
-    root = f"/{tmp_path.name}-{request.param}"
-    scheme = "zk+hierarchical" if is_zookeeper else "etcd"
-    host, port = hosts.split(":")
-    if is_zookeeper:
-        client = KazooClient(hosts)
-        client.start()
-        client.ensure_path(f"{root}/ledgers")
-        client.stop()
-        client.close()
+def _address(line: Proxy | Namespace) -> str:
+    return line.address if isinstance(line, Namespace) else "127.0.0.1"
+
+
+@contextmanager
+def serving(kind: str, folder: Path) -> Iterator[int]:
+    """Give the port of a server of either kind, that listens at every address of this host."""
+    port = free_port()
+    server: ZooKeeperServer | EtcdServer
+    if kind == "zookeeper":
+        server = ZooKeeperServer(folder / kind, port, settings="clientPortAddress=0.0.0.0")
+    else:
+        (folder / kind).mkdir()
+        server = EtcdServer(folder / kind, "--listen-client-urls", f"http://0.0.0.0:{port}")
+        server.port = port
+    server.start()
+    try:
+        yield port
+    finally:
+        server.kill()
+
+
+@pytest.fixture(params=PAIRS)
+def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pair]:
+    """Two instances on a store of either kind, by lines of either kind."""
+    kind, _, line = request.param.partition("-")
+    is_network = line == "network" and may_make()
+    if line == "network" and not is_network and COUNT > 1:
+        pytest.skip(NEEDED)
+    root = f"/{tmp_path.name}"
+    scheme = "zk+hierarchical" if kind == "zookeeper" else "etcd"
     with ExitStack() as stack:
-        lines = {name: stack.enter_context(Proxy(host, int(port))) for name in ("one", "two")}
-        made = Pair(tmp_path, lines, lambda by: f"{scheme}://{by}{root}/ledgers")
-        stack.callback(made.close)
-        yield made
+        port = stack.enter_context(serving(kind, tmp_path))
+        if kind == "zookeeper":
+            client = KazooClient(f"127.0.0.1:{port}")
+            client.start()
+            client.ensure_path(f"{root}/ledgers")
+            client.stop()
+            client.close()
+        lines: dict[str, Proxy | Namespace] = {}
+        for number, name in enumerate(("one", "two"), 1):
+            lines[name] = (
+                stack.enter_context(Namespace(number, port))
+                if is_network
+                else stack.enter_context(Proxy("127.0.0.1", port))
+            )
+        pair = Pair(tmp_path, lines, lambda by: f"{scheme}://{by}{root}/ledgers")
+        stack.callback(pair.close)
+        yield pair
 
 
 def list_begun(pair: Pair, job: str) -> Counter[int]:
@@ -206,7 +241,7 @@ def test_handovers_have_one_writer_lose_no_run_and_show_no_finding_twice(
     dice = random.Random(int(os.environ.get("BKMETA_SOAK_SEED", "7")))
     kinds: Counter[str] = Counter()
     for number in range(COUNT):
-        kind = dice.choice(KINDS) if number else FIRST[request.node.callspec.params["pair"]]
+        kind = dice.choice(KINDS) if number else FIRST[request.node.callspec.params["pair"].partition("-")[0]]
         kinds[kind] += 1
         pair.hand_over(kind)
         leader = pair.await_leader()

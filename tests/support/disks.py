@@ -1,0 +1,27 @@
+"""A small disk of its own, that can be full. Mounting it needs root."""
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+_BLOCK: Final = b"\0" * (1 << 16)
+
+
+@contextmanager
+def mounted(folder: Path, *, mib: int) -> Iterator[None]:
+    """Have an empty disk of so many MiB at a folder."""
+    folder.mkdir(parents=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={mib}m,mode=700", "tmpfs", str(folder)], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def fill(file: Path) -> None:
+    """Write a file until there is no space any more."""
+    with suppress(OSError), file.open("wb", buffering=0) as opened:
+        while True:
+            opened.write(_BLOCK)
