@@ -87,12 +87,17 @@ def ask(at: int | str, method: str, *, token: str = TOKEN, deadline_s: float = 6
 
 
 def fetch(
-    port: int, path: str, body: Mapping[str, object] | None = None, *, token: str = "", scheme: str = "http"
+    port: int,
+    path: str,
+    body: Mapping[str, object] | None = None,
+    *,
+    token: str = "",
+    headers: Mapping[str, str] | None = None,
 ) -> tuple[int, str]:
     """Ask over HTTP; return status and body."""
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    headers = {**(headers or {}), **({"Authorization": f"Bearer {token}"} if token else {})}
     data = None if body is None else json.dumps(body).encode()
-    request = Request(f"{scheme}://127.0.0.1:{port}{path}", data=data, headers=headers)  # noqa: S310 - of this host
+    request = Request(f"http://127.0.0.1:{port}{path}", data=data, headers=headers)
     try:
         with _OPENER.open(request, timeout=60) as answer:
             return int(answer.status), answer.read().decode()

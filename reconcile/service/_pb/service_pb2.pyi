@@ -259,7 +259,7 @@ class ReleaseRequest(_message.Message):
     def __init__(self, id: _Optional[str] = ..., statement: _Optional[str] = ...) -> None: ...
 
 class Maintenance(_message.Message):
-    __slots__ = ("id", "state", "bookies", "domains", "target", "opened_by", "opened_ms", "verdict", "checked_ms", "statement")
+    __slots__ = ("id", "state", "bookies", "domains", "target", "opened_by", "opened_ms", "verdict", "checked_ms", "statement", "result")
     ID_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     BOOKIES_FIELD_NUMBER: _ClassVar[int]
@@ -270,6 +270,7 @@ class Maintenance(_message.Message):
     VERDICT_FIELD_NUMBER: _ClassVar[int]
     CHECKED_MS_FIELD_NUMBER: _ClassVar[int]
     STATEMENT_FIELD_NUMBER: _ClassVar[int]
+    RESULT_FIELD_NUMBER: _ClassVar[int]
     id: str
     state: str
     bookies: _containers.RepeatedScalarFieldContainer[str]
@@ -280,4 +281,5 @@ class Maintenance(_message.Message):
     verdict: str
     checked_ms: int
     statement: str
-    def __init__(self, id: _Optional[str] = ..., state: _Optional[str] = ..., bookies: _Optional[_Iterable[str]] = ..., domains: _Optional[_Iterable[str]] = ..., target: _Optional[str] = ..., opened_by: _Optional[str] = ..., opened_ms: _Optional[int] = ..., verdict: _Optional[str] = ..., checked_ms: _Optional[int] = ..., statement: _Optional[str] = ...) -> None: ...
+    result: _struct_pb2.Struct
+    def __init__(self, id: _Optional[str] = ..., state: _Optional[str] = ..., bookies: _Optional[_Iterable[str]] = ..., domains: _Optional[_Iterable[str]] = ..., target: _Optional[str] = ..., opened_by: _Optional[str] = ..., opened_ms: _Optional[int] = ..., verdict: _Optional[str] = ..., checked_ms: _Optional[int] = ..., statement: _Optional[str] = ..., result: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ...) -> None: ...

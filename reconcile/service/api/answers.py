@@ -20,6 +20,7 @@ from reconcile.service.api.messages import make_answer, make_deletes, make_findi
 from reconcile.service.api.methods import ApiError, Call, Method, Why
 from reconcile.service.config import Config
 from reconcile.service.runs import commands, schedule
+from reconcile.service.runs.checks import read_check
 from reconcile.service.runs.children import Children, Finished, StoppedError
 from reconcile.service.runs.folders import OUT
 from reconcile.service.runs.leader import Instance
@@ -288,15 +289,15 @@ class Api:
         except ValueError as error:
             raise ApiError(Why.BAD_REQUEST, f"{error}: close it, or name another") from error
         checked = self._instance.check_gate(gate, children, max(1.0, call.left_s))
-        return self._show_gate(checked.gates[gate.id])
+        return self._show_gate(checked.gates[gate.id], whole=True)
 
     def get_maintenance(self, request: pb.MaintenanceId, _call: Call) -> pb.Maintenance:
         """Return a maintenance as it was checked last."""
-        return self._show_gate(self._find_gate(request.id))
+        return self._show_gate(self._find_gate(request.id), whole=True)
 
-    def _show_gate(self, gate: Gate) -> pb.Maintenance:
+    def _show_gate(self, gate: Gate, *, whole: bool = False) -> pb.Maintenance:
         """Return a maintenance; what was safe when somebody looked last, long ago, is not known to be safe now."""
-        shown = make_maintenance(gate)
+        shown = make_maintenance(gate, read_check(self._config.data, gate) if whole else None)
         if gate.state is GateState.SAFE and not self._instance.is_checked(gate):
             shown.state = GateState.BLOCKED.value
             shown.verdict = f"nobody has looked for long; the last check said: {gate.verdict}"
@@ -317,7 +318,7 @@ class Api:
         self._find_gate(request.id)
         statement = f"{call.by}: {text}"
         state = self._instance.change(lambda state: schedule.release_gate(state, request.id, statement))
-        return make_maintenance(state.gates[request.id])
+        return self._show_gate(state.gates[request.id], whole=True)
 
     def close_maintenance(self, request: pb.MaintenanceId, call: Call) -> pb.Status:
         """End a maintenance: it is over, or will not be."""

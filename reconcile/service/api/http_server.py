@@ -7,16 +7,21 @@
     POST /v1/METHOD      the request's message as JSON in, the answer's out; GET with fields as parameters, where
                          nothing is changed. Many answers: one a line.
 
-JSON is that of protobuf with the proto's names of fields; 64-bit numbers are strings.
+JSON is that of protobuf with the proto's names of fields; 64-bit numbers are strings. `Request-Timeout: SECONDS` is the
+caller's deadline; who closes the connection gives up. The first lines of a request may take half a minute, its body and
+the answer half a minute more than the longest deadline: then the connection ends, whatever is sent.
 
 Source: https://protobuf.dev/programming-guides/json/.
 """
 
 import json
+import re
+import select
 import socket
 import ssl
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import chain, islice
@@ -37,6 +42,9 @@ from recovery.errors import InputError, RecoveryError
 _SILENT_S: Final = 30.0
 """Seconds that a connection may send and take nothing."""
 _LARGEST: Final = 64 << 20
+_LOOK_MS: Final = 200
+"""Between looks whether who asked is still there."""
+_TIMEOUT: Final = re.compile(r"[0-9]{1,7}(\.[0-9]{1,6})?")
 _MOST_CONNECTIONS: Final = 64
 _PATHS: Final = {f"/v1/{method.path}": method for method in METHODS}
 _JSON: Final = "application/json"
@@ -101,15 +109,77 @@ class HttpServer(ThreadingHTTPServer):
 
     def finish_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - as above
         request.settimeout(_SILENT_S)
-        if self._tls is None:
-            super().finish_request(request, client_address)
-            return
-        # In the connection's own thread: who does not shake hands keeps nobody else waiting.
-        with self._tls.wrap_socket(request, server_side=True) as secured:
-            super().finish_request(secured, client_address)
+        bound = _Bound(request)
+        bound.allow(_SILENT_S)
+        try:
+            if self._tls is None:
+                _Handler(bound, request, client_address, self)
+                return
+            # In the connection's own thread: who does not shake hands keeps nobody else waiting.
+            with self._tls.wrap_socket(request, server_side=True, do_handshake_on_connect=False) as secured:
+                bound.take(secured)
+                secured.do_handshake()
+                _Handler(bound, secured, client_address, self)
+        finally:
+            bound.end()
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - as above
         """Say nothing: who went away, went away; and what was sent may hold a token."""
+
+
+class _Bound:
+    """The end of a connection, whatever its other side does: a byte every half a minute would else keep it for ever.
+
+    Args:
+        connection: that is ended.
+    """
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._timer: threading.Timer | None = None
+
+    def take(self, connection: socket.socket) -> None:
+        """End another socket of the same connection instead: TLS takes the plain one's place."""
+        self._connection = connection
+
+    def allow(self, seconds: float) -> None:
+        """Let it go on for so long from now."""
+        self.end()
+        self._timer = threading.Timer(seconds, self._cut)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def end(self) -> None:
+        """Let it be."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _cut(self) -> None:
+        with suppress(OSError):
+            # Not that of TLS, which would wait for the other side.
+            socket.socket.shutdown(self._connection, socket.SHUT_RDWR)
+
+
+@contextmanager
+def _watch(connection: socket.socket) -> Iterator[threading.Event]:
+    """Give an event that is set when the other side of a connection goes away."""
+    given_up, ended = threading.Event(), threading.Event()
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLRDHUP)
+
+    def look() -> None:
+        while not ended.is_set():
+            if poll.poll(_LOOK_MS):
+                given_up.set()
+                return
+
+    thread = threading.Thread(target=look, name="http watch", daemon=True)
+    thread.start()
+    try:
+        yield given_up
+    finally:
+        ended.set()
+        thread.join()
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -118,10 +188,15 @@ class _Handler(BaseHTTPRequestHandler):
     sys_version = ""
     timeout = _SILENT_S
 
+    def __init__(self, bound: _Bound, *connection: Any) -> None:  # noqa: ANN401 - as the base class has it
+        self._bound = bound
+        super().__init__(*connection)
+
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
         """Say nothing: a line of a request may hold a token."""
 
     def do_GET(self) -> None:
+        self._allow_answer()
         url = urlsplit(self.path)
         ready = self.server.instance.is_ready
         try:
@@ -145,12 +220,16 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(error)
 
     def do_POST(self) -> None:
+        self._allow_answer()
         try:
             method = _find_method(urlsplit(self.path).path)
             length = _read_length(self.headers.get("Content-Length", ""))
             self._answer(method, self.rfile.read(length).decode(errors="replace") or "{}")
         except ApiError as error:
             self._refuse(error)
+
+    def _allow_answer(self) -> None:
+        self._bound.allow(self.server.instance.config.requests.deadline + _SILENT_S)
 
     @property
     def _authorization(self) -> str:
@@ -162,11 +241,13 @@ class _Handler(BaseHTTPRequestHandler):
             json_format.Parse(text, request)
         except json_format.ParseError as error:
             raise ApiError(Why.BAD_REQUEST, f"not a {method.request.DESCRIPTOR.name}: {error}") from error
-        answer = self.server.api.answer(method, request, self._authorization)
-        if method.streams:
-            self._stream(answer)
-        else:
-            self._send(HTTPStatus.OK, _JSON, _to_json(answer, indent=2))
+        given_s = _read_timeout(self.headers.get("Request-Timeout"))
+        with _watch(self.connection) as given_up:
+            answer = self.server.api.answer(method, request, self._authorization, given_s=given_s, given_up=given_up)
+            if method.streams:
+                self._stream(answer)
+            else:
+                self._send(HTTPStatus.OK, _JSON, _to_json(answer, indent=2))
 
     def _stream(self, answers: Iterator[Message]) -> None:
         try:
@@ -208,6 +289,14 @@ def _read_length(text: str) -> int:
     if not text.isdigit() or int(text) > _LARGEST:
         raise ApiError(Why.BAD_REQUEST, f"send a Content-Length of at most {_LARGEST}")
     return int(text)
+
+
+def _read_timeout(text: str | None) -> float | None:
+    if text is None:
+        return None
+    if not _TIMEOUT.fullmatch(text) or float(text) == 0:
+        raise ApiError(Why.BAD_REQUEST, "send Request-Timeout as seconds: 30, or 2.5")
+    return float(text)
 
 
 def _read_query(method: Method, query: str) -> dict[str, object]:

@@ -70,8 +70,8 @@ def make_job(name: str, job: JobState) -> pb.Job:
     )
 
 
-def make_maintenance(gate: Gate) -> pb.Maintenance:
-    """Return a maintenance."""
+def make_maintenance(gate: Gate, result: Mapping[str, Any] | None = None) -> pb.Maintenance:
+    """Return a maintenance, with what its last check said if that is given."""
     return pb.Maintenance(
         id=gate.id,
         state=gate.state.value,
@@ -83,6 +83,7 @@ def make_maintenance(gate: Gate) -> pb.Maintenance:
         verdict=gate.verdict,
         checked_ms=gate.checked_ms,
         statement=gate.statement,
+        result=None if result is None else _make_struct(result),
     )
 
 

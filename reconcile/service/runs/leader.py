@@ -33,7 +33,7 @@ from reconcile.errors import ReconcileError
 from reconcile.jobs.context import Context, connect
 from reconcile.jobs.deletes.clusters import now_ms
 from reconcile.service.config import Config
-from reconcile.service.runs import commands, folders, schedule
+from reconcile.service.runs import checks, commands, folders, schedule
 from reconcile.service.runs.children import PROGRAM, Children, Finished, StoppedError
 from reconcile.service.runs.history import FILE as HISTORY
 from reconcile.service.runs.history import add_point, make_point
@@ -323,6 +323,10 @@ class Instance:
                     return
                 except _KNOWN as error:
                     self._say(str(error))
+            try:
+                checks.remove_others(self.config.data, self._state.gates)
+            except OSError as error:
+                self._say(str(error))
             with self._wake:
                 self._wake.wait_for(lambda: self._epoch != epoch, self.config.gates.check_every)
 
@@ -342,13 +346,15 @@ class Instance:
         words = self.word_impact(gate.bookies, gate.domains, gate.target)
         with self.request_folder() as folder:
             finished = children.run(words, folder, timeout_s=timeout_s or self.config.requests.deadline)
+        is_safe, checked_ms = finished.exit_code == 0, self.now_ms()
+        try:
+            checks.keep_check(self.config.data, gate.id, checked_ms, finished.result)
+        except (OSError, RecoveryError) as error:
+            # The record has the verdict; only the whole of it is lacking.
+            self._say(f"maintenance {gate.id}: what its check said is not kept: {error}")
         return self.change(
             lambda state: schedule.take_check(
-                state,
-                gate.id,
-                is_safe=finished.exit_code == 0,
-                verdict=finished.verdict,
-                now_ms=self.now_ms(),
+                state, gate.id, is_safe=is_safe, verdict=finished.verdict, now_ms=checked_ms
             )
         )
 

@@ -10,6 +10,7 @@ from reconcile.service.api.answers import Api
 from reconcile.service.api.methods import METHODS
 from reconcile.service.config import read_config
 from reconcile.service.runs import schedule
+from reconcile.service.runs.checks import keep_check, read_check, remove_others
 from reconcile.service.runs.leader import Instance
 from reconcile.service.runs.schedule import Gate, State
 from tests.support.service import make_context, write_config
@@ -41,3 +42,19 @@ def test_a_check_that_is_old_is_worth_nothing(tmp_path: Path, age: timedelta, st
     assert "nothing is lost" in shown.verdict
     status = next(method for method in METHODS if method.name == "GetStatus")
     assert Api(instance, {}).answer(status, pb.StatusRequest(), "").maintenances[0].state == state
+
+
+def test_a_check_that_the_record_does_not_speak_of_is_not_shown(tmp_path: Path) -> None:
+    """Neither one of before, nor a damaged one; what is closed is removed."""
+    gate = Gate("reboot", ("bk1:3181",), (), "down", "ops", 1, checked_ms=5)
+    assert read_check(tmp_path, gate) is None
+    keep_check(tmp_path, "reboot", 4, {"verdict": "UNSAFE"})
+    assert read_check(tmp_path, gate) is None
+    keep_check(tmp_path, "reboot", 5, {"verdict": "SAFE"})
+    assert read_check(tmp_path, gate) == {"verdict": "SAFE"}
+    keep_check(tmp_path, "other", 5, {})
+    remove_others(tmp_path, {"reboot"})
+    [path] = (tmp_path / "maintenances").iterdir()
+    assert path.stat().st_mode & 0o077 == 0 or path.parent.stat().st_mode & 0o077 == 0, "nobody else reads it"
+    path.write_text("{")
+    assert read_check(tmp_path, gate) is None

@@ -1,6 +1,7 @@
 """A service on a real store, with a program in the place of ours: what is asked of it over gRPC and HTTP."""
 
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from backends.registry import open_store
+from reconcile.service.api import http_server
 from reconcile.service.api.methods import METHODS, SERVICE, ApiError, Why
 from reconcile.service.config import read_config
 from reconcile.service.runs import folders
@@ -158,23 +160,29 @@ def test_an_unsafe_maintenance_is_blocked_until_it_is_safe_or_somebody_answers_f
     service: RunningService, fake: Path, answer: Path
 ) -> None:
     """A check releases it, and takes that back; a statement is kept with who made it."""
-    answer.write_text('{"verdict": "UNSAFE", "summary": "2 segments would be lost", "exit_code": 3}')
+    unsafe = {"verdict": "UNSAFE", "summary": "2 segments would be lost", "exit_code": 3, "lost": [{"ledger": "7"}]}
+    answer.write_text(json.dumps(unsafe))
     [opened] = ask(service.grpc_port, "open-maintenance", id="reboot-7", bookies=["--json"], target="down")
     assert (opened.state, opened.verdict, opened.opened_by) == (
         "BLOCKED_UNTIL_SAFE", "2 segments would be lost", "ops")  # fmt: skip
     assert "--bookies=--json" in read_log(fake)[-1], "a name is never an option"
+    code, text = fetch(service.http_port, "/v1/get-maintenance?id=reboot-7")
+    assert (code, json.loads(text)["result"]["lost"]) == (200, [{"ledger": "7"}]), "the check is kept whole"
+    [status] = ask(service.grpc_port, "get-status")
+    assert not status.maintenances[0].HasField("result")
     answer.write_text('{"verdict": "SAFE", "summary": "nothing is lost", "exit_code": 0}')
     gate = service.instance.seen.state.gates["reboot-7"]
     state = service.instance.check_gate(gate, service.instance.children)
     assert state.gates["reboot-7"].state.value == "SAFE"
     [shown] = ask(service.grpc_port, "get-maintenance", token="", id="reboot-7")
-    assert shown.state == "SAFE"
+    assert (shown.state, shown.result["summary"]) == ("SAFE", "nothing is lost")
     with pytest.raises(ApiError, match="already"):
         ask(service.grpc_port, "open-maintenance", id="reboot-7", bookies=["b:1"])
     with pytest.raises(ApiError, match="statement"):
         ask(service.grpc_port, "release-maintenance", id="reboot-7")
     [released] = ask(service.grpc_port, "release-maintenance", id="reboot-7", statement="ticket 12")
     assert (released.state, released.statement) == ("RELEASED", "ops: ticket 12")
+    assert released.result["summary"] == "nothing is lost"
     ask(service.grpc_port, "close-maintenance", id="reboot-7")
     with pytest.raises(ApiError, match="no maintenance"):
         ask(service.grpc_port, "get-maintenance", id="reboot-7")
@@ -226,6 +234,43 @@ def test_an_answer_that_was_given_up_ends_its_command(service: RunningService, f
         until(lambda: len(read_log(fake)) > before, "it is under way")
         call.cancel()
         until(lambda: not list((service.instance.config.data / "requests").iterdir()), "its folder is gone")
+
+
+def test_a_deadline_is_kept_over_http_and_who_goes_away_leaves_nothing(service: RunningService, fake: Path) -> None:
+    """Of a header that says nothing of use nothing is made."""
+    path = "/v1/explain-ledger?ledger_id=1"
+    with held(fake):
+        code, text = fetch(service.http_port, path, headers={"Request-Timeout": "0.5"})
+        assert (code, "deadline" in text) == (504, True)
+        before = len(read_log(fake))
+        with socket.create_connection(("127.0.0.1", service.http_port), timeout=60) as line:
+            line.sendall(f"GET {path} HTTP/1.0\r\n\r\n".encode())
+            until(lambda: len(read_log(fake)) > before, "it is under way")
+        until(lambda: not list((service.instance.config.data / "requests").iterdir()), "its command was ended")
+    for useless in ("0", "-1", "1e3", "soon", "nan"):
+        assert fetch(service.http_port, path, headers={"Request-Timeout": useless})[0] == 400
+    assert fetch(service.http_port, path, headers={"Request-Timeout": "60"})[0] == 200
+
+
+def test_who_sends_a_byte_now_and_then_does_not_keep_a_connection(
+    service: RunningService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time is that of the whole question."""
+    monkeypatch.setattr(http_server, "_SILENT_S", 0.5)
+    with socket.create_connection(("127.0.0.1", service.http_port), timeout=60) as line:
+        line.sendall(b"GET / HTTP/1.0\r\nX: ")
+        line.setblocking(False)
+
+        def is_ended() -> bool:
+            try:
+                line.send(b"x")
+                return line.recv(1) == b""
+            except BlockingIOError:
+                return False
+            except OSError:
+                return True
+
+        until(is_ended, "it is ended")
 
 
 @pytest.mark.parametrize("code", [0, 3, 4, 5, 6])

@@ -111,6 +111,13 @@ def test_curl_is_answered_over_tls(site: Site) -> None:
     done = subprocess.run(line, capture_output=True, text=True, check=False, env=environment(), timeout=60)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["leads"] is True
+    late = [*line[:-1], "--header", "Request-Timeout: 0.1", url.replace("get-status", "explain-ledger?ledger_id=7")]
+    answer = json.loads(subprocess.run(late, capture_output=True, check=True, env=environment(), timeout=60).stdout)
+    assert answer["code"] == "DEADLINE_EXCEEDED"
+    gone = [*line[:-1], "--max-time", "0.3", late[-1]]
+    assert subprocess.run(gone, capture_output=True, check=False, env=environment(), timeout=60).returncode != 0
+    requests = site.running.instance.config.data / "requests"
+    until(lambda: not list(requests.iterdir()), "its command was ended")
     without = subprocess.run([*line[:5], url], capture_output=True, check=False, timeout=60)
     assert without.returncode != 0, "nobody vouches for it"
 

@@ -16,6 +16,7 @@ from tests.support.cluster import Cluster
 from tests.support.paths import ROOT
 from tests.support.scrutinized_cluster import ScrutinizedCluster
 from tests.support.service import REAL_PROGRAM, ask, fetch, list_descendants, make_context, write_config
+from tests.support.spark_cluster import SparkCluster, spark_cluster
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.real, pytest.mark.spark, pytest.mark.timeout(600)]
@@ -28,10 +29,11 @@ JOBS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A cluster, and its service."""
+    """A cluster, its service, and the Spark cluster that this has."""
 
     there: ScrutinizedCluster
     running: RunningService
+    spark: SparkCluster
 
     def read_job(self, name: str) -> Any:
         """Return what is known of a job."""
@@ -59,15 +61,21 @@ class Site:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """Three bookies that have all that their records ask for."""
     folder = tmp_path_factory.mktemp("service")
-    with Cluster(folder / "cluster") as cluster, pytest.MonkeyPatch.context() as patch:
+    with (
+        Cluster(folder / "cluster") as cluster,
+        pytest.MonkeyPatch.context() as patch,
+        spark_cluster(folder / "spark") as spark,
+    ):
         patch.setenv("PYTHONPATH", str(ROOT))
+        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
         there = ScrutinizedCluster(cluster, bookies=3)
         for _ in range(4):
             there.write((3, 2, 2), 10)
         path = write_config(folder, there.uri, "one", folder / "data", JOBS, session="30s")
+        path.write_text(f'spark_master = "{spark.master}"\n{path.read_text()}')
         with start_service(read_config(path), make_context(), REAL_PROGRAM) as running:
             until(lambda: running.instance.leads, "it leads")
-            made = Site(there, running)
+            made = Site(there, running, spark)
             made.await_end("scrutinize", 0)
             made.await_end("capture", 0)
             yield made
@@ -97,6 +105,19 @@ def test_bookies_that_are_gone_are_said_and_nothing_is_called_lost(site: Site) -
     for bookie in site.there.bookies[:2]:
         site.there.cluster.start(bookie)
     assert site.scrutinize().exit_code == 0
+
+
+def test_a_scrutiny_runs_on_a_cluster_of_spark(site: Site, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As the configuration names it: executors are launched there, and what they find is what is found here."""
+    before = site.scrutinize()
+    applications, executors = site.spark.count_applications(), site.spark.count_executors()
+    monkeypatch.setenv("BKMETA_FAKE", str(tmp_path))
+    (tmp_path / "spark").touch()
+    run = site.scrutinize()
+    log = site.running.instance.config.data / run.folder / "log.txt"
+    assert (run.exit_code, run.verdict) == (0, before.verdict), log.read_text()
+    assert site.spark.count_applications() == applications + 1
+    assert site.spark.count_executors() > executors
 
 
 def test_a_scrutiny_whose_jvm_is_killed_is_said_to_have_failed_and_repeated(
