@@ -164,6 +164,7 @@ def find_lost(rows: pa.Table, run: Run) -> pa.Table:
     missing = [
         Statement("bookies", "entries that nobody serves", pa.array(holes).filter(lost)),
         Statement("bookies", "acknowledged entries above the end", pa.array(above).filter(lost)),
+        Statement("bookies", "reason", gone["reason"]),
     ]
     rest = rows.filter(pc.and_not(pc.is_valid(rows["reason"]), lost))
     return pa.concat_tables(

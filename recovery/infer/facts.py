@@ -3,7 +3,8 @@
     strong rows  index, wire, and journal unless the bookie was stopped cleanly (then all of it is in the index): what
                  the bookie serves, or will serve after its start
     weak rows    log (also journals before the mark), and journal of a cleanly stopped bookie: leftovers; evidence of a
-                 deletion, never copies
+                 deletion, never copies; but of a ledger that nobody serves, where only bookies whose index
+                 was not seen have any: these are taken for strong
 
 Rows of one (ledger, bookie) are united. Impossible groups mark their ledger and are not used.
 """
@@ -72,6 +73,7 @@ class Facts:
             each such bookie, the highest of these, -1 without one; leftover_copied: some header there is a copy's.
             Of bookies that were seen completely: without its index a bookie has everything in logs alone.
         unindexed: the same of a bookie that was not seen completely.
+        unserved: all its copies are in logs or old journals of bookies whose index was not seen completely.
         unlisted: entries in logs or old journals of a bookie that has a strong row of it.
         weak_end: the highest entry in logs or old journals; -1 without one.
         limbo, incomplete: of any row.
@@ -109,6 +111,7 @@ class Facts:
     indexed: Mask
     leftover: Mask
     unindexed: Mask
+    unserved: Mask
     leftover_first: Ints
     leftover_copied: Mask
     unlisted: Mask
@@ -261,6 +264,11 @@ def read(
     kind_of = {name: place for place, name in enumerate(kinds.to_pylist())}
     in_index = np.isin(source, [kind_of.get("index", -9), kind_of.get("wire", -9)])
     strong = in_index | ((source == kind_of.get("journal", -9)) & ~clean_stop[of_bookie])
+    record, first, last, size, period = from_arrow(copies["groups"])
+    has_index_seen = np.ones(len(names), np.bool_)
+    has_index_seen[listed] = _mark_index_seen(bookies)
+    unserved_rows = _find_unserved(record, number, strong, ~has_index_seen[of_bookie], count)
+    strong[unserved_rows] = True
 
     # A unit is one (ledger, bookie); records are what the table has rows of.
     unit_head = head | heads(of_bookie)
@@ -268,7 +276,6 @@ def read(
     unit_of, unit_bookie = number[unit_head], of_bookie[unit_head]
     unit_strong = _mark(unit[strong], len(unit_of))
 
-    record, first, last, size, period = from_arrow(copies["groups"])
     weak = ~strong[record]
     left_mask, is_partly = weak & ~unit_strong[unit[record]], is_partly_seen[unit_bookie[unit[record]]]
     left, unindexed = np.flatnonzero(left_mask & ~is_partly), _mark(number[record[left_mask & is_partly]], count)
@@ -346,6 +353,7 @@ def read(
         leftover_first=leftover_first,
         leftover_copied=_mark(number[copied_leftover], count),
         unindexed=unindexed,
+        unserved=_mark(number[unserved_rows], count),
         unlisted=unlisted,
         weak_end=weak_end,
         limbo=_mark(number[_mask(copies["limbo"])], count),
@@ -369,6 +377,26 @@ def read(
         digests_differ=headers.digests_differ,
         headers=headers.headers,
     )
+
+
+def _mark_index_seen(bookies: pa.Table) -> Mask:
+    """Say of which bookies the index was seen, and the journal, which has what the index is to get."""
+    of, folders = _flat(bookies["dirs"])
+    role = folders.field(1)
+    indexed = _mark(of[_mask(pc.equal(role, "index"))], bookies.num_rows)
+    missed = _mask(pc.is_in(role, value_set=pa.array(["index", "journal"]))) & ~_mask(folders.field(2))
+    return _mask(bookies["complete"]) | (indexed & ~_mark(of[missed], bookies.num_rows))
+
+
+def _find_unserved(record: Ints, number: Ints, strong: Mask, is_unindexed: Mask, count: int) -> Ints:
+    """Return the rows that have the only copies of ledgers, in logs or old journals of bookies without their index.
+
+    A bookie whose index was seen, and that has such a row too, may have deleted the ledger: then there are none.
+    """
+    rows = np.unique(record)
+    proves = strong[rows] | ~is_unindexed[rows]
+    others = rows[~proves]
+    return others[~_mark(number[rows[proves]], count)[number[others]]]
 
 
 def _count_distinct(code: Ints, owner: Ints, owners: int) -> Ints:

@@ -164,6 +164,8 @@ def find_holes(known: Facts, ledgers: Ints, ends: Ints) -> KeyedRuns:
     served = to_runs(
         KeyedGroups(copies.row_ledger[copies.group_row], copies.first, copies.last, copies.size, copies.period)
     )
+    is_served = ~known.unserved[ledgers[served.key]]
+    served = KeyedRuns(*(column[is_served] for column in served))
     size = ends[ledgers] + 1
     some = np.flatnonzero(size > 0)
     holes = difference_runs(KeyedRuns(some, np.zeros(len(some), np.int64), size[some]), served)

@@ -167,6 +167,7 @@ def _refuse_by_facts(known: Facts, unseen: UnseenBookies) -> Ints:
         (known.fragmented, Refusal.FRAGMENTED),
         (known.broken, Refusal.CONTRADICTION),
         (empty & (known.leftover | known.unindexed), Refusal.LOGS_OR_JOURNALS_ONLY),
+        (known.unserved, Refusal.LOG_ONLY_COPIES),
         (known.reincarnated, Refusal.TWO_INCARNATIONS),
         (known.keys > 1, Refusal.TWO_KEYS),
         (known.limbo, Refusal.LIMBO),

@@ -103,7 +103,8 @@ def inventory(world: World, view: View | None = None) -> Inventory:
             elif shelf_or_dropped.left:
                 leftovers.setdefault(ledger, []).append(name)
         parts += taken.tables()
-        rows.append(_bookie_row(bookie, taken, complete=complete and not named, damaged=len(damage)))
+        folders = [_folder_row("ledger", complete=complete), _folder_row("index", complete=name not in view.incomplete)]
+        rows.append(_bookie_row(bookie, taken, complete=complete and not named, damaged=len(damage), folders=folders))
         harms += [_damage_row(bookie, ledger, entries) for ledger, _, entries in damage]
     return Inventory(
         pa.concat_tables(parts) if parts else tables.COPIES.empty_table(),
@@ -218,7 +219,13 @@ def _yield_headers(
             yield ledger, entry, copy.lac, copy.length, size, DIGESTS.index(digest) if shows_digest(copy) else -1
 
 
-def _bookie_row(bookie: Bookie, taken: _BookieRows, *, complete: bool, damaged: int) -> dict[str, Any]:
+def _folder_row(role: str, *, complete: bool) -> dict[str, Any]:
+    return {"path": role, "role": role, "complete": complete, "bytes": 0, "unread": 0}
+
+
+def _bookie_row(
+    bookie: Bookie, taken: _BookieRows, *, complete: bool, damaged: int, folders: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
     return {
         "bookie": bookie.name,
         "incarnation": bookie.incarnation,
@@ -230,7 +237,7 @@ def _bookie_row(bookie: Bookie, taken: _BookieRows, *, complete: bool, damaged: 
         "started": _TIME,
         "ended": _TIME,
         "complete": complete,
-        "dirs": [],
+        "dirs": folders,
         "journals": [],
         "max_ids": [],
         "ledgers": taken.ledgers,

@@ -7,6 +7,7 @@ records read there, and what the records read that the program writes.
 
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -19,7 +20,7 @@ from tests.support import acid
 from tests.support.acid import COLLECTING, Loss, end_of, is_hold, read_ledger
 from tests.support.cluster import Bookie, Cluster, ClusterError, History, bookies_of
 from tests.support.guarded_cluster import run_autorecovery
-from tests.support.kept_bytes import Place, kept, less
+from tests.support.kept_bytes import Kept, Place, kept, less
 
 STORAGES: Final = ("sorted", "interleaved", "db")
 PASSWORD: Final = b"secret"
@@ -182,6 +183,10 @@ def damage(home: Path, truth: Mapping[str, Any], kind: Damage, seed: int) -> Spo
     return Spoiled({**truth, "bookies": list(rows.values())}, tuple(stated), tuple(gone))
 
 
+def _sum_logs(kept_places: Mapping[Place, Kept], ledger: int, places: AbstractSet[Place]) -> int:
+    return sum(has.logs for place, has in kept_places.items() if place[1] == ledger and place in places)
+
+
 def _cut(file: Path, random: Random) -> None:
     size = file.stat().st_size
     with file.open("r+b") as opened:
@@ -202,6 +207,8 @@ class Reached:
         outcomes: of the plan, by ledger.
         deleted: where a bookie that the true record names has less of a ledger that it had an index of.
         unindexed: the same without an index, which was on a disk that is gone: nobody read these copies.
+        surplus: the same of a restored ledger of which as much is left elsewhere as the true record names: copies were
+            made for a bookie that came back, and no byte tells which bookie's place they took.
     """
 
     wanted: dict[int, set[int]] = field(default_factory=dict)
@@ -213,6 +220,7 @@ class Reached:
     outcomes: dict[int, str] = field(default_factory=dict)
     deleted: set[Place] = field(default_factory=set)
     unindexed: set[Place] = field(default_factory=set)
+    surplus: set[Place] = field(default_factory=set)
 
     @property
     def total(self) -> int:
@@ -300,9 +308,17 @@ class Losses:
             cluster.collect_garbage(len(bookies))
             self._read_all(records, found)
             cluster.collect_garbage(len(bookies))
-            gone = less(before, kept(cluster.home, bookies)).keys() & self._list_places()
-            found.deleted = {place for place in gone if before[place].index}
-            found.unindexed = gone - found.deleted
+            places = self._list_places()
+            less_now = less(before, kept(cluster.home, bookies)).keys()
+            gone = less_now & places
+            found.unindexed = {place for place in gone if not before[place].index}
+            found.surplus = {
+                (bookie, ledger)
+                for bookie, ledger in gone - found.unindexed
+                if found.outcomes.get(ledger) == "restored"
+                and _sum_logs(before, ledger, before.keys() - less_now) >= _sum_logs(before, ledger, places)
+            }
+            found.deleted = gone - found.unindexed - found.surplus
             self._read_what_is_kept(found)
         return found
 

@@ -64,16 +64,16 @@ def _indexed(folders: Sequence[Path]) -> Iterator[tuple[int, int]]:
     for folder in folders:
         for file in folder.glob("*/*/*.idx"):
             yield int(file.stem, 16), file.stat().st_size
-        if not (folder / "locations").is_dir():
-            continue
-        with open_read_only(folder / "ledgers") as ledgers:
-            for keys, values in ledgers.items():
-                decoded = [decode_ledgers_row(key, value) for key, value in zip(keys, values, strict=True)]
-                known |= {row.ledger for row in decoded if isinstance(row, LedgerRow)}
-        with open_read_only(folder / "locations") as locations:
-            for keys, values in locations.items():
-                ids, counts = np.unique(decode_locations(keys, values).ledger, return_counts=True)
-                rows.update(dict(zip(ids.tolist(), counts.tolist(), strict=True)))
+        if (folder / "ledgers").is_dir():
+            with open_read_only(folder / "ledgers") as ledgers:
+                for keys, values in ledgers.items():
+                    decoded = [decode_ledgers_row(key, value) for key, value in zip(keys, values, strict=True)]
+                    known |= {row.ledger for row in decoded if isinstance(row, LedgerRow)}
+        if (folder / "locations").is_dir():
+            with open_read_only(folder / "locations") as locations:
+                for keys, values in locations.items():
+                    ids, counts = np.unique(decode_locations(keys, values).ledger, return_counts=True)
+                    rows.update(dict(zip(ids.tolist(), counts.tolist(), strict=True)))
     for ledger in known:
         yield ledger, rows[ledger] + 1
 

@@ -6,10 +6,14 @@ from typing import Final
 import pyarrow as pa
 import pytest
 
+from recovery.codecs import ledger_metadata
 from recovery.infer.reconstruct import Options, reconstruct
 from recovery.infer.refusal import REFUSALS, Refusal
 from recovery.model import tables
+from recovery.model.ids import LedgerId
+from recovery.model.metadata import Digest, LedgerMetadata, Segment, State
 from recovery.testing import simulator
+from tests.reconcile.compare.test_three_way import catalog
 from tests.recovery.infer.test_reconstruct import (
     HELD,
     KNOWN,
@@ -135,3 +139,55 @@ def test_a_bookie_without_its_index_shows_no_deletion() -> None:
     (found,) = reconstruct(copies, pa.Table.from_pylist(listed, schema=tables.BOOKIES), *given).to_pylist()
     assert (found["outcome"], found["reason"], found["last_entry"]) == ("guarded", Refusal.SOURCE_INCOMPLETE, 19)
     assert recover([*full(), left])["reason"] == Refusal.DELETED_SOMEWHERE
+
+
+def _list_bookies(folders: Mapping[str, bool], name: str = "d:3181") -> pa.Table:
+    """Return BOOKIES: all seen completely but one, of whose folders some were."""
+    rows = simulator.bookies(NAMES).to_pylist()
+    seen = [{"path": role, "role": role, "complete": whole, "bytes": 0, "unread": 0} for role, whole in folders.items()]
+    half = {"complete": False, "dirs": seen}
+    return pa.Table.from_pylist([one | half if one["bookie"] == name else one for one in rows], schema=tables.BOOKIES)
+
+
+UNREAD: Final[Mapping[str, bool]] = {"ledger": True, "index": False, "journal": True}
+
+
+def test_what_only_logs_without_their_index_have_is_guarded() -> None:
+    """Nobody serves it until the index is rebuilt: its end is that of the logs, so that no reader finds it empty."""
+    copies = pa.Table.from_pylist([row("d:3181", range(20), source="log")], schema=tables.COPIES)
+    harm = tables.DAMAGE.empty_table()
+    (found,) = reconstruct(copies, _list_bookies(UNREAD), harm, KNOWN, SECRET).to_pylist()
+    assert (found["outcome"], found["reason"], found["last_entry"]) == ("guarded", Refusal.LOG_ONLY_COPIES, 19)
+    assert found["holes"] == [{"first": 0, "last": 0, "size": 20, "period": 0}]
+    assert {name for segment in found["segments"] for name in segment["members"]} == {"d:3181"}
+    lost = Options(passwords=SECRET.passwords, lost_bookies=("d:3181",))
+    (rest,) = reconstruct(copies, _list_bookies(UNREAD), harm, KNOWN, lost).to_pylist()
+    assert (rest["outcome"], rest["last_entry"], rest["holes"]) == ("restored", 19, found["holes"])
+
+
+@pytest.mark.parametrize(
+    "folders", [{"ledger": False, "index": True, "journal": True}, {}], ids=["index seen", "not known"]
+)
+def test_what_only_logs_have_is_held_where_the_index_was_seen(folders: Mapping[str, bool]) -> None:
+    """An index that lacks the ledger shows a deletion, whatever else of the bookie was not seen."""
+    copies = pa.Table.from_pylist([row("d:3181", range(20), source="log")], schema=tables.COPIES)
+    outcome = "held" if folders else "guarded"
+    given = (tables.DAMAGE.empty_table(), KNOWN, SECRET)
+    assert reconstruct(copies, _list_bookies(folders), *given)["outcome"].to_pylist() == [outcome]
+    both = pa.Table.from_pylist(
+        [row("d:3181", range(20), source="log"), row("a:3181", [1], source="log")], schema=tables.COPIES
+    )
+    (found,) = reconstruct(both, _list_bookies(UNREAD), *given).to_pylist()
+    assert (found["outcome"], found["reason"]) == ("held", Refusal.LOGS_OR_JOURNALS_ONLY)
+
+
+def test_a_snapshots_record_is_taken_for_what_only_logs_without_their_index_have() -> None:
+    """Its content is not in doubt, so the record of a complete snapshot is the last word."""
+    members = ("d:3181", *NAMES[:2])
+    record = LedgerMetadata(
+        3, 3, 3, 2, State.CLOSED, 19, 200, (Segment(0, members),), Digest.CRC32C, simulator.PASSWORD
+    )  # fmt: skip
+    copies = pa.Table.from_pylist([row("d:3181", range(20), source="log")], schema=tables.COPIES)
+    given = (_list_bookies(UNREAD), tables.DAMAGE.empty_table(), KNOWN, SECRET, catalog({LedgerId(0, 7): record}))
+    (found,) = reconstruct(copies, *given).to_pylist()
+    assert (found["outcome"], found["raw"]) == ("restored", ledger_metadata.encode(record))
