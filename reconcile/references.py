@@ -9,6 +9,7 @@ A file has, a line or a row a ledger:
     length      int64   up to it
     deleted     bool    the layer deleted it, or meant to
     owner       text    whose it is; kept for anybody who reads the plan
+    listed      time    when the listing began (ISO 8601, UTC): on a line of its own, without a ledger, or on any
 
 A store, or a copy of one, has Pulsar's topics below ``/managed-ledgers`` and their schemas below ``/schemas``, beside
 its ledgers root (or at it, where the URI names the former itself):
@@ -53,6 +54,7 @@ _LEDGERS: Final = "/ledgers"
 """Where Pulsar's ledgers are, beside its topics."""
 _DERIVED: Final = ("bucket", "deletion", "source")
 _STATED: Final = "stated"
+_LISTED: Final = "listed"
 _FIELDS = {field.name: field.type for field in SCHEMA if field.name not in _DERIVED}
 _REMEDY = (
     "give JSON lines or Parquet with `ledger`, and `scope`, `last_entry`, `length`, `deleted`, `owner` where known"
@@ -94,10 +96,16 @@ class References:
 
 
 def read(path: Path) -> pa.Table:
-    """Read one file.
+    """Return the references of one file: `infer.references.SCHEMA`, sorted by key, each ledger once.
 
-    Returns:
-        `infer.references.SCHEMA`, sorted by key, each ledger once.
+    Raises:
+        InputError: it cannot be read, or a field is missing or of another type.
+    """
+    return read_listing(path)[0]
+
+
+def read_listing(path: Path) -> tuple[pa.Table, int | None]:
+    """Return the references of one file, as `read` does, and when it says that it was listed, ms since 1970.
 
     Raises:
         InputError: it cannot be read, or a field is missing or of another type.
@@ -116,6 +124,13 @@ def read(path: Path) -> pa.Table:
         raise InputError(
             str(path), f"is not what it should be ({str(error).splitlines()[0][:200]})", _REMEDY
         ) from error
+    listed_ms = None
+    if _LISTED in given_names:
+        listed_ms = _read_time(path, rows[_LISTED])
+        if "ledger" not in given_names:
+            rows = pa.table({"ledger": pa.nulls(rows.num_rows, pa.int64()), _LISTED: rows[_LISTED]})
+        rows = rows.filter(pc.or_(pc.is_valid(rows["ledger"]), pc.is_null(rows[_LISTED])))
+        given_names = rows.column_names
     if "ledger" not in given_names:
         raise InputError(str(path), "has no field `ledger`", _REMEDY)
     columns = {}
@@ -130,7 +145,20 @@ def read(path: Path) -> pa.Table:
     columns["scope"] = pc.fill_null(columns["scope"], 0)
     columns["deletion"] = pa.nulls(rows.num_rows, pa.string())
     columns["source"] = pa.array([str(path)] * rows.num_rows, pa.string())
-    return _once(pa.table(columns))
+    return _once(pa.table(columns)), listed_ms
+
+
+def _read_time(path: Path, column: pa.ChunkedArray) -> int | None:
+    """Return the earliest time of a column, ms since 1970."""
+    times: list[datetime] = []
+    for value in pc.drop_null(column).unique().to_pylist():
+        try:
+            time = datetime.fromisoformat(value) if isinstance(value, str) else value
+            times.append(time if time.tzinfo else time.replace(tzinfo=UTC))
+        except (ValueError, AttributeError) as error:
+            problem = f"has a `{_LISTED}` that is no time"
+            raise InputError(str(path), problem, f'write {{"{_LISTED}": "2026-01-31T12:00:00Z"}}') from error
+    return min((int(time.timestamp() * 1000) for time in times), default=None)
 
 
 def _lines(path: Path) -> pa.Table:

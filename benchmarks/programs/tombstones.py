@@ -72,7 +72,7 @@ def delete_all(uri: str, inventories: str, folder: str) -> dict[str, Any]:
         notes.append(f"{name} {seconds:.1f} s, {_count_operations(target.folder) - before} transactions")
 
     def verify() -> None:
-        references.write_text("")
+        references.write_text(json.dumps({"listed": datetime.now(UTC).isoformat()}) + "\n")
         rules = Rules(min_age_ms=0, freshness_ms=_FOREVER_MS, confirmed=len(ledgers))
         request = VerifyRequest(target, (), Looks(paths), (str(references),), rules, certificate=certificate)
         verdicts = verify_deletes(request, context).verdicts

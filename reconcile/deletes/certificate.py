@@ -29,6 +29,8 @@ from recovery.model.ids import LedgerId, parse
 
 SCHEMA: Final = "bkmeta.certificate/1"
 LIFETIME: Final = timedelta(hours=24)
+SKEW: Final = timedelta(minutes=5)
+"""So much may the clocks of who makes a certificate and who checks it differ."""
 _ALGORITHM: Final = "Ed25519"
 _REMEDY: Final = "name the file that a verification wrote"
 _EXTRA: Final = "install it with the signatures: pip install 'bkmeta[signatures]'"
@@ -81,6 +83,11 @@ class Certificate:
     def root(self) -> str:
         """Key of the cluster's ledgers root."""
         return str(self.body["cluster"]["root"])
+
+    @property
+    def issued(self) -> datetime:
+        """When it was made."""
+        return datetime.fromisoformat(self.body["issued"])
 
     @property
     def not_after(self) -> datetime:
@@ -206,6 +213,7 @@ def read_certificate(path: Path) -> Certificate:
             None if signature is None else base64.b64decode(signature["public_key"], validate=True),
         )
         _ = certificate.ledgers, certificate.not_after.astimezone(UTC), certificate.root, certificate.instance_id
+        _ = certificate.issued.astimezone(UTC)
         named = certificate.body["schema"]
     except (KeyError, TypeError, ValueError, AttributeError, binascii.Error) as error:
         raise InputError(str(path), "is no certificate of deletes", _REMEDY) from error
@@ -233,8 +241,23 @@ def check_certificate(
     Raises:
         InputError: the file or the key cannot be read.
     """
-    certificate = read_certificate(Path(path))
+    return judge_certificate(read_certificate(Path(path)), key=key, ledgers=ledgers, now=now)
+
+
+def judge_certificate(
+    certificate: Certificate,
+    *,
+    key: Path | str | None = None,
+    ledgers: Sequence[LedgerId | str] = (),
+    now: datetime | None = None,
+) -> CertificateCheck:
+    """Say whether a certificate that was read holds, as `check_certificate` does.
+
+    Raises:
+        InputError: the key cannot be read.
+    """
     problems: list[str] = []
+    at = now or datetime.now(UTC)
     try:
         raw = canonicalize(certificate.body)
     except ValueError as error:
@@ -246,8 +269,10 @@ def check_certificate(
     named = certificate.ledgers
     wanted = [parse(item) if isinstance(item, str) else item for item in ledgers]
     problems += [f"it does not name ledger {ledger}" for ledger in wanted if ledger not in named]
+    if certificate.issued > at + SKEW:
+        problems.append(f"it was made at {certificate.body['issued']}, later than now: a clock is wrong")
     validity = Validity.INVALID if problems else Validity.VALID
-    if not problems and (now or datetime.now(UTC)) > certificate.not_after:
+    if not problems and at > certificate.not_after:
         validity = Validity.EXPIRED
         problems = [f"it ended at {certificate.body['not_after']}"]
     return CertificateCheck(validity, tuple(problems), digest, len(named), certificate.signature is not None)

@@ -3,6 +3,7 @@
     <ledgers root>-bkmeta               RootMark: whose it is
     <ledgers root>-bkmeta/tombstones    nodes of tombstones (`packed`)
     <ledgers root>-bkmeta/archive       nodes of archive marks
+    <ledgers root>-bkmeta/listed        LastListing: how many ledgers the last verification listed
 
 The nodes hold ledgers' records, which may have passwords in them: where the store has rights, they get those of the
 ledgers root, or those that somebody named.
@@ -20,7 +21,9 @@ from reconcile.clusters import decode_named
 from reconcile.deletes.packed import ChangeLog, Codec, PackedRecords
 from reconcile.deletes.records import (
     ArchiveMark,
+    LastListing,
     RootMark,
+    decode_last_listing,
     decode_marks,
     decode_root_mark,
     decode_tombstones,
@@ -34,6 +37,7 @@ from recovery.codecs.store import ON_ETCD, ON_ZOOKEEPER, OWN_ROOT
 from recovery.errors import FormatError
 
 JOURNAL_KIND: Final = "deletes"
+_LISTED: Final = "/listed"
 TOMBSTONES: Final[Codec[Tombstone]] = Codec(
     "tombstones", encode_tombstones, decode_tombstones, lambda tombstone: tombstone.ledger
 )
@@ -49,11 +53,13 @@ class OwnRoot:
     Attributes:
         key: of it.
         mark: what it says of itself.
+        acl: rights of the nodes that are made; None: the store has none.
         tombstones, archive: its records.
     """
 
     key: str
     mark: RootMark
+    acl: str | None
     tombstones: PackedRecords[Tombstone]
     archive: PackedRecords[ArchiveMark]
 
@@ -139,6 +145,24 @@ def make_own_root(store: MetadataStore, ledgers_root: str, log: ChangeLog, acl: 
     return made
 
 
+def read_last_listing(store: MetadataStore, own: OwnRoot) -> LastListing | None:
+    """Return what the last verification listed; None: there was none.
+
+    Raises:
+        FormatError: the node is not ours to read.
+    """
+    stored = store.get(own.key + _LISTED)
+    return None if stored is None else decode_last_listing(stored.value)
+
+
+def write_last_listing(store: MetadataStore, own: OwnRoot, listing: LastListing, log: ChangeLog) -> None:
+    """Write what a verification listed; what another one wrote meanwhile stands."""
+    key = own.key + _LISTED
+    stored = store.get(key)
+    change = Write(key, listing.encode(), None if stored is None else stored.version, own.acl)
+    log.carry_out(store, "listed", [change], {key: None if stored is None else stored.value})
+
+
 @contextmanager
 def open_log(folder: Path, store: MetadataStore, ledgers_root: str, now: Callable[[], datetime]) -> Iterator[ChangeLog]:
     """Give the log of changes to a cluster's own root; a journal that is there is gone on with.
@@ -158,7 +182,8 @@ def open_log(folder: Path, store: MetadataStore, ledgers_root: str, now: Callabl
 
 
 def _make_own_root(store: MetadataStore, key: str, mark: RootMark, acl: str | None) -> OwnRoot:
-    return OwnRoot(key, mark, PackedRecords(store, key, TOMBSTONES, acl), PackedRecords(store, key, ARCHIVE, acl))
+    records = PackedRecords(store, key, TOMBSTONES, acl), PackedRecords(store, key, ARCHIVE, acl)
+    return OwnRoot(key, mark, acl, *records)
 
 
 def _choose_acl(store: MetadataStore, ledgers_root: str, acl: str | None) -> str | None:

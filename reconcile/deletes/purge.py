@@ -42,6 +42,7 @@ class PurgeRequest:
     Attributes:
         certificate: checked, and not expired when it was.
         by: who purges.
+        name_owners: says who names those of some ledgers that are named now.
         archived: whether each ledger must have a mark of the backup application still.
         rate: ledgers a second, at most; None: no limit.
         batch: ledgers in a transaction, at most.
@@ -49,6 +50,7 @@ class PurgeRequest:
 
     certificate: Certificate
     by: str
+    name_owners: Callable[[Sequence[LedgerId]], Mapping[LedgerId, str]]
     archived: bool = False
     rate: float | None = None
     batch: int = BATCH
@@ -96,8 +98,13 @@ class _LastLook:
 
 def count_lately(tombstones: Iterator[Sequence[Tombstone]], now_ms: int) -> int:
     """Return how many ledgers were purged within a day."""
+    return count_since(tombstones, now_ms - DAY_MS)
+
+
+def count_since(tombstones: Iterator[Sequence[Tombstone]], since_ms: int) -> int:
+    """Return how many ledgers were purged after a time."""
     times = (tombstone.find_time(State.PURGED) for node in tombstones for tombstone in node)
-    return sum(purged_ms is not None and purged_ms > now_ms - DAY_MS for purged_ms in times)
+    return sum(purged_ms is not None and purged_ms > since_ms for purged_ms in times)
 
 
 def purge_ledgers(
@@ -251,6 +258,8 @@ def _look_again(
         if node is not None:
             ledger, text = keys[key]
             look.objections[ledger] = text
+    owners = request.name_owners(batch)
+    look.objections.update((ledger, f"{owner} refers to it now") for ledger, owner in owners.items())
     if request.archived:
         marked = own.archive.read_some(batch)
         look.objections.update((ledger, "it has no archive mark now") for ledger in batch if ledger not in marked)

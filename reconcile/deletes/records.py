@@ -49,6 +49,26 @@ class RootMark:
 
 
 @dataclass(frozen=True, slots=True)
+class LastListing:
+    """What the last verification listed that believed its listing.
+
+    Attributes:
+        at_ms: when it began, ms since 1970.
+        ledgers: how many that were made before then it listed.
+        by: who ran it.
+    """
+
+    at_ms: int
+    ledgers: int
+    by: str
+
+    def encode(self) -> bytes:
+        """Return the value of its node."""
+        message = pb.LastListing(version=VERSION, at_ms=self.at_ms, ledgers=self.ledgers, by=self.by)
+        return bytes(message.SerializeToString(deterministic=True))
+
+
+@dataclass(frozen=True, slots=True)
 class ArchiveMark:
     """That a backup application has a ledger.
 
@@ -97,6 +117,22 @@ def decode_root_mark(raw: bytes) -> RootMark:
         raise FormatError(Reason.BAD_VALUE, "mark of a root", 0, "it does not name this program")
     _demand_version(mark.version, "mark of a root")
     return RootMark(mark.ledgers_root, mark.instance_id)
+
+
+def decode_last_listing(raw: bytes) -> LastListing:
+    """Return what a verification listed.
+
+    Raises:
+        FormatError: not a node of ours, or of a later version.
+    """
+    message = pb.LastListing()
+    where = "last listing"
+    try:
+        message.ParseFromString(raw)
+    except DecodeError as error:
+        raise FormatError(Reason.BAD_VALUE, where, 0, "not a protobuf message of ours") from error
+    _demand_version(message.version, where)
+    return LastListing(message.at_ms, message.ledgers, message.by)
 
 
 def encode_tombstones(tombstones: Iterable[Tombstone]) -> bytes:

@@ -21,6 +21,8 @@ from recovery.model.ids import LedgerId
 SECOND_MS: Final = 1000
 DAY_MS: Final = 24 * 3600 * SECOND_MS
 SOAK_MS: Final = 7 * DAY_MS
+SKEW_MS: Final = 300 * SECOND_MS
+"""So much may clocks differ; what is later than that is said by a clock that is wrong."""
 RETENTION_MS: Final = 30 * DAY_MS
 LOOKS: Final = 2
 """Safe verifications in a row before a purge, at least."""
@@ -296,6 +298,8 @@ def demand_purgeable(tombstone: Tombstone | None, certificate: str, version: int
         raise StepRefusedError("a later verification took the place of this certificate's")
     if tombstone.record.version != version:
         raise StepRefusedError("its record changed since the certificate was made")
+    if at_ms + SKEW_MS < tombstone.since_ms:
+        raise StepRefusedError("it was verified later than now: a clock is wrong, here or where it was verified")
     if at_ms < find_soak_end(tombstone):
         raise StepRefusedError("its soak is not over")
     return tombstone

@@ -98,6 +98,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
         }
         write_references(made.folder / "refs.jsonl", [kept])
         made.type(capsys, 'bkmeta capture --metadata "$STORE" --out captured')
+        made.variables["GONE"] = "0"
         made.variables["ORPHAN"], made.variables["KEPT"] = str(orphan), str(kept)
         yield made
 

@@ -171,7 +171,7 @@ class World:
             return
         issued = self.random.choice((self.issued[-1], self.random.choice(self.issued)))
         with self.open() as (own, log):
-            request = PurgeRequest(issued.certificate, "op", batch=self.random.randint(1, 3))
+            request = PurgeRequest(issued.certificate, "op", self.name_owners, batch=self.random.randint(1, 3))
             cluster = Cluster(self.recorder, self.root, self.layout)
             purge_ledgers(request, cluster, own, log, now=self.read_clock)
 
@@ -334,6 +334,10 @@ class World:
         reasons = () if verdict is Verdict.SAFE else ("no",)
         return Verification(verdict, reasons, record, BOOKIES, holders, self.now_ms)
 
+    def name_owners(self, ledgers: Sequence[LedgerId]) -> dict[LedgerId, str]:
+        """Return who names ledgers now."""
+        return {ledger: "a topic" for ledger in ledgers if ledger in self.referenced}
+
     def see(self, ledger: LedgerId) -> list[Sighting]:
         """Return what the running bookies say of a ledger."""
         return [
@@ -382,6 +386,7 @@ class World:
         assert action == "purge", f"{action} removed the record of {ledger}"
         named = [one for one in self.issued if ledger in one.versions and self.now_ms <= one.until_ms]
         assert named, f"no certificate that holds named {ledger}"
+        assert ledger not in self.referenced, f"{ledger} was purged while an upper layer named it"
         self.purged.add(ledger)
         self.counts["purged"] += 1
 

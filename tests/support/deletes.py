@@ -1,7 +1,6 @@
 """A small cluster for deletes: records and cookies in a store, and inventories of bookies that hold their share."""
 
 import json
-import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -150,10 +149,10 @@ def _make_copies(bookie: str, incarnation: int, ledger: Ledger, entries: Sequenc
 
 
 def write_references(path: Path, ledgers: Iterable[int], *, at: datetime | None = None) -> Path:
-    """Write a file of references that was made at a time; None: now."""
-    path.write_text("".join(json.dumps({"ledger": ledger, "owner": f"topic {ledger}"}) + "\n" for ledger in ledgers))
-    if at is not None:
-        os.utime(path, (at.timestamp(), at.timestamp()))
+    """Write a file of references that were listed at a time; None: now."""
+    rows: list[dict[str, object]] = [{"listed": (at or datetime.now(UTC)).isoformat()}]
+    rows += [{"ledger": ledger, "owner": f"topic {ledger}"} for ledger in ledgers]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
 
 

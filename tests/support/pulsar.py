@@ -12,6 +12,7 @@ from tests.support.cluster import ClusterError
 
 _POM: Final = jars.SOURCES / "pulsar-bookie" / "pom.xml"
 _TOPICS: Final = jars.SOURCES / "pulsar-ledgers"
+_BROKER: Final = jars.SOURCES / "pulsar-broker"
 DRIVER: Final = "org.apache.pulsar.metadata.bookkeeper.PulsarMetadataBookieDriver"
 _LOG4J: Final = """<Configuration status="error"><Appenders><Console name="c" target="SYSTEM_ERR">
 <PatternLayout pattern="%d %p %t %c{1} %m%n%throwable{3}"/></Console></Appenders>
@@ -56,6 +57,52 @@ def write_topics(zookeeper: str, root: str, folder: Path) -> Mapping[str, Any]:
 def read_topics(zookeeper: str, root: str, folder: Path, topics: Sequence[str]) -> Mapping[str, list[str]]:
     """Open topics as a broker does that starts anew, and return all entries of each."""
     return _ledgers(zookeeper, root, folder, *topics)
+
+
+class Broker:
+    """A broker as a process of its own, with topics that were written, offloaded, compacted and deleted through it.
+
+    Attributes:
+        truth: the ledgers of its topics (java/pulsar-broker/Broker.java).
+    """
+
+    def __init__(self, zookeeper: str, root: str, folder: Path) -> None:
+        """Start it, and wait until the topics are written; `folder` has its log.
+
+        Args:
+            zookeeper: of a cluster with three bookies at least, ``host:port``.
+            root: its ledgers root.
+            folder: for settings of the JVM.
+        """
+        library = _library(_BROKER / "pom.xml")
+        command = ["java", "-Xmx768m", *options(folder), "-cp", f"{library}/*", str(_BROKER / "Broker.java")]
+        with (folder / "broker.log").open("w") as log:
+            self._process = subprocess.Popen(
+                [*command, zookeeper, root], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+            )
+        self._folder = folder
+        self.truth = self._take()
+
+    def read_topics(self) -> Mapping[str, Any]:
+        """Have it load every topic anew; return what it reads of each."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        return self._take()
+
+    def close(self) -> None:
+        """Kill it."""
+        self._process.kill()
+        self._process.communicate()
+
+    def _take(self) -> Mapping[str, Any]:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line.startswith("{"):
+                found: Mapping[str, Any] = json.loads(line)
+                return found
+        self.close()
+        raise ClusterError(f"Pulsar's broker ended: {(self._folder / 'broker.log').read_text()[-4000:]}")
 
 
 def _ledgers(zookeeper: str, root: str, folder: Path, *topics: str) -> Mapping[str, Any]:

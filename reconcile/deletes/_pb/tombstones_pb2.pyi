@@ -33,6 +33,18 @@ class RootMark(_message.Message):
     instance_id: str
     def __init__(self, version: _Optional[int] = ..., program: _Optional[str] = ..., ledgers_root: _Optional[str] = ..., instance_id: _Optional[str] = ...) -> None: ...
 
+class LastListing(_message.Message):
+    __slots__ = ("version", "at_ms", "ledgers", "by")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    AT_MS_FIELD_NUMBER: _ClassVar[int]
+    LEDGERS_FIELD_NUMBER: _ClassVar[int]
+    BY_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    at_ms: int
+    ledgers: int
+    by: str
+    def __init__(self, version: _Optional[int] = ..., at_ms: _Optional[int] = ..., ledgers: _Optional[int] = ..., by: _Optional[str] = ...) -> None: ...
+
 class TombstoneNode(_message.Message):
     __slots__ = ("version", "texts", "tombstones")
     VERSION_FIELD_NUMBER: _ClassVar[int]

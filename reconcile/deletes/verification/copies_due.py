@@ -109,6 +109,11 @@ def make_keys(row: Ints, bookie: Ints) -> Ints:
     return (row << _SHIFT) | bookie
 
 
+def split_keys(keys: Ints) -> tuple[Ints, Ints]:
+    """Return the numbers of ledgers and of bookies that `make_keys` made keys of."""
+    return keys >> _SHIFT, keys & ((1 << _SHIFT) - 1)
+
+
 def count_missing(positions: Positions, held: KeyedGroups) -> tuple[Ints, Ints, Ints]:
     """Return which ledgers lack copies: their numbers, most copies that an entry lacks, and the first such entry.
 

@@ -13,8 +13,9 @@ breaker                  too many in a day
 listing                                                  not complete; many ledgers went while it was made
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Final
 
 import numpy as np
@@ -24,6 +25,7 @@ import pyarrow.compute as pc
 from reconcile.deletes.records import ArchiveMark
 from reconcile.deletes.tombstones import (
     DAY_MS,
+    SKEW_MS,
     Holder,
     State,
     StoredRecord,
@@ -31,7 +33,14 @@ from reconcile.deletes.tombstones import (
     Verdict,
     Verification,
 )
-from reconcile.deletes.verification.copies_due import Positions, count_missing, list_positions, make_keys
+from reconcile.deletes.verification.absence import FEW, MOST_SHARE, Absence
+from reconcile.deletes.verification.copies_due import (
+    Positions,
+    count_missing,
+    list_positions,
+    make_keys,
+    split_keys,
+)
 from reconcile.deletes.verification.evidence import Holdings, Listing, Mask, to_ms
 from reconcile.deletes.verification.objections import Objections, Reason
 from reconcile.deletes.verification.unreferenced import judge_references, read_times
@@ -47,9 +56,6 @@ from recovery.model.metadata import State as LedgerState
 MIN_AGE_MS: Final = DAY_MS
 FRESHNESS_MS: Final = DAY_MS
 MOST_IN_A_DAY: Final = 1000
-MOST_SHARE: Final = 0.05
-FEW: Final = 10
-"""So many a day trip no breaker, whatever share of a small cluster they are."""
 _COLUMNS: Final = (
     "raw", "version", "acl", "created_at", "changed_at", "error", "state", "ensemble_size", "write_quorum",
     "ack_quorum", "last_entry", "ctime", "segments", "custom",
@@ -67,12 +73,14 @@ class Rules:
         freshness_ms: age of an inventory, at most.
         archived: whether a mark of the backup application is demanded.
         confirmed: number of ledgers that somebody confirmed to delete though the breaker trips; None: nobody did.
+        absent: number of ledgers that went, as somebody confirmed; None: nobody did.
     """
 
     min_age_ms: int = MIN_AGE_MS
     freshness_ms: int = FRESHNESS_MS
     archived: bool = False
     confirmed: int | None = None
+    absent: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +96,7 @@ class Evidence:
         removed_lately: ledgers that were purged within a day.
         aliases: other names of bookies.
         now_ms: the time, ms since 1970.
+        absence: what went since the last verification; None: there was none.
     """
 
     captures: tuple[Dataset, Dataset]
@@ -98,6 +107,7 @@ class Evidence:
     removed_lately: int
     aliases: Mapping[str, str]
     now_ms: int
+    absence: Absence | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,13 +144,13 @@ def judge_deletes(wanted: Wanted, evidence: Evidence, rules: Rules) -> tuple[lis
         DatasetError: a capture or an inventory is damaged.
     """
     objections = Objections(len(wanted))
-    _judge_captures(evidence, objections)
+    _judge_captures(evidence, rules, objections)
     rows = _read_records(wanted, evidence, objections)
     _judge_replication(wanted, evidence, objections)
     judge_references(wanted, rows, evidence.listings, rules.min_age_ms, objections)
     _judge_listing_times(wanted, evidence, objections)
     _judge_archive(wanted, evidence, rules, objections)
-    positions, names = _judge_holders(rows, evidence, rules, objections)
+    positions, names = _judge_holders(wanted, rows, evidence, rules, objections)
     breaker = set_breaker(len(wanted), evidence.removed_lately, evidence.captures[1].rows("ledgers"))
     if breaker.is_tripped and rules.confirmed != len(wanted):
         detail = (
@@ -152,7 +162,7 @@ def judge_deletes(wanted: Wanted, evidence: Evidence, rules: Rules) -> tuple[lis
     return _make_verifications(wanted, rows, positions, names, evidence, verdicts, reasons), breaker
 
 
-def _judge_captures(evidence: Evidence, objections: Objections) -> None:
+def _judge_captures(evidence: Evidence, rules: Rules, objections: Objections) -> None:
     for capture in evidence.captures:
         for source in capture.read("sources").to_pylist():
             if not source["complete"] or source["root"] != "present":
@@ -162,6 +172,14 @@ def _judge_captures(evidence: Evidence, objections: Objections) -> None:
     limit = max(FEW, int(first * MOST_SHARE))
     if first - second > limit:
         objections.add_all(Reason.MASS_ABSENCE, f"{first - second} ledgers went while the store was looked at")
+    absence = evidence.absence
+    if absence is not None and absence.is_mass and rules.absent != absence.gone:
+        when = datetime.fromtimestamp(absence.since_ms / 1000, UTC).isoformat(timespec="seconds")
+        detail = (
+            f"{absence.gone} of the {absence.listed} ledgers that a verification listed at {when} are gone, and not by "
+            f"a purge; confirm their number, {absence.gone}, if that is right"
+        )
+        objections.add_all(Reason.MASS_ABSENCE, detail)
 
 
 def _read_records(wanted: Wanted, evidence: Evidence, objections: Objections) -> pa.Table:
@@ -230,7 +248,7 @@ def _judge_archive(wanted: Wanted, evidence: Evidence, rules: Rules, objections:
 
 
 def _judge_holders(
-    records: pa.Table, evidence: Evidence, rules: Rules, objections: Objections
+    wanted: Wanted, records: pa.Table, evidence: Evidence, rules: Rules, objections: Objections
 ) -> tuple[Positions, list[str]]:
     """Object to what bookies hold, or did not say; return the positions of ensembles, and their bookies."""
     holdings = evidence.holdings
@@ -251,8 +269,12 @@ def _judge_holders(
     looks = np.array([of_look.get(evidence.aliases.get(name, name), -1) for name in names], np.int64)
     changed = np.full(holdings.holds.shape[0], -1)
     changed[numbers] = read_times(closed_rows["changed_at"])
+    cookies = _read_cookies(evidence.captures[1])
     pairs = np.unique(np.column_stack((positions.row, positions.bookie)), axis=0)
-    _demand_answers(pairs, looks, names, changed, evidence, rules, objections)
+    _demand_answers(pairs, looks, names, changed, cookies, evidence, rules, objections)
+    others, other_names = _list_other_holders(wanted, numbers, positions, names, cookies, evidence)
+    other_looks = np.array([of_look.get(name, -1) for name in other_names], np.int64)
+    _demand_answers(others, other_looks, other_names, changed, cookies, evidence, rules, objections)
     end_of, acks_of, writes_of = (np.zeros(holdings.holds.shape[0], np.int64) for _ in range(3))
     end_of[numbers], acks_of[numbers], writes_of[numbers] = ends, acks, writes
     judged = np.zeros(len(end_of), np.bool_)
@@ -289,12 +311,13 @@ def _demand_answers(
     looks: Ints,
     names: Sequence[str],
     changed_ms: Ints,
+    cookies: Mapping[str, bytes],
     evidence: Evidence,
     rules: Rules,
     objections: Objections,
 ) -> None:
-    """Object to members that did not say, lately and surely, what they have."""
-    holdings, cookies = evidence.holdings, _read_cookies(evidence.captures[1])
+    """Object to bookies that did not say, lately and surely, what they have."""
+    holdings = evidence.holdings
     row, bookie = pairs[:, 0], pairs[:, 1]
     look = looks[bookie] if len(pairs) else bookie
     seen = look >= 0
@@ -308,6 +331,9 @@ def _demand_answers(
     started = np.array([item.started_ms for item in holdings.looks])[look]
     stale = ended + rules.freshness_ms < evidence.now_ms
     objections.add(row[stale], Reason.HOLDER_UNSEEN, [f"{texts[b]} was not looked at lately" for b in bookie[stale]])
+    ahead = ended > evidence.now_ms + SKEW_MS
+    details = [f"{texts[b]} was looked at later than now: a clock is wrong" for b in bookie[ahead]]
+    objections.add(row[ahead], Reason.HOLDER_UNSEEN, details)
     early = started < changed_ms[row]
     details = [f"{texts[b]} was looked at before the record changed last" for b in bookie[early]]
     objections.add(row[early], Reason.HOLDER_UNSEEN, details)
@@ -317,6 +343,39 @@ def _demand_answers(
     odd = ~proven[look]
     details = [f"{texts[b]} has not the cookie that the store has of it" for b in bookie[odd]]
     objections.add(row[odd], Reason.INCARNATION_UNPROVEN, details)
+
+
+def _list_other_holders(
+    wanted: Wanted,
+    judged: Ints,
+    positions: Positions,
+    names: Sequence[str],
+    cookies: Mapping[str, bytes],
+    evidence: Evidence,
+) -> tuple[Ints, list[str]]:
+    """Return bookies that no ensemble names, and that are, or were, seen to hold a ledger: pairs as of members.
+
+    One whose cookie is gone from the store was taken out of service: nobody waits for it.
+    """
+    numbers: dict[str, int] = {}
+
+    def number(bookies: Iterable[str]) -> Ints:
+        return np.fromiter((numbers.setdefault(bookie, len(numbers)) for bookie in bookies), np.int64)
+
+    members = make_keys(positions.row, number(evidence.aliases.get(name, name) for name in names)[positions.bookie])
+    rows, looks = np.nonzero(evidence.holdings.holds)
+    held = make_keys(rows, number(look.bookie for look in evidence.holdings.looks)[looks])
+    known = [
+        (row, holder.bookie)
+        for row in judged.tolist()
+        if (tombstone := evidence.tombstones.get(wanted.ledgers[row])) is not None
+        for holder in tombstone.holders
+    ]
+    earlier = make_keys(np.array([row for row, _ in known], np.int64), number(bookie for _, bookie in known))
+    others = np.setdiff1d(np.concatenate([held, earlier]), members)
+    pairs = np.column_stack(split_keys(others))
+    waited_for = np.array([name in cookies for name in numbers], np.bool_)
+    return pairs[np.isin(pairs[:, 0], judged) & waited_for[pairs[:, 1]]], list(numbers)
 
 
 def _read_cookies(capture: Dataset) -> dict[str, bytes]:

@@ -4,17 +4,23 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from backends.errors import BackendError
 from backends.protocols import ScannableStore
 from backends.registry import OpenStore
 from reconcile.clusters import Source, demand_one
+from reconcile.deletes.certificate import Certificate
 from reconcile.deletes.own_root import read_instance_id
+from reconcile.deletes.tombstones import SKEW_MS
 from reconcile.deletes.verification.evidence import Listing
 from reconcile.jobs.context import Context, connect
 from reconcile.jobs.deletes.clusters import now_ms
-from reconcile.references import TOPICS, References, has_topics, of_store, read
+from reconcile.references import TOPICS, References, has_topics, of_store, read_listing
 from reconcile.stores import catalog_path
+
+_RUNNING: Final = ("zk:", "zk+", "etcd:", "metadata-store:")
+"""How URIs of stores begin that show what is now; others are copies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,22 +56,26 @@ def list_references(names: Sequence[str], opened: OpenStore, context: Context) -
     try:
         if has_topics(opened.store, above + TOPICS):
             parts.append(of_store(opened))
-            sources.append((f"{opened.uri}: {above + TOPICS}", ""))
+            sources.append((f"{above + TOPICS} beside the ledgers", ""))
     except BackendError as error:
         problems.append(f"Pulsar's records could not be read ({error})")
     for name in dict.fromkeys(names):
         if "://" not in name and not name.startswith("metadata-store:") and catalog_path(name) is None:
             path = Path(name)
-            parts.append(References(read(path)))
-            raw = path.read_bytes()
-            sources.append((str(path.resolve()), hashlib.sha256(raw).hexdigest()))
-            at_ms = min(at_ms, path.stat().st_mtime_ns // 1_000_000)
+            rows, stated_ms = read_listing(path)
+            parts.append(References(rows))
+            with path.open("rb") as file:
+                sources.append((str(path.resolve()), hashlib.file_digest(file, "sha256").hexdigest()))
+            problems += _doubt_time(name, stated_ms, at_ms)
+            at_ms = min(at_ms, at_ms if stated_ms is None else stated_ms)
             continue
         try:
             with connect(name, context) as store:
                 parts.append(of_store(store))
-                if isinstance(store.store, ScannableStore):
-                    at_ms = min(at_ms, store.store.point().at_ms or at_ms)
+                if not name.startswith(_RUNNING):
+                    shown_ms = store.store.point().at_ms if isinstance(store.store, ScannableStore) else None
+                    problems += [] if shown_ms else [f"{name} is a copy that does not say of when"]
+                    at_ms = min(at_ms, shown_ms or at_ms)
             sources.append((name, ""))
         except BackendError as error:
             problems.append(f"{name} could not be listed ({error})")
@@ -77,3 +87,23 @@ def list_references(names: Sequence[str], opened: OpenStore, context: Context) -
         demand_one([own, *united.stores])
     is_stated = any(digest for _, digest in sources)
     return ListedReferences(Listing(united, at_ms, "; ".join(problems), is_stated), tuple(sources))
+
+
+def _doubt_time(name: str, stated_ms: int | None, now_ms: int) -> list[str]:
+    """Return why nobody knows when a file was listed: the time of a file changes when it is copied or touched."""
+    if stated_ms is None:
+        line = '{"listed": "2026-01-31T12:00:00Z"}'
+        return [f"{name} does not say when it was listed: begin it with a line such as {line}"]
+    return [f"{name} says that it was listed later than now"] if stated_ms > now_ms + SKEW_MS else []
+
+
+def list_again(certificate: Certificate, opened: OpenStore, context: Context) -> Listing:
+    """List again what a certificate's verification read of running stores; files were read as they were then.
+
+    Raises:
+        UnsupportedStoreError: a URI that is malformed, or of a store that is not read.
+    """
+    rows = certificate.body["evidence"].get("references", [])
+    names = {source["name"] for row in rows for source in row["sources"] if not source["sha256"]}
+    running = [name for name in sorted(names) if name.startswith(_RUNNING)]
+    return list_references(running, opened, context).listing

@@ -1,19 +1,28 @@
 """Ledgers purged by a certificate."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from reconcile.deletes.certificate import Certificate, Validity, check_certificate, read_certificate
+from backends.registry import OpenStore
+from reconcile.deletes.certificate import Certificate, Validity, judge_certificate, read_certificate
 from reconcile.deletes.own_root import read_instance_id
 from reconcile.deletes.purge import BATCH, Purged, PurgeRequest, count_lately, purge_ledgers
-from reconcile.deletes.tombstones import REMOVED
+from reconcile.deletes.tombstones import REMOVED, StepRefusedError
+from reconcile.deletes.verification.evidence import Listing
+from reconcile.deletes.verification.unreferenced import select_live
 from reconcile.deletes.verification.verdicts import set_breaker
+from reconcile.deletes.verification.wanted import Wanted
 from reconcile.errors import Advice, GuardRefusedError, Remedy
 from reconcile.jobs.context import Context, throttle
 from reconcile.jobs.deletes.clusters import OpenDeletes, Target, now_ms, open_deletes
+from reconcile.jobs.deletes.listings import list_again
+from recovery.model.ids import LedgerId
 
 _TYPED = 8
 """Digits of a hash that count as having read it."""
+_LISTED_ANEW_MS = 300_000
+"""A purge that takes longer lists references again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +71,11 @@ def purge_deletes(job: PurgeJob, context: Context) -> PurgedLedgers:
         PartlyAppliedError: stopped midway.
         UnavailableError: the store does not answer.
     """
-    check = check_certificate(job.certificate, key=job.key, now=context.now())
+    certificate = read_certificate(job.certificate)
+    check = judge_certificate(certificate, key=job.key, now=context.now())
     remedy = "verify again for a new one"
     if check.validity is not Validity.VALID:
         raise GuardRefusedError(str(job.certificate), f"is not valid: {'; '.join(check.problems)}", remedy)
-    certificate = read_certificate(job.certificate)
     with (
         open_deletes(job.target, context) as target,
         context.reporter.progress("purging", "ledgers") as progress,
@@ -74,7 +83,8 @@ def purge_deletes(job: PurgeJob, context: Context) -> PurgedLedgers:
         _demand_same_cluster(certificate, target, str(job.certificate))
         _demand_unbroken(certificate, target, job.confirmed, context)
         archived = bool(certificate.body["evidence"]["rules"]["archived"])
-        request = PurgeRequest(certificate, target.by, archived, job.rate, job.batch)
+        naming = _Naming(certificate, target.opened, context)
+        request = PurgeRequest(certificate, target.by, naming.find, archived, job.rate, job.batch)
         result = purge_ledgers(
             request, target.cluster, target.own, target.log, now=context.now, progress=throttle(progress)
         )
@@ -82,6 +92,33 @@ def purge_deletes(job: PurgeJob, context: Context) -> PurgedLedgers:
         result.earlier.sort()
         target.log.end({"purged": len(result.purged), "earlier": len(result.earlier)}, 0)
         return PurgedLedgers(certificate, result, target.log.cost.transactions, target.log.cost.written_bytes)
+
+
+@dataclass(slots=True)
+class _Naming:
+    """What upper layers name while a purge runs, as far as running stores tell: those that the verification listed."""
+
+    certificate: Certificate
+    opened: OpenStore
+    context: Context
+    listing: Listing | None = None
+
+    def find(self, ledgers: Sequence[LedgerId]) -> dict[LedgerId, str]:
+        """Return the owners of those of some ledgers that are named now.
+
+        Raises:
+            StepRefusedError: they cannot be listed.
+        """
+        if self.listing is None or now_ms(self.context) > self.listing.at_ms + _LISTED_ANEW_MS:
+            self.listing = list_again(self.certificate, self.opened, self.context)
+        if self.listing.problem:
+            raise StepRefusedError(f"references cannot be listed again: {self.listing.problem}")
+        if self.listing.references is None:
+            return {}
+        wanted = Wanted(ledgers)
+        rows, numbers = wanted.select(select_live(self.listing.references.rows))
+        owners = rows["owner"].to_pylist()
+        return {wanted.ledgers[n]: owner or "an upper layer" for n, owner in zip(numbers.tolist(), owners, strict=True)}
 
 
 def _demand_same_cluster(certificate: Certificate, target: OpenDeletes, name: str) -> None:

@@ -12,10 +12,10 @@ from typing import Any
 
 from backends.registry import OpenStore
 from reconcile.deletes.certificate import Certificate, CertifiedLedger, encode_certificate, make_certificate
-from reconcile.deletes.own_root import OwnRoot, read_instance_id
+from reconcile.deletes.own_root import OwnRoot, read_instance_id, read_last_listing, write_last_listing
 from reconcile.deletes.packed import Decision
-from reconcile.deletes.purge import count_lately
-from reconcile.deletes.records import ArchiveMark
+from reconcile.deletes.purge import count_lately, count_since
+from reconcile.deletes.records import ArchiveMark, LastListing
 from reconcile.deletes.tombstones import (
     LOOKS,
     State,
@@ -27,12 +27,14 @@ from reconcile.deletes.tombstones import (
     name_certificate,
     take_verification,
 )
-from reconcile.deletes.verification.evidence import gather_holdings
+from reconcile.deletes.verification.absence import Absence, count_born, measure_absence
+from reconcile.deletes.verification.evidence import gather_holdings, to_ms
+from reconcile.deletes.verification.objections import Reason
 from reconcile.deletes.verification.verdicts import Breaker, Evidence, Rules, judge_deletes
 from reconcile.deletes.verification.wanted import Wanted
 from reconcile.jobs.capture import capture_store
 from reconcile.jobs.context import Context, connect
-from reconcile.jobs.deletes.clusters import Target, now_ms, open_deletes, read_layout, read_own_root
+from reconcile.jobs.deletes.clusters import Target, name_self, now_ms, open_deletes, read_layout, read_own_root
 from reconcile.jobs.deletes.listings import ListedReferences, list_references
 from reconcile.jobs.deletes.looks import Looks, gather_inventories
 from recovery.codecs.store_kind import kind_of
@@ -42,6 +44,8 @@ from recovery.model.ids import LedgerId
 
 _ROWS = 200
 """Tombstones that are changed in a transaction."""
+_DOUBTS = (Reason.LISTING_INCOMPLETE, Reason.MASS_ABSENCE)
+"""Reasons that say that a listing of the store is not believed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +97,14 @@ class VerifiedDeletes:
     Attributes:
         ledgers: each with its verdict.
         breaker: whether they are too many.
+        absence: what went from the store since the last verification; None: there was none.
         certificate: that was made; None: none was, since no ledger may be purged, or no file was named.
         marks_kept: whether the store keeps marks for replication at all.
     """
 
     ledgers: tuple[LedgerVerdict, ...]
     breaker: Breaker
+    absence: Absence | None
     certificate: Certificate | None
     marks_kept: bool
 
@@ -135,7 +141,7 @@ def verify_deletes(request: VerifyRequest, context: Context) -> VerifiedDeletes:
         )
         for ledger, verification in zip(wanted.ledgers, verifications, strict=True)
     )
-    return VerifiedDeletes(ledgers, breaker, gathered.certificate, gathered.marks_kept)
+    return VerifiedDeletes(ledgers, breaker, gathered.evidence.absence, gathered.certificate, gathered.marks_kept)
 
 
 @dataclass(slots=True)
@@ -149,6 +155,7 @@ class _Gathered:
     root: str
     marks_kept: bool
     described: Mapping[str, Any]
+    listing: LastListing
     certificate: Certificate | None = None
 
 
@@ -174,6 +181,8 @@ def _gather_evidence(request: VerifyRequest, context: Context) -> Iterator[_Gath
             holdings = gather_holdings(inventories, wanted)
         second_listing = list_references(references, opened, context)
         second = _capture(opened, folder / "second", context)
+        began_ms = to_ms(first.read("sources", columns=["at"])["at"][0].as_py())
+        absence = _measure_absence(opened, own, second, now_ms(context))
         evidence = Evidence(
             captures=(first, second),
             listings=(first_listing.listing, second_listing.listing),
@@ -183,12 +192,22 @@ def _gather_evidence(request: VerifyRequest, context: Context) -> Iterator[_Gath
             removed_lately=lately,
             aliases=request.looks.aliases,
             now_ms=now_ms(context),
+            absence=absence,
         )
         described = _describe(evidence, (first_listing, second_listing), request.rules)
         instance_id = read_instance_id(opened.store, opened.root)
         marks_kept = kind_of(layout).has_replication
         listed = (first_listing, second_listing)
-        yield _Gathered(wanted, evidence, listed, instance_id, opened.root.rstrip("/"), marks_kept, described)
+        listing = LastListing(began_ms, count_born(second, began_ms), name_self())
+        yield _Gathered(wanted, evidence, listed, instance_id, opened.root.rstrip("/"), marks_kept, described, listing)
+
+
+def _measure_absence(opened: OpenStore, own: OwnRoot | None, capture: Dataset, at_ms: int) -> Absence | None:
+    """Return what went since the last verification; None: there was none."""
+    earlier = None if own is None else read_last_listing(opened.store, own)
+    if own is None or earlier is None:
+        return None
+    return measure_absence(capture, earlier, count_since(own.tombstones.read_all(), earlier.at_ms), at_ms)
 
 
 def _list_due(own: OwnRoot | None, at_ms: int) -> tuple[LedgerId, ...]:
@@ -240,6 +259,9 @@ def _describe(evidence: Evidence, listed: Sequence[ListedReferences], rules: Rul
             {"at_ms": str(item.listing.at_ms), "sources": [{"name": name, "sha256": sha} for name, sha in item.sources]}
             for item in listed
         ],
+        "absence": None
+        if evidence.absence is None
+        else {name: str(value) for name, value in asdict(evidence.absence).items()},
         "rules": {
             "min_age_ms": str(rules.min_age_ms),
             "freshness_ms": str(rules.freshness_ms),
@@ -281,6 +303,8 @@ def _write(
             return None
 
         target.own.tombstones.change(list(changed), decide, target.log, rows=_ROWS)
+        if not any(text.startswith(_DOUBTS) for item in verifications for text in item.reasons):
+            write_last_listing(target.cluster.store, target.own, gathered.listing, target.log)
         target.log.end({"verified": len(changed), "purgeable": len(ready)}, 0)
     if request.certificate is not None and gathered.certificate is not None:
         _write_file(request.certificate, encode_certificate(gathered.certificate))

@@ -57,6 +57,15 @@ def test_it_holds_until_its_end(tmp_path: Path) -> None:
     assert check_certificate(path, now=NOW + timedelta(hours=24, seconds=1)).validity is Validity.EXPIRED
 
 
+def test_what_was_made_later_than_now_does_not_hold(tmp_path: Path) -> None:
+    """A clock that was set back would bring an ended certificate back; five minutes are nothing."""
+    path = write(tmp_path)
+    assert check_certificate(path, now=NOW - timedelta(minutes=5)).validity is Validity.VALID
+    early = check_certificate(path, now=NOW - timedelta(minutes=5, seconds=1))
+    assert early.validity is Validity.INVALID
+    assert "later than now" in early.problems[0]
+
+
 def test_the_hash_is_that_of_the_canonical_json(tmp_path: Path) -> None:
     """Anybody can make it: keys sorted, no spaces, as RFC 8785 has it for what is in a certificate."""
     content = json.loads(write(tmp_path).read_text())

@@ -21,7 +21,7 @@ from tests.support.zookeeper_server import ZooKeeperServer
 
 pytestmark = pytest.mark.real
 
-SCHEDULES: Final = min(int(os.environ.get("BKMETA_SOAK_DELETES", "8")), 1000)
+SCHEDULES: Final = min(int(os.environ.get("BKMETA_SOAK_DELETES", "8")), 100)
 SEED: Final = int(os.environ.get("BKMETA_SOAK_SEED", "0"))
 LEDGERS: Final = tuple(Ledger(LedgerId(0, number)) for number in range(60))
 _roots = itertools.count()

@@ -180,3 +180,12 @@ def test_an_undo_after_the_purge_needs_every_holder() -> None:
     ):
         with pytest.raises(StepRefusedError):
             demand_undoable(tombstone, looks)
+
+
+def test_a_clock_that_was_set_back_purges_nothing() -> None:
+    """What was verified later than now was verified by another clock; five minutes are nothing."""
+    ready = make_purgeable()
+    late = replace(ready, steps=(*ready.steps[:-1], replace(ready.steps[-1], at_ms=ready.since_ms + 300_000)))
+    assert demand_purgeable(late, "hash", 4, ready.since_ms) is late
+    with pytest.raises(StepRefusedError, match="later than now"):
+        demand_purgeable(late, "hash", 4, ready.since_ms - 1)

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from reconcile.references import read
+from reconcile.references import read, read_listing
 from recovery.errors import InputError
 from recovery.infer.prior import Prior, ShapeCounts
 from recovery.infer.reconstruct import Options, reconstruct
@@ -102,3 +102,35 @@ def test_what_is_no_reference_is_one_clear_error(text: str, tmp_path: Path) -> N
     assert str(path) in str(caught.value)
     with pytest.raises(InputError):
         read(tmp_path / "absent")
+
+
+@pytest.mark.parametrize("name", ["json", "parquet"])
+def test_a_file_says_when_it_was_listed(name: str, tmp_path: Path) -> None:
+    """On a line without a ledger, which names none, or on any; the earliest counts; without a zone it is UTC."""
+    listed = [{"listed": "2026-01-31T12:00:00.250Z"}, {"ledger": 7, "listed": "2026-01-31T13:30:00+01:00"}]
+    for rows, ledgers, at_ms in (
+        (listed, [7], 1_769_860_800_250),
+        ([{"listed": "2026-01-31T12:00:00"}], [], 1_769_860_800_000),
+        (listed[1:], [7], 1_769_862_600_000),
+        ([{"ledger": 7}], [7], None),
+    ):
+        path = tmp_path / f"references.{name}"
+        if name == "json":
+            path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        else:
+            names = dict.fromkeys(key for row in rows for key in row)
+            pq.write_table(pa.table({key: [row.get(key) for row in rows] for key in names}), path)
+        table, found = read_listing(path)
+        assert (table["ledger"].to_pylist(), found) == (ledgers, at_ms)
+
+
+def test_a_time_that_is_none_is_refused(tmp_path: Path) -> None:
+    """And a line that has neither a ledger nor a time still is no line."""
+    path = tmp_path / "references.jsonl"
+    for line, problem in (('{"listed": "yesterday"}', "no time"), ('{"listed": 12}', "no time")):
+        path.write_text(line + '\n{"ledger": 1}\n')
+        with pytest.raises(InputError, match=problem):
+            read(path)
+    path.write_text('{"listed": "2026-01-31T12:00:00Z", "ledger": 1}\n{"owner": "x"}\n')
+    with pytest.raises(InputError, match="without a `ledger`"):
+        read(path)

@@ -12,6 +12,7 @@ from reconcile.cli.deletes import (
     SHOWN,
     ledger_arguments,
     look_options,
+    show_time,
     take_ledgers,
     take_looks,
     take_target,
@@ -76,6 +77,9 @@ if TYPE_CHECKING:
 @click.option("--certificate", type=FILE, help="Written where ledgers may be purged; it names these.")
 @click.option("--sign-key", type=FILE, help="PEM of an Ed25519 private key that signs the certificate.")
 @click.option("--confirm", "confirmed", type=int, metavar="COUNT", help="So many deletes though the breaker trips.")
+@click.option(
+    "--absent", type=int, metavar="COUNT", help="So many ledgers went since the last verification, and that is right."
+)
 @output_options
 def verify(
     *,
@@ -88,6 +92,7 @@ def verify(
     certificate: Path | None,
     sign_key: Path | None,
     confirmed: int | None,
+    absent: int | None,
     **shared: Any,  # noqa: ANN401 - the shared options
 ) -> None:
     """Say of each ledger whether it may be deleted: SAFE, UNSAFE or UNDECIDED, with the reasons. WRITES tombstones.
@@ -106,7 +111,7 @@ def verify(
         raise click.UsageError("say how bookies are looked at: --wire, or --inventory for each of them")
     if sign_key is not None and certificate is None:
         raise click.UsageError("--sign-key belongs to --certificate")
-    rules = Rules(to_ms(min_age), to_ms(freshness), archived == "required", confirmed)
+    rules = Rules(to_ms(min_age), to_ms(freshness), archived == "required", confirmed, absent)
     request = job.VerifyRequest(target, ledgers, looks, references, rules, times, certificate, sign_key)
     sys.exit(output.show(_make_result(job.verify_deletes(request, make_context(output)), target, certificate)))
 
@@ -158,6 +163,15 @@ def _make_result(done: "VerifiedDeletes", target: "Target", path: Path | None) -
                 "lately": done.breaker.lately,
                 "limit": done.breaker.limit,
                 "tripped": done.breaker.is_tripped,
+            },
+            "absence": None
+            if done.absence is None
+            else {
+                "since": show_time(done.absence.since_ms),
+                "listed": done.absence.listed,
+                "gone": done.absence.gone,
+                "limit": done.absence.limit,
+                "mass": done.absence.is_mass,
             },
         },
     )

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +13,27 @@ import pytest
 from backends.memory import MemoryStore
 from backends.protocols import Write
 from reconcile.deletes.records import ArchiveMark
-from reconcile.deletes.tombstones import StoredRecord, Verdict, Verification, request_delete, take_verification
+from reconcile.deletes.tombstones import (
+    Holder,
+    StoredRecord,
+    Tombstone,
+    Verdict,
+    Verification,
+    request_delete,
+    take_verification,
+)
+from reconcile.deletes.verification.absence import Absence
 from reconcile.deletes.verification.evidence import Listing, gather_holdings
 from reconcile.deletes.verification.verdicts import Evidence, Rules, judge_deletes, set_breaker
 from reconcile.deletes.verification.wanted import Wanted
 from reconcile.references import References, read
 from recovery.capture import live
 from recovery.codecs.replication_lock import lock_key
-from recovery.codecs.store import Layout, ledger_key, mark_key
+from recovery.codecs.store import COOKIES, Layout, ledger_key, mark_key
 from recovery.dataset import Dataset, DatasetWriter, open_dataset
 from recovery.model.ids import LedgerId
 from recovery.model.metadata import State
-from tests.support.deletes import BOOKIES, CREATED_MS, Ledger, fill_store, write_looks, write_references
+from tests.support.deletes import BOOKIES, CREATED_MS, Ledger, fill_store, make_cookie, write_looks, write_references
 
 ROOT = "/ledgers"
 NOW = datetime.now(UTC)
@@ -51,6 +60,8 @@ class Case:
     between: Any = None
     is_stated: bool = True
     deleted: Sequence[int] = ()
+    absence: Absence | None = None
+    known: dict[LedgerId, Tombstone] = field(default_factory=dict)
 
     def judge(self) -> Verification:
         """Return what is seen of the ledger."""
@@ -71,7 +82,9 @@ class Case:
         known = References.unite([References(rows), References(read(self.folder / "said.jsonl"))])
         given = known if self.has_references else None
         listing = Listing(given, self.listed_ms, self.problem, self.is_stated)
-        evidence = Evidence((first, second), (listing, listing), holdings, {}, self.archive, 0, {}, NOW_MS)
+        evidence = Evidence(
+            (first, second), (listing, listing), holdings, self.known, self.archive, 0, {}, NOW_MS, self.absence
+        )
         [found], _ = judge_deletes(wanted, evidence, self.rules)
         return found
 
@@ -109,6 +122,18 @@ def made(component: str) -> tuple[tuple[str, bytes], ...]:
     return (("application", b"pulsar"), ("component", component.encode()))
 
 
+def know_holder(bookie: str) -> dict[LedgerId, Tombstone]:
+    """Return a delete of which an earlier look showed a bookie with the ledger."""
+    asked = request_delete(ONE, StoredRecord(Ledger(ONE).raw, 0), BOOKIES, 1, "op")
+    return {ONE: replace(asked, holders=(Holder(bookie, 1, 1),))}
+
+
+def make_cookie_node(bookie: str) -> dict[str, bytes]:
+    """Return the node of a bookie's cookie."""
+    return {f"{COOKIES}/{bookie}": make_cookie(bookie)}
+
+
+FOURTH = "bk4:3181"
 MARKED = ArchiveMark(ONE, "backup", "s3://b/1", "", 1)
 TWO_LOST = {"without": {BOOKIES[0]: [1], BOOKIES[1]: [1]}}
 SAFE: dict[str, dict[str, Any]] = {
@@ -124,6 +149,18 @@ SAFE: dict[str, dict[str, Any]] = {
         "ledger": Ledger(ONE, custom=made("managed-ledger")),
         "is_stated": False,
     },
+    "another bookie had it, and was taken out of service": {"known": know_holder(FOURTH)},
+    "another bookie had it, and was looked at": {
+        "known": know_holder(FOURTH),
+        "nodes": make_cookie_node(FOURTH),
+        "looks": {"bookies": (*BOOKIES, FOURTH)},
+    },
+    "as many went as may": {"absence": Absence(1, 100, 10, 10)},
+    "many went, and somebody confirmed how many": {
+        "absence": Absence(1, 100, 11, 10),
+        "rules": replace(RULES, absent=11),
+    },
+    "looked at by a clock that is a little ahead": {"looks": {"ended": NOW + timedelta(minutes=5)}},
     "a schema's": {"ledger": Ledger(ONE, custom=made("schema")), "is_stated": False},
     "another application's, of which a file tells": {"ledger": Ledger(ONE, custom=(("application", b"x"),))},
     "a compacted topic's that somebody deleted": {
@@ -162,6 +199,15 @@ UNDECIDED: dict[str, dict[str, Any]] = {
     "HOLDER_UNSEEN: bookie bk1:3181 was not read completely": {
         "looks": {"complete": False, "without": {BOOKIES[0]: [1]}}
     },
+    "HOLDER_UNSEEN: bookie bk4:3181 was not looked at": {
+        "known": know_holder(FOURTH),
+        "nodes": make_cookie_node(FOURTH),
+    },
+    "HOLDER_UNSEEN: bookie bk1:3181 was looked at later than now": {
+        "looks": {"ended": NOW + timedelta(minutes=5, milliseconds=1)}
+    },
+    "MASS_ABSENCE: 11 of the 100": {"absence": Absence(1, 100, 11, 10)},
+    "MASS_ABSENCE: 11 of the 100 ledgers": {"absence": Absence(1, 100, 11, 10), "rules": replace(RULES, absent=10)},
     "INCARNATION_UNPROVEN": {"looks": {"cookie": b"another"}},
     "MASS_ABSENCE": {"between": remove_most},
 }

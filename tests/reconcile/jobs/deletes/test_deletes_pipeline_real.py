@@ -2,6 +2,8 @@
 
 import itertools
 import json
+import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from backends.protocols import Write
 from backends.registry import open_store
 from recovery.codecs.store import Layout, ledger_key, mark_key, places
 from recovery.model.ids import LedgerId
+from tests.reconcile.test_references_pulsar import topic
 from tests.support.command import Done, run
 from tests.support.deletes import Ledger, days_ago, fill_store, write_looks, write_references
 from tests.support.etcd_server import EtcdServer
@@ -265,3 +268,67 @@ def test_what_is_not_there_is_said(site: Site) -> None:
     """A ledger without a record gets no tombstone, and has no delete."""
     assert site.bkmeta("delete", "request", 1, 99, code=3).result["absent"] == ["99"]
     assert site.bkmeta("delete", "status", 1, 99, code=3).result["missing"] == ["99"]
+
+
+def test_a_file_of_references_is_a_listing_by_what_it_says(site: Site) -> None:
+    """One that does not say when it was listed is none; touched, or copied, it is not listed again."""
+    site.bkmeta("delete", "request", 14, "--soak", "0s")
+    refs = write_references(site.folder / "refs.jsonl", [])
+    words = ("delete", "verify", "--due", "--references", refs, "--min-age", "0s")
+    assert site.bkmeta(*words, *site.look()).result["verdicts"]["SAFE"] == 1
+    os.utime(refs)
+    [ledger] = site.bkmeta(*words, *site.look(), code=4).result["ledgers"]
+    assert [reason.partition(": ")[2] for reason in ledger["reasons"]] == [
+        "these references were listed for the verification before: list them again"
+    ]
+    for content, reason in (("", "does not say when"), ('{"listed": "2090-01-01T00:00:00Z"}', "later than now")):
+        refs.write_text(content)
+        [ledger] = site.bkmeta(*words, *site.look(), code=4).result["ledgers"]
+        assert reason in ledger["reasons"][0]
+
+
+def test_what_went_since_the_last_verification_is_asked_about(site: Site) -> None:
+    """A store that lost a dozen ledgers between two verifications is not believed until somebody says how many."""
+    site.bkmeta("delete", "request", 15, "--soak", "0s")
+    assert site.verify("--due")["absence"] is None
+    with open_store(site.uri, writable=True) as opened:
+        for number in range(20, 31):
+            key = site.root + ledger_key(site.layout, LedgerId(0, number))
+            held = opened.store.get(key)
+            assert held is not None
+            opened.store.write([Write(key, None, held.version)])
+            # What is made since does not hide what went.
+            fresh = Ledger(LedgerId(0, 100 + number), ctime=int(time.time() * 1000))
+            opened.store.write([Write(site.root + ledger_key(site.layout, fresh.id), fresh.raw)])
+    for _ in range(2):
+        seen = site.verify("--due", "--certificate", "c.json", code=4)
+        assert (seen["absence"]["gone"], seen["absence"]["limit"], seen["absence"]["mass"]) == (11, 10, True)
+        assert seen["ledgers"][0]["reasons"][0].startswith("MASS_ABSENCE: 11 of the 40 ledgers")
+    assert site.verify("--due", "--absent", "11")["ledgers"][0]["state"] == "VERIFIED"
+    last = site.verify("--due", "--certificate", "c.json")
+    assert (last["absence"]["gone"], last["absence"]["listed"]) == (0, 40)
+    # What bkmeta purged itself is not missed.
+    site.bkmeta("delete", "purge", "--certificate", "c.json")
+    site.bkmeta("delete", "request", 16, "--soak", "0s")
+    assert site.verify("--due")["absence"]["gone"] == 0
+    journal = next(Path.cwd().glob("bkmeta-deletes-*"))
+    assert run(site.capsys, "audit", "verify", journal, "--json").code == 0
+
+
+def test_a_topic_that_names_a_ledger_since_stops_the_purge(site: Site) -> None:
+    """The records of a broker beside the ledgers are read again right before a record is removed."""
+    topics = f"{site.root.rpartition('/')[0]}/managed-ledgers"
+    with open_store(site.uri, writable=True) as opened:
+        opened.store.write([Write(f"{topics}/public/default/persistent/kept", topic(1))])
+    site.bkmeta("delete", "request", 17, "--soak", "0s")
+    site.verify("--due")
+    site.verify("--due", "--certificate", "c.json")
+    with open_store(site.uri, writable=True) as opened:
+        [version] = opened.store.write([Write(f"{topics}/public/default/persistent/late", topic(17))])
+    refused = site.bkmeta("delete", "purge", "--certificate", "c.json", code=5).result["verdict"]
+    assert "ledger 17: public/default/persistent/late refers to it now" in refused
+    with open_store(site.uri, writable=True) as opened:
+        opened.store.write([Write(f"{topics}/public/default/persistent/late", b"no record", version)])
+    refused = site.bkmeta("delete", "purge", "--certificate", "c.json", code=5).result["verdict"]
+    assert "references cannot be listed again" in refused
+    assert site.read(17) is not None

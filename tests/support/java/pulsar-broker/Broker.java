@@ -1,0 +1,348 @@
+import com.fasterxml.jackson.databind.ObjectMapper;
+import io.netty.buffer.ByteBuf;
+import io.netty.buffer.Unpooled;
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.Set;
+import java.util.TreeMap;
+import java.util.UUID;
+import java.util.concurrent.Callable;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.TimeUnit;
+import org.apache.bookkeeper.client.api.LastConfirmedAndEntry;
+import org.apache.bookkeeper.client.api.LedgerEntries;
+import org.apache.bookkeeper.client.api.LedgerEntry;
+import org.apache.bookkeeper.client.api.LedgerMetadata;
+import org.apache.bookkeeper.client.api.ReadHandle;
+import org.apache.bookkeeper.client.impl.LedgerEntriesImpl;
+import org.apache.bookkeeper.client.impl.LedgerEntryImpl;
+import org.apache.bookkeeper.mledger.LedgerOffloader;
+import org.apache.bookkeeper.mledger.impl.NullLedgerOffloader;
+import org.apache.pulsar.broker.PulsarService;
+import org.apache.pulsar.broker.ServiceConfiguration;
+import org.apache.pulsar.client.admin.LongRunningProcessStatus;
+import org.apache.pulsar.client.admin.PulsarAdmin;
+import org.apache.pulsar.client.api.Consumer;
+import org.apache.pulsar.client.api.Message;
+import org.apache.pulsar.client.api.MessageId;
+import org.apache.pulsar.client.api.Producer;
+import org.apache.pulsar.client.api.PulsarClient;
+import org.apache.pulsar.client.api.Reader;
+import org.apache.pulsar.client.api.Schema;
+import org.apache.pulsar.client.api.SubscriptionInitialPosition;
+import org.apache.pulsar.client.api.SubscriptionType;
+import org.apache.pulsar.common.policies.data.ClusterData;
+import org.apache.pulsar.common.policies.data.OffloadPoliciesImpl;
+import org.apache.pulsar.common.policies.data.PersistentTopicInternalStats;
+import org.apache.pulsar.common.policies.data.TenantInfo;
+
+/**
+ * A broker that topics are written, read, compacted, offloaded and deleted through; ``Broker ZOOKEEPER ROOT``.
+ *
+ * <p>It prints what is true as one JSON object; then it waits for a line, has every topic loaded anew, and prints what is
+ * read of each. An offloaded ledger is kept in this process, and deleted from the bookies by the broker.
+ */
+public final class Broker {
+    private static final String NAMESPACE = "public/default";
+    private static final int ENTRIES = 12;
+
+    private static final Map<Long, TreeMap<Long, byte[]>> ELSEWHERE = new ConcurrentHashMap<>();
+
+    /** An offloaded ledger. */
+    private record Copy(long id, TreeMap<Long, byte[]> kept) implements ReadHandle {
+        @Override
+        public long getId() {
+            return id;
+        }
+
+        @Override
+        public CompletableFuture<Void> closeAsync() {
+            return CompletableFuture.completedFuture(null);
+        }
+
+        @Override
+        public CompletableFuture<LedgerEntries> readAsync(long first, long last) {
+            List<LedgerEntry> found = new ArrayList<>();
+            for (Map.Entry<Long, byte[]> one : kept.subMap(first, true, last, true).entrySet()) {
+                ByteBuf raw = Unpooled.wrappedBuffer(one.getValue());
+                found.add(LedgerEntryImpl.create(id, one.getKey(), one.getValue().length, raw));
+            }
+            return CompletableFuture.completedFuture(LedgerEntriesImpl.create(found));
+        }
+
+        @Override
+        public CompletableFuture<LedgerEntries> readUnconfirmedAsync(long first, long last) {
+            return readAsync(first, last);
+        }
+
+        @Override
+        public CompletableFuture<Long> readLastAddConfirmedAsync() {
+            return CompletableFuture.completedFuture(getLastAddConfirmed());
+        }
+
+        @Override
+        public CompletableFuture<Long> tryReadLastAddConfirmedAsync() {
+            return readLastAddConfirmedAsync();
+        }
+
+        @Override
+        public long getLastAddConfirmed() {
+            return kept.lastKey();
+        }
+
+        @Override
+        public long getLength() {
+            return kept.values().stream().mapToLong(raw -> raw.length).sum();
+        }
+
+        @Override
+        public boolean isClosed() {
+            return true;
+        }
+
+        @Override
+        public CompletableFuture<LastConfirmedAndEntry> readLastAddConfirmedAndEntryAsync(long n, long ms, boolean all) {
+            return CompletableFuture.failedFuture(new UnsupportedOperationException());
+        }
+
+        @Override
+        public LedgerMetadata getLedgerMetadata() {
+            return null;
+        }
+    }
+
+    /** Takes ledgers into this process. */
+    private static final class Offloader extends NullLedgerOffloader {
+        @Override
+        public String getOffloadDriverName() {
+            return "elsewhere";
+        }
+
+        @Override
+        public CompletableFuture<Void> offload(ReadHandle ledger, UUID id, Map<String, String> extra) {
+            return ledger.readAsync(0, ledger.getLastAddConfirmed()).thenAccept(entries -> {
+                TreeMap<Long, byte[]> kept = new TreeMap<>();
+                entries.forEach(entry -> kept.put(entry.getEntryId(), entry.getEntryBytes()));
+                entries.close();
+                ELSEWHERE.put(ledger.getId(), kept);
+            });
+        }
+
+        @Override
+        public CompletableFuture<ReadHandle> readOffloaded(long ledger, UUID id, Map<String, String> driver) {
+            return CompletableFuture.completedFuture(new Copy(ledger, ELSEWHERE.get(ledger)));
+        }
+
+        @Override
+        public boolean isAppendable() {
+            return true;
+        }
+
+        @Override
+        public OffloadPoliciesImpl getOffloadPolicies() {
+            OffloadPoliciesImpl policies = new OffloadPoliciesImpl();
+            policies.setManagedLedgerOffloadDeletionLagInMillis(0L);
+            return policies;
+        }
+    }
+
+    private final PulsarService broker;
+    private final PulsarAdmin admin;
+    private final PulsarClient client;
+    private final Map<String, Object> truth = new LinkedHashMap<>();
+
+    private Broker(String zookeeper, String root) throws Exception {
+        ServiceConfiguration config = new ServiceConfiguration();
+        config.setMetadataStoreUrl("zk:" + zookeeper);
+        config.setConfigurationMetadataStoreUrl("zk:" + zookeeper);
+        config.setBookkeeperMetadataServiceUri("zk+hierarchical://" + zookeeper + root);
+        config.setClusterName("here");
+        config.setAdvertisedAddress("127.0.0.1");
+        config.setBindAddress("127.0.0.1");
+        config.setBrokerServicePort(Optional.of(0));
+        config.setWebServicePort(Optional.of(0));
+        config.setManagedLedgerDefaultEnsembleSize(3);
+        config.setManagedLedgerDefaultWriteQuorum(2);
+        config.setManagedLedgerDefaultAckQuorum(2);
+        config.setManagedLedgerMaxEntriesPerLedger(5);
+        config.setManagedLedgerMinLedgerRolloverTimeMinutes(0);
+        config.setManagedLedgerMaxUnackedRangesToPersistInMetadataStore(0);
+        config.setBrokerDeleteInactiveTopicsEnabled(false);
+        config.setDelayedDeliveryTrackerFactoryClassName(
+            "org.apache.pulsar.broker.delayed.BucketDelayedDeliveryTrackerFactory");
+        config.setDelayedDeliveryMinIndexCountPerBucket(3);
+        config.setDelayedDeliveryMaxIndexesPerBucketSnapshotSegment(5);
+        config.setDelayedDeliveryMaxTimeStepPerBucketSnapshotSegmentSeconds(1);
+        config.setNumIOThreads(2);
+        config.setNumHttpServerThreads(8);
+        config.setNumOrderedExecutorThreads(2);
+        config.setWebSocketServiceEnabled(false);
+        broker = new PulsarService(config) {
+            @Override
+            public synchronized LedgerOffloader createManagedLedgerOffloader(OffloadPoliciesImpl policies) {
+                return new Offloader();
+            }
+        };
+        broker.start();
+        admin = PulsarAdmin.builder().serviceHttpUrl(broker.getWebServiceAddress()).build();
+        admin.clusters().createCluster("here", ClusterData.builder()
+            .serviceUrl(broker.getWebServiceAddress()).brokerServiceUrl(broker.getBrokerServiceUrl()).build());
+        admin.tenants().createTenant("public", TenantInfo.builder().allowedClusters(Set.of("here")).build());
+        admin.namespaces().createNamespace(NAMESPACE, 4);
+        client = PulsarClient.builder().serviceUrl(broker.getBrokerServiceUrl()).build();
+    }
+
+    private static String name(String topic) {
+        return "persistent://" + NAMESPACE + "/" + topic;
+    }
+
+    private static void until(String what, Callable<Boolean> holds) throws Exception {
+        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(120);
+        while (!holds.call()) {
+            if (System.nanoTime() > end) {
+                throw new IllegalStateException("in vain: " + what);
+            }
+            Thread.sleep(100);
+        }
+    }
+
+    private List<MessageId> write(String topic, Schema<String> schema) throws Exception {
+        List<MessageId> found = new ArrayList<>();
+        try (Producer<String> producer = client.newProducer(schema).topic(name(topic)).enableBatching(false).create()) {
+            for (int n = 0; n < ENTRIES; n++) {
+                found.add(producer.newMessage().key("key " + n % 3).value("message " + n).send());
+            }
+        }
+        return found;
+    }
+
+    private Consumer<String> subscribe(String topic) throws Exception {
+        return client.newConsumer(Schema.STRING).topic(name(topic)).subscriptionName("subscription")
+            .subscriptionType(SubscriptionType.Shared)
+            .subscriptionInitialPosition(SubscriptionInitialPosition.Earliest).subscribe();
+    }
+
+    private List<Long> listLedgers(String topic) throws Exception {
+        PersistentTopicInternalStats stats = admin.topics().getInternalStats(name(topic));
+        List<Long> found = new ArrayList<>();
+        stats.ledgers.forEach(one -> found.add(one.ledgerId));
+        return found;
+    }
+
+    private void writeTopics() throws Exception {
+        // Kept by a subscription that acknowledged here and there: its state is a ledger of its own.
+        try (Consumer<String> consumer = subscribe("kept")) {
+            write("kept", Schema.STRING);
+            for (int n = 0; n < ENTRIES; n++) {
+                Message<String> message = consumer.receive(60, TimeUnit.SECONDS);
+                if (n % 2 == 1) {
+                    consumer.acknowledge(message);
+                }
+            }
+        }
+        truth.put("kept", listLedgers("kept"));
+
+        subscribe("offloaded").close();
+        MessageId last = write("offloaded", Schema.STRING).get(ENTRIES - 1);
+        List<Long> before = listLedgers("offloaded");
+        admin.topics().triggerOffload(name("offloaded"), last);
+        until("offloaded", () -> admin.topics().offloadStatus(name("offloaded")).getStatus()
+            == LongRunningProcessStatus.Status.SUCCESS);
+        // The broker deletes what it offloaded when it looks for what it may trim.
+        until("deleted from the bookies", () -> {
+            admin.topics().trimTopic(name("offloaded"));
+            return admin.topics().getInternalStats(name("offloaded")).ledgers.stream().anyMatch(one -> one.offloaded)
+                && isGone(before.get(0));
+        });
+        truth.put("offloaded", before);
+
+        subscribe("compacted").close();
+        write("compacted", Schema.STRING);
+        admin.topics().triggerCompaction(name("compacted"));
+        until("compacted", () -> admin.topics().compactionStatus(name("compacted")).status
+            == LongRunningProcessStatus.Status.SUCCESS);
+        truth.put("compacted_ledger", admin.topics().getInternalStats(name("compacted")).compactedLedger.ledgerId);
+
+        try (Consumer<String> consumer = subscribe("delayed");
+            Producer<String> producer = client.newProducer(Schema.STRING).topic(name("delayed")).enableBatching(false)
+                .create()) {
+            for (int n = 0; n < ENTRIES; n++) {
+                producer.newMessage().value("message " + n).deliverAfter(1 + n, TimeUnit.HOURS).send();
+            }
+            consumer.receive(2, TimeUnit.SECONDS);
+        }
+
+        subscribe("ended").close();
+        write("ended", Schema.STRING);
+        admin.topics().terminateTopic(name("ended"));
+        truth.put("ended", listLedgers("ended"));
+
+        subscribe("deleted").close();
+        write("deleted", Schema.STRING);
+        truth.put("deleted", listLedgers("deleted"));
+        admin.topics().delete(name("deleted"), true);
+    }
+
+    private boolean isGone(long ledger) throws Exception {
+        return broker.getBookKeeperClient().getLedgerManager().readLedgerMetadata(ledger)
+            .handle((metadata, failure) -> failure != null).get(60, TimeUnit.SECONDS);
+    }
+
+    private Map<String, Object> readTopics() throws Exception {
+        Map<String, Object> found = new LinkedHashMap<>();
+        for (String topic : List.of("kept", "offloaded", "compacted", "delayed", "ended")) {
+            admin.topics().unload(name(topic));
+            List<String> values = new ArrayList<>();
+            try (Reader<String> reader = client.newReader(Schema.STRING).topic(name(topic))
+                .startMessageId(MessageId.earliest).create()) {
+                while (reader.hasMessageAvailable()) {
+                    values.add(reader.readNext(60, TimeUnit.SECONDS).getValue());
+                }
+            }
+            found.put(topic, values);
+        }
+        List<String> latest = new ArrayList<>();
+        try (Reader<String> reader = client.newReader(Schema.STRING).topic(name("compacted")).readCompacted(true)
+            .startMessageId(MessageId.earliest).create()) {
+            while (reader.hasMessageAvailable()) {
+                latest.add(reader.readNext(60, TimeUnit.SECONDS).getValue());
+            }
+        }
+        found.put("latest", latest);
+        int left = 0;
+        try (Consumer<String> consumer = subscribe("kept")) {
+            while (consumer.receive(3, TimeUnit.SECONDS) != null) {
+                left++;
+            }
+        }
+        found.put("left", left);
+        found.put("schema", admin.schemas().getSchemaInfo(name("kept")).getType().toString());
+        return found;
+    }
+
+    public static void main(String[] args) throws Exception {
+        ObjectMapper json = new ObjectMapper();
+        try {
+            Broker made = new Broker(args[0], args[1]);
+            made.writeTopics();
+            System.out.println(json.writeValueAsString(made.truth));
+            System.out.flush();
+            if (new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8)).readLine() != null) {
+                System.out.println(json.writeValueAsString(made.readTopics()));
+            }
+        } catch (Throwable failure) {
+            failure.printStackTrace();
+            Runtime.getRuntime().halt(1);
+        }
+        System.out.flush();
+        // As a broker that is killed: nothing is closed.
+        Runtime.getRuntime().halt(0);
+    }
+}
