@@ -107,13 +107,17 @@ def test_what_is_no_reference_is_one_clear_error(text: str, tmp_path: Path) -> N
 @pytest.mark.parametrize("name", ["json", "parquet"])
 def test_a_file_says_when_it_was_listed(name: str, tmp_path: Path) -> None:
     """On a line without a ledger, which names none, or on any; the earliest counts; without a zone it is UTC."""
-    listed = [{"listed": "2026-01-31T12:00:00.250Z"}, {"ledger": 7, "listed": "2026-01-31T13:30:00+01:00"}]
-    for rows, ledgers, at_ms in (
+    listed: list[dict[str, Any]] = [
+        {"listed": "2026-01-31T12:00:00.250Z"},
+        {"ledger": 7, "listed": "2026-01-31T13:30:00+01:00"},
+    ]
+    cases: tuple[tuple[list[dict[str, Any]], list[int], int | None], ...] = (
         (listed, [7], 1_769_860_800_250),
         ([{"listed": "2026-01-31T12:00:00"}], [], 1_769_860_800_000),
         (listed[1:], [7], 1_769_862_600_000),
         ([{"ledger": 7}], [7], None),
-    ):
+    )
+    for rows, ledgers, at_ms in cases:
         path = tmp_path / f"references.{name}"
         if name == "json":
             path.write_text("".join(json.dumps(row) + "\n" for row in rows))

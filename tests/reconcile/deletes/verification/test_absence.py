@@ -1,5 +1,6 @@
 """Ledgers that went since the store was listed last: by when each was made, as its record and the store say."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from tests.support.inventories import fill_row
 LISTED_MS = 1_700_000_000_000
 
 
-def write_capture(folder: Path, births: list[tuple[int | None, int | None]]) -> Dataset:
+def write_capture(folder: Path, births: Sequence[tuple[int | None, int | None]]) -> Dataset:
     """Write a capture of ledgers: when the store says that the record was made, and when the record does."""
     rows = []
     for number, (stored, own) in enumerate(births):
