@@ -7,30 +7,10 @@
 # here, and of this machine only how the network is reached: name servers, certificates, and the like.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-. scripts/_setup.sh
-
-readonly bare=$PWD/.cache/fresh/bare
+. scripts/_bare.sh
 
 # Settings that say how packages are reached. A path among them must be one that the bare system has, too.
 readonly network='^(https?_proxy|HTTPS?_PROXY|no_proxy|NO_PROXY|PIP_CERT|PIP_INDEX_URL|SSL_CERT_FILE|UV_DEFAULT_INDEX|UV_INDEX_URL)$'
-
-make_bare() {
-  [ -d "$bare" ] && return
-  [ "$(id -u)" = 0 ] || die "scripts/soak fresh makes a system of its own (debootstrap, chroot): run it as root"
-  command -v debootstrap >/dev/null || want debootstrap "makes the bare Debian"
-  install_wanted
-  local fresh=$bare.$$ name
-  mkdir -p "$fresh"
-  say "Making a bare Debian in $bare"
-  name=$(. /etc/os-release && echo "${VERSION_CODENAME:-bookworm}")
-  debootstrap --variant=minbase --include=ca-certificates,python3 "$name" "$fresh" >"$fresh.log" 2>&1 ||
-    die "debootstrap failed: $(tail -n 3 "$fresh.log")"
-  rm -f "$fresh/etc/apt/sources.list"
-  cp -a /etc/apt/sources.list* "$fresh/etc/apt/"
-  cp -a /usr/local/share/ca-certificates "$fresh/usr/local/share/"
-  chroot "$fresh" update-ca-certificates >/dev/null 2>&1
-  mv "$fresh" "$bare"
-}
 
 # Runs in namespaces of its own: mounts and processes end with it.
 run_inside() { # ROOT COMMAND...

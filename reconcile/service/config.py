@@ -22,6 +22,8 @@ _DURATION: Final = re.compile(r"([0-9]{1,6})([smhd])")
 _ADDRESS: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.\-]+):([0-9]{1,5})")
 _TOKEN: Final = re.compile(r"([A-Za-z0-9_.\-]{1,64}) ([\x21-\x7e]{16,512})")
 _MOST_SHARES: Final = 100
+_INSTANCE: Final = "{instance}"
+_ANYWHERE: Final = ("0.0.0.0", "[::]")  # noqa: S104 - what others cannot ask
 
 
 Seconds = Annotated[float, "duration"]
@@ -46,7 +48,8 @@ class Listen:
     Attributes:
         http: ``host:port`` of the page, the metrics and JSON.
         grpc: ``host:port`` of gRPC.
-        advertise: how other instances name the gRPC address of this one; empty: as it is.
+        advertise: how other instances name the gRPC address of this one, `{instance}` is its name; empty: as it is, or
+            the instance's name in place of all addresses.
     """
 
     http: str = "127.0.0.1:8480"
@@ -172,6 +175,13 @@ class Config:
         return self.instance or socket.gethostname()
 
     @property
+    def address(self) -> str:
+        """Where others ask this instance over gRPC."""
+        host, _, port = self.listen.grpc.rpartition(":")
+        own = f"{self.name}:{port}" if host in _ANYWHERE else self.listen.grpc
+        return self.listen.advertise.replace(_INSTANCE, self.name) or own
+
+    @property
     def timings(self) -> dict[str, Timing]:
         """When each job is due."""
         return {
@@ -261,7 +271,7 @@ def _check(config: Config, source: str) -> None:
             raise InputError(f"{source}, {place}", problem, remedy)
 
     for name in ("http", "grpc", "advertise"):
-        address = getattr(config.listen, name)
+        address = getattr(config.listen, name).replace(_INSTANCE, config.name if name == "advertise" else _INSTANCE)
         match = _ADDRESS.fullmatch(address)
         fits = (match is not None and int(match[2]) < 1 << 16) or (name == "advertise" and not address)
         demand(f"listen.{name}", f"{address!r} is no address", "write host:port", holds=fits)

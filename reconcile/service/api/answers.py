@@ -1,6 +1,7 @@
 """What the service answers, whoever carries the question: gRPC and HTTP call the same methods."""
 
 import hmac
+import logging
 import re
 import threading
 import time
@@ -14,9 +15,16 @@ import pyarrow.compute as pc
 from google.protobuf.message import Message
 
 from backends.errors import BackendError
-from reconcile.findings.categories import SEVERITY_ORDER
+from reconcile.findings.categories import SEVERITY_ORDER, Category
 from reconcile.service._pb import service_pb2 as pb
-from reconcile.service.api.messages import make_answer, make_deletes, make_finding, make_job, make_maintenance
+from reconcile.service.api.messages import (
+    make_answer,
+    make_deletes,
+    make_each_delete,
+    make_finding,
+    make_job,
+    make_maintenance,
+)
 from reconcile.service.api.methods import ApiError, Call, Method, Why
 from reconcile.service.config import Config
 from reconcile.service.runs import commands, schedule
@@ -28,18 +36,23 @@ from reconcile.service.runs.record import NotLeaderError
 from reconcile.service.runs.schedule import Ended, Gate, GateState
 from recovery.dataset import open_dataset
 from recovery.errors import RecoveryError
-from recovery.model.ids import LedgerId
+from recovery.model.ids import LedgerId, is_bookie_id
 
+_LOG: Final = logging.getLogger(__name__)
 _ROWS: Final = 500
 """Findings that are turned into messages together."""
 _MOST_STREAMS: Final = 8
 """Readers of findings at a time: who reads slowly holds a thread, of which there are few."""
 _MOST_GATES: Final = 100
 _LONGEST_NAMES: Final = 2000
-"""Characters of all bookies or domains of a maintenance: the record in the store holds all of them."""
+"""Characters of all bookies or domains: the record in the store holds all those of a maintenance."""
 _NAME: Final = re.compile(r"[A-Za-z0-9_.:\-]{1,64}")
 _SOAK: Final = re.compile(r"[0-9]{1,7}[smhd]?")
-_LONGEST_STATEMENT: Final = 500
+_HASH: Final = re.compile(r"[0-9A-Fa-f]{0,128}")
+_LONGEST_LINE: Final = 500
+_MOST_NAMED: Final = 1000
+"""Ledgers that one question names: they are words of a command."""
+_CATEGORIES: Final = tuple(map(str, Category))
 _TARGETS: Final = ("", "read-only", "down", "gone")
 _CERTIFICATE: Final = "certificate.json"
 _LEDGERS: Final = "ledgers.txt"
@@ -102,6 +115,11 @@ class Api:
             raise ApiError(Why.NOT_LEADER, str(error)) from error
         except (BackendError, RecoveryError, OSError) as error:
             raise ApiError(Why.UNAVAILABLE, str(error)) from error
+        except ApiError:
+            raise
+        except Exception as error:
+            _LOG.exception("%s is not answered", method.path)
+            raise ApiError(Why.BROKEN, f"a fault of the service ({type(error).__name__}): its log has more") from error
 
     def identify(self, authorization: str) -> str:
         """Return the name of who asks; empty: it is not known, and need not be.
@@ -150,6 +168,8 @@ class Api:
         severity = request.severity or "info"
         if severity not in SEVERITY_ORDER:
             raise ApiError(Why.BAD_REQUEST, f"severity is one of {', '.join(SEVERITY_ORDER)}")
+        if request.category and request.category not in _CATEGORIES:
+            raise ApiError(Why.BAD_REQUEST, f"no category {request.category!r}; known are {', '.join(_CATEGORIES)}")
         severe = SEVERITY_ORDER[: SEVERITY_ORDER.index(severity) + 1]
         runs = self._instance.seen.state.job("scrutinize").latest
         paths = [self._demand_here(runs[share]) for share in sorted(runs)]
@@ -176,20 +196,31 @@ class Api:
 
     def check_impact(self, request: pb.ImpactRequest, call: Call) -> pb.Answer:
         """Say whether bookies may be taken away."""
+        _check_impact(request.bookies, request.domains, request.target)
         words = self._instance.word_impact(request.bookies, request.domains, request.target)
         return make_answer(self._run(words, call, self._reads))
 
     def explain_ledger(self, request: pb.LedgerId, call: Call) -> pb.Answer:
         """Say everything that is known of one ledger."""
-        ledger = LedgerId(request.ledger_scope_id, request.ledger_id)
-        words = [*commands.word_explain(self._config.metadata, str(ledger)), *self._config.requests.explain]
+        words = [
+            *commands.word_explain(self._config.metadata, str(_read_ledger(request))),
+            *self._config.requests.explain,
+        ]
         return make_answer(self._run(words, call, self._reads))
 
     def get_deletes(self, request: pb.Ledgers, call: Call) -> pb.Deletes:
         """Say where deletes are."""
-        ledgers = [str(LedgerId(entry.ledger_scope_id, entry.ledger_id)) for entry in request.ledgers]
-        words = commands.word_status(self._config.metadata, ledgers)
-        return make_deletes(self._run(words, call, self._reads))
+        return make_deletes(self._read_deletes(request, call))
+
+    def list_deletes(self, request: pb.Ledgers, call: Call) -> Iterator[pb.Delete]:
+        """Yield where deletes are, each on its own."""
+        return make_each_delete(self._read_deletes(request, call).result)
+
+    def _read_deletes(self, request: pb.Ledgers, call: Call) -> Finished:
+        if len(request.ledgers) > _MOST_NAMED:
+            raise ApiError(Why.BAD_REQUEST, f"name at most {_MOST_NAMED} ledgers, or none, which is all of them")
+        words = commands.word_status(self._config.metadata, [str(_read_ledger(entry)) for entry in request.ledgers])
+        return self._run(words, call, self._reads)
 
     @contextmanager
     def _take_place(self) -> Iterator[Path]:
@@ -232,6 +263,8 @@ class Api:
             raise ApiError(Why.BAD_REQUEST, "name ledgers")
         if request.soak and not _SOAK.fullmatch(request.soak):
             raise ApiError(Why.BAD_REQUEST, "write soak as 90s, 10m, 24h or 7d")
+        if request.reason:
+            _check_line("a reason", request.reason)
         children = self._leading
         with self._take_place() as folder:
             ledgers = _write_ledgers(folder, request.ledgers)
@@ -242,6 +275,8 @@ class Api:
 
     def verify_deletes(self, request: pb.VerifyRequest, call: Call) -> pb.Deletes:
         """Verify deletes, and make a certificate of those that may be purged."""
+        if request.confirm_count < 0:
+            raise ApiError(Why.BAD_REQUEST, "confirm_count is a number of ledgers")
         children = self._leading
         with self._take_place() as folder:
             ledgers = _write_ledgers(folder, request.ledgers) if request.ledgers else None
@@ -256,6 +291,10 @@ class Api:
 
     def purge_deletes(self, request: pb.PurgeRequest, call: Call) -> pb.Deletes:
         """Purge the ledgers of a certificate."""
+        if not request.certificate:
+            raise ApiError(Why.BAD_REQUEST, "give the certificate that verify-deletes made")
+        if not _HASH.fullmatch(request.confirm_hash):
+            raise ApiError(Why.BAD_REQUEST, "confirm_hash is of hexadecimal digits, as the certificate has it")
         children = self._leading
         with self._take_place() as folder:
             certificate = folder / _CERTIFICATE
@@ -273,12 +312,7 @@ class Api:
         """Open a maintenance, and say whether it is safe now."""
         if not _NAME.fullmatch(request.id):
             raise ApiError(Why.BAD_REQUEST, "write an id of letters, digits, _ . : and -, at most 64")
-        if bool(request.bookies) == bool(request.domains):
-            raise ApiError(Why.BAD_REQUEST, "name bookies, or domains")
-        if sum(map(len, (*request.bookies, *request.domains))) > _LONGEST_NAMES:
-            raise ApiError(Why.BAD_REQUEST, f"more than {_LONGEST_NAMES} characters of names: open several")
-        if request.target not in _TARGETS:
-            raise ApiError(Why.BAD_REQUEST, f"target is one of {', '.join(filter(None, _TARGETS))}")
+        _check_impact(request.bookies, request.domains, request.target)
         children = self._leading
         named = (tuple(request.bookies), tuple(request.domains))
         gate = Gate(request.id, *named, request.target or "down", call.by, self._instance.now_ms())
@@ -311,12 +345,10 @@ class Api:
 
     def release_maintenance(self, request: pb.ReleaseRequest, call: Call) -> pb.Maintenance:
         """Release a maintenance that is not known to be safe, by somebody's word."""
-        text = request.statement
-        if not (text.strip() and text.isprintable() and len(text) <= _LONGEST_STATEMENT):
-            raise ApiError(Why.BAD_REQUEST, f"a statement is one line of at most {_LONGEST_STATEMENT} characters")
+        _check_line("a statement", request.statement)
         self._demand_lead()
         self._find_gate(request.id)
-        statement = f"{call.by}: {text}"
+        statement = f"{call.by}: {request.statement}"
         state = self._instance.change(lambda state: schedule.release_gate(state, request.id, statement))
         return self._show_gate(state.gates[request.id], whole=True)
 
@@ -337,11 +369,35 @@ def _run_in(folder: Path, words: Sequence[str], call: Call, children: Children) 
     return finished
 
 
+def _read_ledger(entry: pb.LedgerId) -> LedgerId:
+    """Return a ledger; one that was left out is none, and not the first of the cluster."""
+    if not entry.HasField("ledger_id"):
+        raise ApiError(Why.BAD_REQUEST, "name a ledger: ledger_id is missing")
+    return LedgerId(entry.ledger_scope_id, entry.ledger_id)
+
+
+def _check_line(what: str, text: str) -> None:
+    if not (text.strip() and text.isprintable() and len(text) <= _LONGEST_LINE):
+        raise ApiError(Why.BAD_REQUEST, f"{what} is one line of at most {_LONGEST_LINE} characters")
+
+
+def _check_impact(bookies: Sequence[str], domains: Sequence[str], target: str) -> None:
+    """Check what somebody wants to take away: it becomes words of a command, and may stay in the record."""
+    if bool(bookies) == bool(domains):
+        raise ApiError(Why.BAD_REQUEST, "name bookies, or domains")
+    unfit = [name for name in bookies if not is_bookie_id(name)]
+    unfit += [name for name in domains if not (name.strip() and name.isprintable())]
+    if unfit:
+        raise ApiError(Why.BAD_REQUEST, f"{unfit[0]!r} is no name of a {'bookie' if bookies else 'domain'}")
+    if sum(map(len, (*bookies, *domains))) > _LONGEST_NAMES:
+        raise ApiError(Why.BAD_REQUEST, f"more than {_LONGEST_NAMES} characters of names: ask for fewer at a time")
+    if target not in _TARGETS:
+        raise ApiError(Why.BAD_REQUEST, f"target is one of {', '.join(filter(None, _TARGETS))}")
+
+
 def _write_ledgers(folder: Path, ledgers: Sequence[pb.LedgerId]) -> Path:
     path = folder / _LEDGERS
-    path.write_text(
-        "".join(f"{LedgerId(entry.ledger_scope_id, entry.ledger_id)}\n" for entry in ledgers), encoding="utf-8"
-    )
+    path.write_text("".join(f"{ledger}\n" for ledger in map(_read_ledger, ledgers)), encoding="utf-8")
     return path
 
 

@@ -38,6 +38,7 @@ from reconcile.service.api.page import make_page
 from reconcile.service.config import Config
 from reconcile.service.runs.leader import Instance
 from recovery.errors import InputError, RecoveryError
+from recovery.model.ids import parse
 
 _SILENT_S: Final = 30.0
 """Seconds that a connection may send and take nothing."""
@@ -219,6 +220,9 @@ class _Handler(BaseHTTPRequestHandler):
         except ApiError as error:
             self._refuse(error)
 
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
     def do_POST(self) -> None:
         self._allow_answer()
         try:
@@ -275,7 +279,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("X-Content-Type-Options", "nosniff")
         self.send_header("Cache-Control", "no-store")
         self.end_headers()
-        self.wfile.write(body)
+        if self.command != "HEAD":
+            self.wfile.write(body)
 
 
 def _find_method(path: str) -> Method:
@@ -286,7 +291,7 @@ def _find_method(path: str) -> Method:
 
 
 def _read_length(text: str) -> int:
-    if not text.isdigit() or int(text) > _LARGEST:
+    if not re.fullmatch(r"[0-9]{1,9}", text) or int(text) > _LARGEST:
         raise ApiError(Why.BAD_REQUEST, f"send a Content-Length of at most {_LARGEST}")
     return int(text)
 
@@ -300,21 +305,42 @@ def _read_timeout(text: str | None) -> float | None:
 
 
 def _read_query(method: Method, query: str) -> dict[str, object]:
-    """Return the parameters of a URL as fields; one that may be given several times is a list."""
+    """Return the parameters of a URL as fields; one that may be given several times is a list, a ledger 7 or 3:7."""
     if method.acts:
         raise ApiError(Why.BAD_REQUEST, "this changes something: POST it")
     fields = method.request.DESCRIPTOR.fields_by_name
     fields_given: dict[str, Any] = {}
     for name, value in parse_qsl(query):
         if name in fields and fields[name].is_repeated:
-            fields_given.setdefault(name, []).append(value)
+            is_ledger = fields[name].message_type is not None
+            fields_given.setdefault(name, []).append(_read_ledger(value) if is_ledger else value)
         else:
             fields_given[name] = value
     return fields_given
 
 
+def _read_ledger(text: str) -> dict[str, int]:
+    try:
+        ledger = parse(text)
+    except ValueError as error:
+        raise ApiError(Why.BAD_REQUEST, f"{text!r} is no ledger: write 7, or 3:7 with its scope") from error
+    return {"ledger_id": ledger.ledger, "ledger_scope_id": ledger.scope}
+
+
 def _to_json(message: Message, *, indent: int | None) -> bytes:
-    text = json_format.MessageToJson(
-        message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True, indent=indent
+    values = json_format.MessageToDict(
+        message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
     )
-    return text.encode() + b"\n"
+    return json.dumps(_print_whole(values), indent=indent, ensure_ascii=False).encode() + b"\n"
+
+
+def _print_whole(value: Any) -> Any:  # noqa: ANN401 - what JSON has
+    """Have whole numbers printed as the command printed them: an object of protobuf has doubles only."""
+    match value:
+        case dict():
+            return {name: _print_whole(entry) for name, entry in value.items()}
+        case list():
+            return [_print_whole(entry) for entry in value]
+        case float() if value.is_integer():
+            return int(value)
+    return value

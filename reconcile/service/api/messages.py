@@ -1,8 +1,8 @@
 """What the service knows, as messages of its proto."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from google.protobuf import json_format
 from google.protobuf.struct_pb2 import Struct
@@ -12,9 +12,23 @@ from reconcile.service.runs.children import Finished
 from reconcile.service.runs.schedule import Ended, Gate, JobState, Running
 from recovery.model.ids import parse
 
+_EXACT: Final = 1 << 53
+
 
 def _make_struct(result: Mapping[str, Any]) -> Struct:
-    return json_format.ParseDict(dict(result), Struct())
+    """Return an object; numbers that a double does not hold exactly, such as ids of ledgers, are strings in it."""
+    return json_format.ParseDict(_keep_exact(dict(result)), Struct())
+
+
+def _keep_exact(value: Any) -> Any:  # noqa: ANN401 - what JSON has
+    match value:
+        case dict():
+            return {name: _keep_exact(entry) for name, entry in value.items()}
+        case list():
+            return [_keep_exact(entry) for entry in value]
+        case int() if not -_EXACT <= value <= _EXACT:
+            return str(value)
+    return value
 
 
 def make_answer(finished: Finished) -> pb.Answer:
@@ -25,25 +39,26 @@ def make_answer(finished: Finished) -> pb.Answer:
 def make_deletes(finished: Finished) -> pb.Deletes:
     """Return the answer of a command of deletes."""
     result = finished.result
-    ledgers = []
-    for entry in result.get("ledgers") or ():
-        ledger = parse(str(entry["ledger"]))
-        ledgers.append(
-            pb.Delete(
-                ledger_id=ledger.ledger,
-                ledger_scope_id=ledger.scope,
-                state=entry.get("state") or "",
-                verdict=entry.get("verdict") or "",
-                reasons=entry.get("reasons") or (),
-            )
-        )
     return pb.Deletes(
         exit_code=finished.exit_code,
         verdict=finished.verdict,
-        ledgers=ledgers,
+        ledgers=make_each_delete(result),
         certificate_hash=result.get("hash") or "",
         result=_make_struct({name: value for name, value in result.items() if name != "ledgers"}),
     )
+
+
+def make_each_delete(result: Mapping[str, Any]) -> Iterator[pb.Delete]:
+    """Yield the ledgers that a command of deletes names."""
+    for entry in result.get("ledgers") or ():
+        ledger = parse(str(entry["ledger"]))
+        yield pb.Delete(
+            ledger_id=ledger.ledger,
+            ledger_scope_id=ledger.scope,
+            state=entry.get("state") or "",
+            verdict=entry.get("verdict") or "",
+            reasons=entry.get("reasons") or (),
+        )
 
 
 def _make_run(run: Running | Ended | None) -> pb.Run | None:

@@ -13,7 +13,9 @@ from google.protobuf.message import Message
 from reconcile.service._pb import service_pb2 as pb
 
 SERVICE: Final = "bkmeta.service.v1.Bkmeta"
-_OPEN: Final = frozenset({"GetStatus", "ListFindings", "CheckImpact", "ExplainLedger", "GetDeletes", "GetMaintenance"})
+_OPEN: Final = frozenset(
+    {"GetStatus", "ListFindings", "CheckImpact", "ExplainLedger", "GetDeletes", "ListDeletes", "GetMaintenance"}
+)
 """Methods that change nothing."""
 
 
@@ -27,6 +29,7 @@ class Why(Enum):
     TOO_MANY = ("RESOURCE_EXHAUSTED", 429)
     UNAVAILABLE = ("UNAVAILABLE", 503)
     TOO_LATE = ("DEADLINE_EXCEEDED", 504)
+    BROKEN = ("INTERNAL", 500)
 
 
 class ApiError(Exception):

@@ -201,4 +201,6 @@ def _word_silence(folder: Path, exit_code: int) -> str:
     left = shutil.disk_usage(folder).free
     if left < _SPACE:
         return f"it ended with {exit_code}: No space left on the disk of {folder.parent} ({left} bytes): free some"
+    if exit_code < 0:
+        return f"it was ended by {signal.Signals(-exit_code).name}: by this host, for want of memory, or by somebody"
     return f"it ended with {exit_code}, without a word"

@@ -227,7 +227,7 @@ class Instance:
         record, children = self._record, self._children
         if record is None:
             return
-        address = self.config.listen.advertise or self.config.listen.grpc
+        address = self.config.address
         state = record.change(lambda state: schedule.take_over(state, self.config.name, address, self.now_ms()))
         self._take(state)
         self._epoch = epoch = state.epoch

@@ -106,6 +106,22 @@ def test_a_file_of_tokens_that_cannot_be_used_is_named(text: str, mode: int, sai
     assert "0123456789abcdef" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("listen", "address"),
+    [
+        ('grpc = "10.0.0.1:8481"', "10.0.0.1:8481"),
+        ('grpc = "0.0.0.0:8481"', "bk-1:8481"),
+        ('grpc = "[::]:8481"', "bk-1:8481"),
+        ('grpc = "0.0.0.0:8481"\nadvertise = "{instance}.bkmeta:443"', "bk-1.bkmeta:443"),
+    ],
+)
+def test_others_are_told_an_address_that_they_can_ask(listen: str, address: str, tmp_path: Path) -> None:
+    """All addresses are none."""
+    path = tmp_path / "serve.toml"
+    path.write_text(f'{_ALONE}instance = "bk-1"\n[listen]\n{listen}')
+    assert read_config(path).address == address
+
+
 def test_tokens_are_read_by_line(tmp_path: Path) -> None:
     """Empty lines and comments are passed over; no file has none."""
     path = tmp_path / "tokens"

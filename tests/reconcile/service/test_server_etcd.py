@@ -3,8 +3,9 @@
 import json
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from urllib.request import Request, urlopen
 
 import grpc
 import pytest
@@ -196,6 +197,53 @@ def test_a_ledger_has_its_scope_in_every_question(service: RunningService, fake:
     assert read_log(fake)[-1][1:3] == ["explain", "3:7"]
 
 
+@pytest.mark.parametrize(
+    ("method", "body", "said"),
+    [
+        ("request-deletes", {"ledgers": [{}]}, "ledger_id is missing"),
+        ("explain-ledger", {"ledger_scope_id": 3}, "ledger_id is missing"),
+        ("request-deletes", {"ledgers": [{"ledger_id": 7}], "reason": "\0"}, "one line"),
+        ("request-deletes", {"ledgers": [{"ledger_id": 7}], "reason": "x" * 100_000}, "one line"),
+        ("verify-deletes", {"confirm_count": -3}, "confirm_count"),
+        ("purge-deletes", {}, "certificate"),
+        ("purge-deletes", {"certificate": "AAAA", "confirm_hash": "--journal=/x"}, "hexadecimal"),
+        ("check-impact", {}, "name bookies"),
+        ("check-impact", {"bookies": ["a:1,b:1"]}, "no name of a bookie"),
+        ("check-impact", {"bookies": ["a:1"], "target": "away"}, "target is one of"),
+        ("open-maintenance", {"id": "x", "bookies": ["a:1\0"]}, "no name of a bookie"),
+        ("open-maintenance", {"id": "x", "domains": [""]}, "no name of a domain"),
+        ("open-maintenance", {"id": "../x", "bookies": ["a:1"]}, "write an id"),
+        ("list-findings", {"category": "WORSE"}, "no category"),
+        ("list-findings", {"severity": "worse"}, "severity is one of"),
+        ("get-deletes", {"ledgers": [{"ledger_id": 7}] * 1001}, "at most 1000"),
+        ("run-now", [1], "not a RunRequest"),
+    ],
+)
+def test_what_cannot_be_asked_is_said_and_nothing_is_run(
+    service: RunningService, fake: Path, method: str, body: Mapping[str, object], said: str
+) -> None:
+    """Before a command gets it as a word, or the record keeps it."""
+    before = read_log(fake)
+    code, text = fetch(service.http_port, f"/v1/{method}", body, token=TOKEN)
+    assert (code, said in text) == (400, True), text
+    assert read_log(fake) == before
+    assert service.instance.seen.state.gates == {}
+
+
+def test_numbers_that_a_double_does_not_hold_come_through(service: RunningService, answer: Path) -> None:
+    """As strings; the others as the command printed them."""
+    answer.write_text(json.dumps({"exact": 7, "half": 0.5, "ledgers": [{"ledger": str(2**62 + 1), "at": 2**62 + 1}]}))
+    code, text = fetch(service.http_port, "/v1/explain-ledger?ledger_id=1")
+    result = json.loads(text)["result"]
+    assert (code, result["ledgers"][0]["at"], result["half"]) == (200, str(2**62 + 1), 0.5)
+    assert '"exact": 7,' in text
+    [deletes] = ask(service.grpc_port, "get-deletes", token="")
+    assert ask(service.grpc_port, "list-deletes", token="") == list(deletes.ledgers)
+    assert deletes.ledgers[0].ledger_id == 2**62 + 1
+    code, text = fetch(service.http_port, "/v1/list-deletes?ledgers=7&ledgers=3:7")
+    assert (code, json.loads(text)["ledger_id"]) == (200, str(2**62 + 1))
+
+
 def test_what_takes_longer_than_its_deadline_is_ended_and_more_than_may_run_is_refused(
     service: RunningService, fake: Path
 ) -> None:
@@ -308,6 +356,8 @@ def test_pages_and_figures_are_there(service: RunningService) -> None:
     assert fetch(service.http_port, "/healthz")[0] == 200
     assert fetch(service.http_port, "/readyz")[0] == 200
     assert fetch(service.http_port, "/nothing")[0] == 404
+    with urlopen(Request(f"http://127.0.0.1:{service.http_port}/healthz", method="HEAD"), timeout=60) as headed:
+        assert (headed.status, headed.headers["Content-Length"], headed.read()) == (200, "3", b"")
     code, text = fetch(service.http_port, "/metrics")
     assert code == 200
     assert "bookkeeper_metadata_service_leads 1" in text
