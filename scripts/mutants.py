@@ -30,9 +30,10 @@ SOME: Final = {
 }  # fmt: skip
 """A part of what `scripts/test` judges: each change is judged by so many histories, or clusters, again."""
 _DECIDE: Final = ("tests/reconcile/rules", "tests/reconcile/plan", "tests/reconcile/compare")
+_JUDGE: Final = ("tests/reconcile/check/scrutiny", "tests/reconcile/check/records", "tests/reconcile/explain")
 TESTS: Final[Mapping[str, Sequence[str]]] = {
     "recovery/infer": ("tests/recovery/infer",),
-    "reconcile/rules": _DECIDE,
+    "reconcile/rules": (*_DECIDE, *_JUDGE),
     "reconcile/plan": _DECIDE,
     "reconcile/compare": _DECIDE,
     "reconcile/write": ("tests/reconcile/write",),
@@ -128,17 +129,21 @@ def _nodes(value: object) -> Iterator[ast.AST]:
             yield each
 
 
-def tests_of(path: str) -> list[str]:
-    """Return the tests of a file that are there."""
+def tests_of(path: str) -> tuple[list[str], list[str]]:
+    """Return the tests of a file that are there: what is asked first, and what is asked if that notices nothing.
+
+    First come examples of its own folder: a change that they notice need not be judged by thousands of histories.
+    """
     found = [tests for prefix, tests in TESTS.items() if path == prefix or path.startswith(f"{prefix}/")]
     if not found:
         raise SystemExit(f"{path}: no tests are known for it; what can be changed: {', '.join(TESTS)}")
     if missing := [test for test in found[0] if not Path(test).exists()]:
         raise SystemExit(f"{path}: its tests are not there any more: {', '.join(missing)}")
     files = [str(file) for folder in found[0] for file in sorted(Path(folder).rglob("test_*.py"))]
-    # The file's own tests notice most; and a change that examples notice need not be judged by thousands of histories.
     own = f"test_{Path(path).stem}"
-    return sorted(files, key=lambda file: (not Path(file).name.startswith(own), file.endswith(_JUDGED)))
+    files.sort(key=lambda file: (not Path(file).name.startswith(own), file.endswith(_JUDGED)))
+    first = [file for file in files if file.startswith(f"{found[0][0]}/") and not file.endswith(_JUDGED)]
+    return first, [file for file in files if file not in first]
 
 
 def run(folder: str, tests: Sequence[str]) -> None:
@@ -171,6 +176,15 @@ def outcome(folder: str, tests: Sequence[str], deadline_s: float) -> int | None:
         process.join()
         return None
     return process.exitcode
+
+
+def asked(folder: str, tests: Sequence[Sequence[str]], deadlines_s: Sequence[float]) -> int | None:
+    """Return the outcome of the first tests that do not pass, else of the last."""
+    code: int | None = 0
+    for some, deadline_s in zip(tests, deadlines_s, strict=True):
+        if some and (code := outcome(folder, some, deadline_s)) != 0:
+            return code
+    return code
 
 
 def copied(folder: Path) -> None:
@@ -208,15 +222,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         copied(folder)
         took: dict[str, float] = {}
         for path in sorted({mutant.path for mutant in chosen}):
-            begin = time.monotonic()
-            if (key := str(sorted(tests[path]))) not in took and outcome(str(folder), tests[path], DEADLINE_S) != 0:
-                print((folder / _SPOKEN).read_text()[-2000:])
-                raise SystemExit(f"the tests of {path} do not pass without a change")
-            took.setdefault(key, time.monotonic() - begin)
+            for some in filter(None, tests[path]):
+                begin = time.monotonic()
+                if (key := str(sorted(some))) not in took and outcome(str(folder), some, DEADLINE_S) != 0:
+                    print((folder / _SPOKEN).read_text()[-2000:])
+                    raise SystemExit(f"the tests of {path} do not pass without a change")
+                took.setdefault(key, time.monotonic() - begin)
         for number, mutant in enumerate(chosen, 1):
             (folder / mutant.path).write_text(mutant.source)
             begin = time.monotonic()
-            code = outcome(str(folder), tests[mutant.path], 30 + 3 * took[str(sorted(tests[mutant.path]))])
+            bounds = [30 + 3 * took.get(str(sorted(some)), 0) for some in tests[mutant.path]]
+            code = asked(str(folder), tests[mutant.path], bounds)
             (folder / mutant.path).write_text(sources[mutant.path])
             word = "survived" if code == 0 else "did not end" if code is None else "noticed"
             print(f"{number} {word} {time.monotonic() - begin:.0f} s  {mutant.path}  {mutant.name}", flush=True)
