@@ -45,7 +45,9 @@ _JUDGED: Final = ("_histories.py", "_nasty.py", "_properties.py", "_machine.py")
 """Ends of the names of tests that take long."""
 _SPOKEN: Final = "mutants.out"
 """What the tests last printed, in the copy."""
-DEADLINE_S: Final = 900.0
+DEADLINE_S: Final = 3600.0
+_LEAST_S, _SLOWER = 120.0, 5.0
+"""Tests of a change may take so much longer than without it before they count as not ending: others use the machine."""
 _COMPARED: Final[Mapping[type[ast.cmpop], type[ast.cmpop]]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
     ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Is: ast.IsNot, ast.IsNot: ast.Is,
@@ -178,15 +180,6 @@ def outcome(folder: str, tests: Sequence[str], deadline_s: float) -> int | None:
     return process.exitcode
 
 
-def asked(folder: str, tests: Sequence[Sequence[str]], deadlines_s: Sequence[float]) -> int | None:
-    """Return the outcome of the first tests that do not pass, else of the last."""
-    code: int | None = 0
-    for some, deadline_s in zip(tests, deadlines_s, strict=True):
-        if some and (code := outcome(folder, some, deadline_s)) != 0:
-            return code
-    return code
-
-
 def copied(folder: Path) -> None:
     """Copy what the repository has, as it stands."""
     listed = subprocess.run(["git", "ls-files", "-z", "-co", "--exclude-standard"], check=True, capture_output=True)
@@ -221,19 +214,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         folder = Path(name).resolve()
         copied(folder)
         took: dict[str, float] = {}
-        for path in sorted({mutant.path for mutant in chosen}):
-            for some in filter(None, tests[path]):
-                begin = time.monotonic()
-                if (key := str(sorted(some))) not in took and outcome(str(folder), some, DEADLINE_S) != 0:
-                    print((folder / _SPOKEN).read_text()[-2000:])
-                    raise SystemExit(f"the tests of {path} do not pass without a change")
-                took.setdefault(key, time.monotonic() - begin)
+
+        def bound(path: str, some: Sequence[str]) -> float:
+            """Return how long tests may take; the first time they are run without a change, and must pass."""
+            begin, key = time.monotonic(), str(sorted(some))
+            if key not in took and outcome(str(folder), some, DEADLINE_S) != 0:
+                print((folder / _SPOKEN).read_text()[-2000:])
+                raise SystemExit(f"the tests of {path} do not pass without a change")
+            return _LEAST_S + _SLOWER * took.setdefault(key, time.monotonic() - begin)
+
         for number, mutant in enumerate(chosen, 1):
-            (folder / mutant.path).write_text(mutant.source)
             begin = time.monotonic()
-            bounds = [30 + 3 * took.get(str(sorted(some)), 0) for some in tests[mutant.path]]
-            code = asked(str(folder), tests[mutant.path], bounds)
-            (folder / mutant.path).write_text(sources[mutant.path])
+            code: int | None = None
+            for some in filter(None, tests[mutant.path]):
+                bound_s = bound(mutant.path, some)
+                (folder / mutant.path).write_text(mutant.source)
+                code = outcome(str(folder), some, bound_s)
+                (folder / mutant.path).write_text(sources[mutant.path])
+                if code != 0:
+                    break
             word = "survived" if code == 0 else "did not end" if code is None else "noticed"
             print(f"{number} {word} {time.monotonic() - begin:.0f} s  {mutant.path}  {mutant.name}", flush=True)
             known = mutant.name in reasons.get(mutant.path, {})

@@ -19,7 +19,8 @@ class Looks(RuleBasedStateMachine):
         self.skipped: str | None = None
         self.faults = faults
         self.dark = False
-        self.suspect: Suspect | None = Suspect(Look(1, findings=faults))
+        self.looked_at = Look(1, findings=faults)
+        self.suspect: Suspect | None = Suspect(self.looked_at)
         self.outcome: Outcome | None = None
         self.seen = [(self.version, faults)]
         self.looks = 0
@@ -52,9 +53,9 @@ class Looks(RuleBasedStateMachine):
         if self.suspect is None:
             return
         faults = frozenset() if self.dark else self.faults
-        seen = Look(self.version, self.skipped, faults, unseen=self.dark)
+        self.looked_at = Look(self.version, self.skipped, faults, unseen=self.dark)
         self.looks += 1
-        self.outcome = look_again(self.suspect, seen, rechecks=RECHECKS)
+        self.outcome = look_again(self.suspect, self.looked_at, rechecks=RECHECKS)
         self.suspect = self.outcome.suspect
         if self.skipped is None and self.version is not None:
             self.seen.append((self.version, faults))
@@ -72,7 +73,7 @@ class Looks(RuleBasedStateMachine):
         if self.outcome.kind is Kind.CLEAN:
             assert not self.seen[-1][1]
         if self.outcome.kind is Kind.SKIPPED:
-            assert self.version is None or self.skipped is not None
+            assert self.looked_at.version is None or self.looked_at.skipped is not None
 
     @invariant()
     def it_ends(self) -> None:
