@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from reconcile.cli.options import DURATION, FILE, FOLDER, inventory_options, parse_ledger, scope_option
+from reconcile.cli.options import (
+    DURATION,
+    FILE,
+    FOLDER,
+    inventory_options,
+    parse_ledger,
+    read_aliases,
+    scope_option,
+)
 from reconcile.cli.wire import take_wire, wire_options
 from recovery.errors import InputError
 
@@ -101,8 +109,9 @@ def take_looks(values: dict[str, Any]) -> "Looks":
     """Take the options of `look_options` out of a command's arguments."""
     from reconcile.jobs.deletes.looks import Looks
 
-    wire = take_wire(values, wire=values.pop("wire"))
-    return Looks(tuple(values.pop("inventories")), wire)
+    aliases = read_aliases(values["aliases"])
+    wire = take_wire(values, wire=values.pop("wire"), without=frozenset({"aliases"}))
+    return Looks(tuple(values.pop("inventories")), wire, aliases=aliases)
 
 
 def to_ms(duration: timedelta) -> int:

@@ -1,7 +1,7 @@
 """What bookies are compared with: the store's catalog, snapshots, and what they show of all bucket ranges."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from reconcile.rules import holds, sides
+from reconcile.rules.segments.member_names import rename_members, rename_records
 from recovery.codecs.store import Layout, generator_key
 from recovery.dataset import Dataset, select_rows, sort_by_key
 from recovery.infer.references import select_stated
@@ -73,6 +74,7 @@ class Evidence:
         mass_deletion: more was deleted than somebody may have wanted.
         mass_let_go: the same, of what an upper layer's history shows.
         collisions: files of key columns of ledgers whose lower halves stand in several scopes.
+        aliases: other names of bookies in records → ids.
     """
 
     live: Catalog | None
@@ -83,6 +85,7 @@ class Evidence:
     mass_let_go: bool = False
     collisions: tuple[str, ...] = ()
     is_some_lost: bool = False
+    aliases: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def catalogs(self) -> tuple[Catalog, ...]:
@@ -99,8 +102,10 @@ class Evidence:
         return frozenset() if self.live is None else _list_guarded(self.live.dataset)
 
     def read_stored(self, buckets: range) -> pa.Table:
-        """Return the store's records."""
-        return self.live.dataset.read("ledgers", buckets=buckets) if self.live else tables.CATALOG_LEDGERS.empty_table()
+        """Return the store's records; their bytes are the store's, also where they have other names of bookies."""
+        if self.live is None:
+            return tables.CATALOG_LEDGERS.empty_table()
+        return rename_members(self.live.dataset.read("ledgers", buckets=buckets), self.aliases)
 
     def find_issued(self, layout: Layout) -> int:
         """Return the id below which a complete snapshot knew every ledger of scope 0 that was not deleted."""
@@ -128,7 +133,10 @@ class Evidence:
         if self.collisions:
             wanted = [("bucket", ">=", buckets.start), ("bucket", "<", buckets.stop)]
             collided = pa.concat_tables([pq.read_table(path, filters=wanted) for path in self.collisions])
-        snapshots = tuple((read_unguarded(catalog.dataset, buckets), catalog.txn) for catalog in self.snapshots)
+        snapshots = tuple(
+            (rename_records(read_unguarded(catalog.dataset, buckets), self.aliases), catalog.txn)
+            for catalog in self.snapshots
+        )
         alive = (
             snapshots[0][0].select(list(tables.KEY_COLUMNS)) if self.snapshots and self.snapshots[0].is_last else None
         )

@@ -24,6 +24,7 @@ class Knowledge:
         tail: where ledgers are closed whose last entries may not have been acknowledged.
         layout: of the store that is to be repaired; None: not known.
         references: what upper layers know, of all their ledgers; None: not given.
+        aliases: other names of bookies in records → ids.
     """
 
     passwords: tuple[bytes, ...] = field(default=(b"",), repr=False)
@@ -32,3 +33,4 @@ class Knowledge:
     tail: Tail = Tail.INCLUSIVE
     layout: Layout | None = None
     references: pa.Table | None = None
+    aliases: Mapping[str, str] = field(default_factory=dict)

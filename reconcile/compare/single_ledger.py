@@ -123,6 +123,7 @@ def decide_ledger(
         snapshots=sort_newest_first([decided.catalog for decided in snapshots if decided.catalog is not None]),
         everywhere=coverage.is_whole,
         looked_at=True,
+        aliases=knowledge.aliases,
     )
     options = Options(passwords=knowledge.passwords, unscanned_bookies=coverage.not_scanned, tail=knowledge.tail)
     case = Case(

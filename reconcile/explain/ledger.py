@@ -1,7 +1,7 @@
 """One ledger, from every side that was given: who holds what, what follows from it, what the store and a plan say."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ from reconcile.plan.actions import LEAVE, Guard
 from reconcile.plan.alternatives import FROM_BOOKIES, describe_records
 from reconcile.plan.manifest import read_plan_manifest
 from reconcile.rules import contradicted, sides
+from reconcile.rules.segments.member_names import demand_other_names, rename_records
 from reconcile.topics import topic_of
 from reconcile.words import count_noun
 from recovery.codecs import ledger_metadata
@@ -150,6 +151,8 @@ def explain(
         [tables.COPIES.empty_table(), *(read_only_ledger(i, "copies", ledger) for i in inventories)]
     )
     bookies = pa.concat_tables([tables.BOOKIES.empty_table(), *(i.read("bookies") for i in inventories)])
+    demand_other_names(knowledge.aliases, bookies["bookie"].to_pylist())
+    stored = [replace(side, row=rename_records(side.row, knowledge.aliases)) for side in stored]
     of_bookies = clusters.of_bookies(bookies)
     # As recover: that the store is not the bookies' own is a finding, unless it is all that names a cluster.
     compared = stored[1:] if has_store and any(source.instance_id for source in of_bookies) else stored
@@ -222,10 +225,10 @@ def _cover(
     scanned = {row["bookie"]: row["complete"] for row in bookies.select(["bookie", "complete"]).to_pylist()}
     members: dict[str, set[str]] = {}
     if knowledge.expected is not None:
-        members["expected by the operator"] = set(knowledge.expected)
+        members["expected by the operator"] = {knowledge.aliases.get(name, name) for name in knowledge.expected}
     for source in stored:
         if source.members:
-            members[f"with a cookie in {source.source}"] = set(source.members)
+            members[f"with a cookie in {source.source}"] = {knowledge.aliases.get(n, n) for n in source.members}
     planned = read_plan_manifest(plan).coverage if plan is not None else Coverage()
     # What the plan knew of the cluster is known, whatever is given besides.
     for name in planned.members_known_from:

@@ -56,6 +56,7 @@ class RecoverRequest:
         tail: where ledgers are closed whose last entries may not have been acknowledged.
         lost: disks that are gone for good, as the operator states.
         raise_past: ids up to this one are used, as the operator says.
+        aliases: other names of bookies in records → ids.
         master: Spark's, as `spark-submit --master` takes it.
         python: what executors run as their Python; None: what they have.
         settings: of the run, each with where it came from, for the manifest.
@@ -78,6 +79,7 @@ class RecoverRequest:
     python: Path | None
     tombstones: tuple[str, ...] = ()
     quorums: Path | None = None
+    aliases: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -169,6 +171,7 @@ def recover(request: RecoverRequest, context: Context) -> Recovered:
             references=References.unite(known),
             lost=request.lost,
             raise_past=request.raise_past,
+            aliases=request.aliases,
             settings=request.settings,
         )
         with context.reporter.progress("reconstructing", "parts") as progress:

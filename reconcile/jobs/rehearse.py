@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,6 +31,7 @@ class RehearseRequest:
         source: bookies' folders, or how running bookies are asked; no folders: no entries are read.
         registry: URI of the root that running bookies are registered in; None: the plan's own.
         sample: how many ledgers are read back; None: all.
+        aliases: other names of bookies in records → ids.
     """
 
     plan: Dataset
@@ -38,6 +39,7 @@ class RehearseRequest:
     source: Mapping[str, Sequence[Path]] | Wire
     registry: str | None
     sample: int | None
+    aliases: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,7 @@ def rehearse(request: RehearseRequest, context: Context) -> Rehearsed:
             registry = replace(opened, root=binding.root or opened.root)
             if request.registry:
                 registry = stack.enter_context(open_store(request.registry, context.access))
-            bookies = stack.enter_context(open_bookies(request.source, registry, context))
+            bookies = stack.enter_context(open_bookies(request.source, registry, context, request.aliases))
         seen = demand_whole(plan)
         mark = engine.begin(plan, seen.hash, opened.store, opened.root, now=context.now)
         journal = Path(plan.path) / engine.JOURNALS / mark.journal

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from reconcile.check.guard_locks import GuardsSeen, look_at_guards
 from reconcile.check.verify_results import Cluster, Verified
 from reconcile.jobs.context import Context, Wire, throttle
 from reconcile.plan.plan_reader import open_whole
+from reconcile.rules.segments.member_names import demand_other_names
 from reconcile.stores import open_store
 from recovery.bookies.addresses import read_members
 from recovery.dataset import Dataset
@@ -31,12 +32,14 @@ class VerifyRequest:
         uri: the store that it was applied to.
         source: bookies' folders, or how running bookies are asked.
         sample: how many ledgers are drawn; None: all.
+        aliases: other names of bookies in records → ids.
     """
 
     plan: Path
     uri: str
     source: Mapping[str, Sequence[Path]] | Wire
     sample: int | None
+    aliases: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,28 @@ class ReadBack:
     is_early: bool
 
 
+class NamedDisks(Mapping[str, "BookieDisks"]):
+    """Disks of bookies by id, which are there under the other names of a bookie as well.
+
+    Args:
+        disks: by id.
+        aliases: name → id.
+    """
+
+    def __init__(self, disks: "Mapping[str, BookieDisks]", aliases: Mapping[str, str]) -> None:
+        self._disks = disks
+        self._aliases = aliases
+
+    def __getitem__(self, name: str) -> "BookieDisks":
+        return self._disks[self._aliases.get(name, name)]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._disks)
+
+    def __len__(self) -> int:
+        return len(self._disks)
+
+
 def verify(request: VerifyRequest, context: Context) -> ReadBack:
     """Read the ledgers of a plan back: records from the store, entries through them.
 
@@ -71,13 +96,13 @@ def verify(request: VerifyRequest, context: Context) -> ReadBack:
     plan, _ = open_whole(request.plan)
     with ExitStack() as stack:
         opened = stack.enter_context(open_store(request.uri, context.access))
-        cluster = stack.enter_context(open_bookies(request.source, opened, context))
+        cluster = stack.enter_context(open_bookies(request.source, opened, context, request.aliases))
         return read_back(plan, opened.store, opened.root, cluster, request.sample, context)
 
 
 @contextmanager
 def open_bookies(
-    source: Mapping[str, Sequence[Path]] | Wire, registry: OpenStore, context: Context
+    source: Mapping[str, Sequence[Path]] | Wire, registry: OpenStore, context: Context, aliases: Mapping[str, str]
 ) -> "Iterator[RunningCluster | Mapping[str, BookieDisks]]":
     """Give bookies to read entries from.
 
@@ -85,16 +110,18 @@ def open_bookies(
         source: their folders, or how they are asked.
         registry: the store that running bookies are registered in.
         context: of the job.
+        aliases: other names of bookies in records → ids.
     """
     if isinstance(source, Wire):
         from recovery.bookies.wire_reader import RunningCluster  # noqa: PLC0415 - loaded where bookies are asked
 
-        members = read_members(registry.store, registry.root, registry.layout_hint, source.aliases)
+        members = read_members(registry.store, registry.root, registry.layout_hint, aliases)
         with RunningCluster(members, source.options) as cluster:
             yield cluster
         return
+    demand_other_names(aliases, source)
     with open_disks_of(source, context) as disks:
-        yield disks
+        yield NamedDisks(disks, aliases)
 
 
 @contextmanager

@@ -296,7 +296,11 @@ def _relate_pairs(*sides: tuple[pa.Table, Rows]) -> npt.NDArray[np.int8]:
 def _relate_differing(stored: pa.Table, snapshot: pa.Table) -> npt.NDArray[np.int8]:
     relations = np.full(stored.num_rows, _CODES[Relation.CHANGED], np.int8)
     is_same = np.logical_and.reduce([are_equal(stored[name], snapshot[name]) for name in _SAME_WHERE_MOVED])
-    relations[is_same & ~are_equal(stored["segments"], snapshot["segments"])] = _CODES[Relation.MOVED]
+    is_placed = are_equal(stored["segments"], snapshot["segments"])
+    relations[is_same & ~is_placed] = _CODES[Relation.MOVED]
+    # Bytes may differ where one has another name of a bookie.
+    are_the_rest = np.logical_and.reduce([are_equal(stored[name], snapshot[name]) for name in ("format", "custom")])
+    relations[is_same & is_placed & are_the_rest] = _CODES[Relation.EQUAL]
     ranks = [pc.fill_null(pc.index_in(side["state"], pa.array(_STATES)), -1).to_numpy() for side in (stored, snapshot)]
     both_closed = (ranks[0] == _CLOSED) & (ranks[1] == _CLOSED)
     back = (ranks[0] >= 0) & (

@@ -48,6 +48,7 @@ _AS_RECOVER: Final = (
     "--expect-bookies",
     "--default-quorum",
     "--references",
+    "--aliases",
     "--tail",
 )
 _OF_LEDGERS: Final = (
@@ -119,8 +120,8 @@ def explain(
     """
     if bookie is not None:
         sys.exit(_explain_bookie(bookie, inventories, uri, aliases, out, shared))
-    if aliases is not None or out is not None:
-        raise click.UsageError("--aliases and --out belong to --bookie")
+    if out is not None:
+        raise click.UsageError("--out belongs to --bookie")
     from reconcile.jobs.diagnose import explain as job
     from reconcile.plan.actions import Passwords
     from recovery.codecs.store import Layout
@@ -145,6 +146,7 @@ def explain(
         references=references,
         tail=Tail(tail),
         layout=Layout(layout) if layout else None,
+        aliases=read_aliases(aliases),
     )
     explanation = job.explain(request, make_context(output))
     sys.exit(output.show(_result(explanation, carry_options(*_AS_RECOVER), uri, plan)))

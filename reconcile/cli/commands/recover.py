@@ -12,6 +12,7 @@ from reconcile.cli.incident import is_typed
 from reconcile.cli.options import (
     FILE,
     FOLDER,
+    aliases_option,
     bookies_option,
     by_bookie,
     executor_option,
@@ -21,6 +22,7 @@ from reconcile.cli.options import (
     output_options,
     parse_quorum,
     quote_command,
+    read_aliases,
     read_names,
     read_passwords,
     references_option,
@@ -101,6 +103,7 @@ _SAID: Final = ("HELD", "GUARDED")
     "begin so), the owner as --references has it.",
 )
 @references_option
+@aliases_option
 @click.option(
     "--tombstones",
     multiple=True,
@@ -145,6 +148,7 @@ def recover(
     default_quorum: tuple[int, int, int] | None,
     quorums: Path | None,
     references: tuple[str, ...],
+    aliases: Path | None,
     tombstones: tuple[str, ...],
     tail: str,
     lost: tuple[str, ...],
@@ -192,6 +196,7 @@ def recover(
         raise_past=raise_past,
         master=master,
         python=python,
+        aliases=read_aliases(aliases),
         settings=effective_settings(),
     )
     tell_if_whole(out, "plan")

@@ -9,7 +9,15 @@ import click
 
 from reconcile.cli.command import Command, Exit
 from reconcile.cli.incident import is_typed
-from reconcile.cli.options import FOLDER, by_bookie, make_context, make_output, output_options, quote_command
+from reconcile.cli.options import (
+    FOLDER,
+    by_bookie,
+    make_context,
+    make_output,
+    output_options,
+    quote_command,
+    read_aliases,
+)
 from reconcile.cli.output import Result
 from reconcile.cli.wire import take_wire, wire_options
 from reconcile.words import count_noun
@@ -81,7 +89,8 @@ def rehearse(
     from recovery.dataset import open_dataset
 
     output = make_output(shared)
-    wire_access = take_wire(shared, wire=wire)
+    aliases = read_aliases(shared["aliases"])
+    wire_access = take_wire(shared, wire=wire, without=frozenset({"aliases"}))
     if (wire or away) and not is_typed("disks"):
         disks = {}
     if (wire and disks) or (bookies_from and not wire):
@@ -95,7 +104,9 @@ def rehearse(
         verdict = verdict if removed.keys else "there is no such root"
         sys.exit(output.show(Result("rehearse", verdict, 0, {"removed": removed.keys}, {"root": removed.root})))
     source = disks if wire_access is None else wire_access
-    rehearsed = job.rehearse(job.RehearseRequest(dataset, uri, source, bookies_from, sample), make_context(output))
+    rehearsed = job.rehearse(
+        job.RehearseRequest(dataset, uri, source, bookies_from, sample, aliases), make_context(output)
+    )
     sys.exit(output.show(_make_result(rehearsed, dataset, plan, uri)))
 
 

@@ -8,7 +8,7 @@ import click
 
 from reconcile.cli.command import Command, Exit
 from reconcile.cli.incident import is_typed
-from reconcile.cli.options import FOLDER, by_bookie, make_context, make_output, output_options
+from reconcile.cli.options import FOLDER, by_bookie, make_context, make_output, output_options, read_aliases
 from reconcile.cli.wire import take_wire, wire_options
 from reconcile.cli.wording.verified import make_verify_result
 
@@ -70,11 +70,12 @@ def verify(
     from reconcile.jobs import verify as job
 
     output = make_output(shared)
-    wire_access = take_wire(shared, wire=wire)
+    aliases = read_aliases(shared["aliases"])
+    wire_access = take_wire(shared, wire=wire, without=frozenset({"aliases"}))
     if wire and not is_typed("disks"):
         disks = {}
     if wire == bool(disks):
         raise click.UsageError("give either --wire, or the bookies' folders with --disk ID=DIR")
     source = disks if wire_access is None else wire_access
-    read = job.verify(job.VerifyRequest(plan, uri, source, sample), make_context(output))
+    read = job.verify(job.VerifyRequest(plan, uri, source, sample, aliases), make_context(output))
     sys.exit(output.show(make_verify_result("verify", read, plan)))

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -34,21 +34,18 @@ class Looks:
         inventories: folders of inventories.
         wire: how running bookies are asked; None: they are not.
         scratch: folder for what is collected; None: the system's.
+        aliases: other names of bookies.
     """
 
     inventories: tuple[str, ...] = ()
     wire: Wire | None = None
     scratch: Path | None = None
+    aliases: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def are_asked(self) -> bool:
         """Whether any look is taken."""
         return bool(self.inventories) or self.wire is not None
-
-    @property
-    def aliases(self) -> Mapping[str, str]:
-        """Other names of bookies."""
-        return {} if self.wire is None else self.wire.aliases
 
 
 @contextmanager
@@ -79,7 +76,7 @@ def gather_inventories(
         return
     with TemporaryDirectory(prefix="bkmeta-looks-", dir=looks.scratch) as folder:
         asked = _write_asked(Path(folder) / "asked", opened, layout, records, context)
-        members = read_members(opened.store, opened.root, opened.layout_hint, looks.wire.aliases)
+        members = read_members(opened.store, opened.root, opened.layout_hint, looks.aliases)
         request = Request(asked, members, None, looks.wire.options)
         with context.reporter.progress("asking bookies", "parts"):
             summary = collect_wire(

@@ -1,8 +1,8 @@
 """Everything about one ledger, from bookies, a store, snapshots, a plan and upper layers."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -55,6 +55,7 @@ class ExplainRequest:
         references: files and URIs of what upper layers know.
         tail: where ledgers are closed whose last entries may not have been acknowledged.
         layout: of the store, where nothing else names it.
+        aliases: other names of bookies in records → ids.
     """
 
     ledger: LedgerId
@@ -68,6 +69,7 @@ class ExplainRequest:
     references: tuple[str, ...]
     tail: Tail
     layout: Layout | None
+    aliases: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,7 @@ def explain(request: ExplainRequest, context: Context) -> Explanation:
             tail=request.tail,
             layout=_choose_layout(request, sides, plan),
             references=None if references is None else references.rows,
+            aliases=request.aliases,
         )
         return engine.explain(
             request.ledger,

@@ -28,6 +28,7 @@ from reconcile.jobs.make_plan.finish import finish_plan
 from reconcile.jobs.make_plan.range_task import REFERENCES, RangeResult, RangeTasks
 from reconcile.jobs.make_plan.request import PlanRequest, list_sources
 from reconcile.plan.manifest import PlanManifest
+from reconcile.rules.segments.member_names import demand_other_names
 from recovery.dataset import SPILL, write_part
 from recovery.infer.lost_disks import find_lost_bookies
 from recovery.infer.reconstruct import Options
@@ -68,6 +69,7 @@ def make_plan(
     # Where no bookie names a cluster, what else was put together with them does.
     instances = instances or sorted({source.instance_id for source in sources if source.instance_id is not None})
     # A source alone has nothing to be compared with.
+    demand_other_names(request.aliases, bookies["bookie"].to_pylist())
     coverage = _cover(request, bookies).with_nameless(clusters.nameless(sources) if len(sources) > 1 else [])
     coverage = coverage.without_lost(_find_lost(request, bookies, coverage))
     case = _make_case(request, bookies, coverage)
@@ -100,7 +102,8 @@ def _find_lost(request: PlanRequest, bookies: pa.Table, coverage: Coverage) -> t
     if not request.lost:
         return ()
     damage = pa.concat_tables([tables.DAMAGE.empty_table(), *(i.read("damage") for i in request.inventories)])
-    return find_lost_bookies(request.lost, bookies, damage, coverage.not_scanned)
+    stated = [replace(disk, bookie=request.aliases.get(disk.bookie, disk.bookie)) for disk in request.lost]
+    return find_lost_bookies(stated, bookies, damage, coverage.not_scanned)
 
 
 def _make_case(request: PlanRequest, bookies: pa.Table, coverage: Coverage) -> Case:
@@ -110,6 +113,7 @@ def _make_case(request: PlanRequest, bookies: pa.Table, coverage: Coverage) -> C
         everywhere=coverage.is_whole,
         looked_at=bool(request.inventories),
         is_some_lost=bool(coverage.lost),
+        aliases=request.aliases,
     )
     return Case(
         request.inventories,
@@ -152,4 +156,5 @@ def _cover(request: PlanRequest, bookies: pa.Table) -> Coverage:
         cookies = nodes.filter(pc.equal(nodes["kind"], "cookie"))["path"].to_pylist()
         if cookies:
             named.setdefault(f"with a cookie {title}", set()).update(path.rsplit("/", 1)[-1] for path in cookies)
-    return Coverage.count(scanned, dict(sorted(named.items())))
+    by_id = {title: {request.aliases.get(name, name) for name in names} for title, names in sorted(named.items())}
+    return Coverage.count(scanned, by_id)

@@ -36,6 +36,7 @@ class PlanRequest:
         references: what upper layers know of their ledgers.
         lost: disks that are gone for good, as the operator states.
         raise_past: ids up to this one are used, as the operator says, however far above all others they stand.
+        aliases: other names of bookies in records → ids.
         settings: of the run, each with where it came from, for the manifest.
     """
 
@@ -52,6 +53,7 @@ class PlanRequest:
     references: References | None = None
     lost: tuple[LostDisk, ...] = ()
     raise_past: int | None = None
+    aliases: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 

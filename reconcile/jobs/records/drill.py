@@ -184,6 +184,7 @@ def drill(request: DrillRequest, context: Context) -> Drilled:
             raise_past=None,
             master=request.master,
             python=request.python,
+            aliases=request.aliases,
             settings=request.settings,
         ),
         context,

@@ -51,7 +51,7 @@ def list_returned_data(
     def report(key: str, why: str) -> None:
         damaged.append(Finding(Category.REFERENCE_UNREADABLE, key, [Statement("store", "tombstones", why)]))
 
-    looks = Looks(request.inventories, request.wire)
+    looks = Looks(request.inventories, request.wire, aliases=request.aliases)
     waiting: list[Tombstone] = []
     named = list_named(catalog)
     nodes = read_removed(of_catalog(catalog, request.uri), named, report)

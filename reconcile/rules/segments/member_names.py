@@ -1,11 +1,15 @@
 """The bookies that records name: other names replaced by ids, and which records name some of them."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from recovery.codecs import ledger_metadata
+from recovery.errors import InputError
 
 Mask = npt.NDArray[np.bool_]
 
@@ -32,6 +36,42 @@ def rename_members(stored: pa.Table, renames: Mapping[str, str]) -> pa.Table:
     offsets = pa.array(np.append(0, np.cumsum(sizes)), pa.int32())
     renamed = pa.ListArray.from_arrays(offsets, structs, type=kind, mask=pc.is_null(segments))
     return stored.set_column(stored.schema.get_field_index("segments"), stored.schema.field("segments"), renamed)
+
+
+def rename_records(stored: pa.Table, renames: Mapping[str, str]) -> pa.Table:
+    """Return records that read as `rename_members` has them, their bytes, too; CATALOG_LEDGERS in and out.
+
+    Bytes of records that name no other name stay as they are.
+    """
+    named = np.flatnonzero(name_any(stored, frozenset(renames)))
+    if not len(named):
+        return stored
+    raws = stored["raw"].to_pylist()
+    for row in named.tolist():
+        record = ledger_metadata.decode(raws[row])
+        segments = tuple(
+            replace(one, members=tuple(renames.get(name, name) for name in one.members)) for one in record.segments
+        )
+        raws[row] = ledger_metadata.encode(replace(record, segments=segments))
+    column = stored.schema.get_field_index("raw")
+    rewritten = stored.set_column(column, stored.schema.field("raw"), pa.array(raws, stored.schema.field("raw").type))
+    return rename_members(rewritten, renames)
+
+
+def demand_other_names(renames: Mapping[str, str], bookies: Collection[str]) -> None:
+    """See that no bookie is called another name of a second one.
+
+    Args:
+        renames: name → id.
+        bookies: ids of bookies that were looked at.
+
+    Raises:
+        InputError: one is.
+    """
+    for name, bookie in renames.items():
+        if name != bookie and name in bookies:
+            problem = f"is a bookie of its own that was looked at, and an alias of {bookie}"
+            raise InputError(f"alias {name}", problem, "take it out of the aliases")
 
 
 def name_any(stored: pa.Table, bookies: frozenset[str]) -> Mask:

@@ -15,6 +15,7 @@ from backends.memory import MemoryStore
 from backends.protocols import Write
 from reconcile.check.verify import verify
 from reconcile.check.verify_results import Outcome, Stored, Verified
+from reconcile.jobs.verify import NamedDisks
 from recovery.bookies.disk_reader import open_disks
 from recovery.codecs import entry, entry_log, index_file
 from recovery.codecs.store import Layout
@@ -173,6 +174,28 @@ def test_one_lost_copy_of_several_costs_nothing_but_is_counted(copy: Callable[[s
     assert found.outcomes == {Outcome.READABLE: 33}
     assert (found.full, found.wrong) == (32, 0)
     assert found.copies["absent"] == row["last"] + 1
+
+
+def test_disks_are_read_under_the_other_name_of_their_bookie(tmp_path: Path) -> None:
+    """A record names the old address of a bookie: with the alias its disks are read, without it they were not given."""
+    name = "c01"
+    row = next(row for row in _closed(name) if row["last"] > 0)
+    new, old = row["segments"][0][1][0], "old.example:3181"
+    said = {"segments": [[first, [old if one == new else one for one in names]] for first, names in row["segments"]]}
+    dataset = _plan(tmp_path, name, [of_truth({**row, **said})])
+    with ExitStack() as stack:
+        disks = {
+            bookie["id"]: stack.enter_context(
+                open_disks(bookie["id"], [cases.case_dir(name) / "bookies" / f"b{bookie['n']}"])
+            )
+            for bookie in cases.truth(name)["bookies"]
+        }
+        unnamed, named = (
+            verify(dataset, _applied(dataset), ROOT, NamedDisks(disks, aliases), sample=None)
+            for aliases in ({}, {old: new})
+        )
+    assert (named.full, named.without_disks) == (1, {})
+    assert (unnamed.full, [*unnamed.without_disks]) == (0, [old])
 
 
 def test_a_bookie_without_disks_is_not_taken_for_empty(tmp_path: Path) -> None:

@@ -5,10 +5,11 @@ and only two of five bookies had collected them.
 """
 
 import base64
+import dataclasses
 import functools
 import json
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
@@ -36,6 +37,7 @@ from reconcile.plan.edits import Edits, edit_plan
 from reconcile.plan.manifest import read_plan_manifest
 from reconcile.references import References, read
 from reconcile.report import pages
+from reconcile.rules.holds import HOLD_MARK
 from reconcile.stores import open_store
 from reconcile.write import apply as engine
 from recovery.capture.live import capture
@@ -43,6 +45,7 @@ from recovery.codecs import ledger_metadata, store
 from recovery.codecs.store import Layout
 from recovery.collect.pipeline import collect
 from recovery.dataset import Dataset, DatasetWriter, open_dataset, prepare
+from recovery.errors import InputError
 from recovery.infer.search import Tail
 from recovery.model.ids import LedgerId
 from recovery.spark import session
@@ -507,3 +510,63 @@ def test_an_explanation_is_what_the_plan_decides(
         assert made.fields == planned.fields, number
         assert made.grid == planned.grid
         assert made.alternatives[: len(planned.alternatives)] == planned.alternatives
+
+
+def test_with_the_aliases_records_of_other_names_are_what_they_are_with_ids(
+    inventories: tuple[Dataset, ...], catalog: Callable[[str], Dataset], recovered: Recover, tmp_path: Path
+) -> None:
+    """A bookie's old name in the store, in what it held earlier, in the list of bookies: the same plan as with its id.
+
+    Without the aliases it is a bookie that nobody looked at, and records that name it are contradicted. One ledger of
+    the plan is explained as the plan has it.
+    """
+    name, old = operator(CASE)["bookies"][0]["id"], "old.example:3181"
+    rows = catalog("zookeeper").read("ledgers").to_pylist()
+    lost = [row for row in rows if name in str(row["segments"]) and row["state"] == "CLOSED"][:3]
+
+    def hold(folder: str, called: str, left_out: Sequence[dict[str, Any]]) -> Dataset:
+        """Return a capture of a store whose records call the bookie so, without some of them."""
+        kept = MemoryStore()
+        for row in rows:
+            record = ledger_metadata.decode(row["raw"])
+            segments = tuple(
+                dataclasses.replace(one, members=tuple(called if member == name else member for member in one.members))
+                for one in record.segments
+            )
+            key = ROOT + store.ledger_key(Layout.HIERARCHICAL, LedgerId(row["scope"], row["ledger"]))
+            value = ledger_metadata.encode(dataclasses.replace(record, segments=segments))
+            if row not in left_out:
+                kept.write([Write(key, value)])
+        return captured(kept, tmp_path / folder)
+
+    by_id = hold("live-id", name, lost), (hold("earlier-id", name, []),)
+    by_name = hold("live-name", old, lost), (hold("earlier-name", old, []),)
+    bookies = tuple(one["id"] for one in operator(CASE)["bookies"])
+    listed = tuple(old if one == name else one for one in bookies)
+    same, alias = (
+        recovered("id", inventories, live=by_id[0], snapshots=by_id[1]),
+        recovered("alias", inventories, live=by_name[0], snapshots=by_name[1], expected=listed, aliases={old: name}),
+    )
+    unknown = recovered("unknown", inventories, live=by_name[0], snapshots=by_name[1], expected=listed)
+    for table in ("sides", "reconstruction"):
+        assert alias.read(table).equals(same.read(table)), table
+    # The passwords of holds are drawn anew; of all else what is written is the same.
+    written = [
+        {row["key"]: row["value"] for row in plan.read("actions").to_pylist() if HOLD_MARK.encode() not in row["value"]}
+        for plan in (alias, same)
+    ]
+    assert written[0] == written[1]
+    assert {row["ledger"] for row in lost} <= {row["ledger"] for row in same.read("actions").to_pylist()}
+    assert alias.manifest["found"] == same.manifest["found"]
+    assert alias.manifest["coverage"]["not_scanned"] == same.manifest["coverage"]["not_scanned"] == []
+    assert unknown.manifest["coverage"]["not_scanned"] == [old]
+    assert unknown.manifest["found"] != same.manifest["found"]
+    ledger = LedgerId(0, lost[0]["ledger"])
+    values = Passwords.from_candidates([one.encode() for one in operator(CASE)["passwords"]]).values
+    known = Knowledge(passwords=values, expected=listed, layout=Layout.HIERARCHICAL, aliases={old: name})
+    stored = [read_catalog(one.path, one, ledger) for one in (by_name[0], *by_name[1])]
+    explained = explain(ledger, inventories, stored, None, known, has_store=True)
+    assert explained.grid == explain(ledger, inventories, stored, same, known, has_store=True).grid
+    assert explained.outcome == "restored"
+    with pytest.raises(InputError, match="looked at, and an alias"):
+        recovered("wrong", inventories, live=by_id[0], aliases={name: bookies[1]})
