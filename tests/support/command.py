@@ -82,7 +82,12 @@ def environment(**changes: str | None) -> dict[str, str]:
     return {name: value for name, value in {**ours, **changes}.items() if value is not None}
 
 
-def process(*arguments: object, env: Mapping[str, str] | None = None, cwd: Path | None = None) -> Done:
+def process(
+    *arguments: object,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    patience_s: float = PATIENCE_S,
+) -> Done:
     """Run the installed program to its end in a process of its own, its output in pipes."""
     done = subprocess.run(
         [PROGRAM, *map(str, arguments)],
@@ -91,7 +96,7 @@ def process(*arguments: object, env: Mapping[str, str] | None = None, cwd: Path 
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=PATIENCE_S,
+        timeout=patience_s,
         check=False,
     )
     return Done(done.returncode, done.stdout, done.stderr)

@@ -197,7 +197,7 @@ def test_a_healthy_cluster_under_load_has_no_finding_above_info(there: Scrutiniz
             number, begin = len(done), time.monotonic()
             look = beside.submit(
                 process, "scrutinize", "--metadata", there.uri, "--out", tmp_path / f"run-{number}",
-                "--recheck-after", "8s", "--deadline", "5", "--json",
+                "--recheck-after", "8s", "--deadline", "5", "--json", patience_s=600,
             )  # fmt: skip
             while not look.done() or time.monotonic() < begin + PACE_S:
                 load.step()
