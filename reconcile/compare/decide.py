@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.compare import outcomes, snapshot_only, three_way
+from reconcile.compare.doubted_readings import read_doubted
 from reconcile.compare.evidence import Evidence, KnownTables, read_unguarded
 from reconcile.compare.outcomes import claim_without_members
 from reconcile.compare.stated_quorums import StatedQuorums
@@ -171,7 +172,9 @@ def decide_range(case: Case, prior: Prior, copies: pa.Table, sides: KnownTables,
     alone = snapshot_only.propose_rows(case.evidence, part, sides, complete)
     if case.layout is not None:
         alone = outcomes.wait_without_place(alone, case.layout)
-    return replace(part, shown=rows, alone=alone)
+    accepting = replace(case.options, is_doubt_accepted=True)
+    doubted = read_doubted(rows, copies, lambda own: reconstruct(own, case.bookies, case.damage(), prior, accepting))
+    return replace(part, shown=rows, alone=alone, doubted=doubted)
 
 
 def _reconstruct_stated(case: Case, prior: Prior, copies: pa.Table, sides: KnownTables) -> pa.Table:

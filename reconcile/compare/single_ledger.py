@@ -66,7 +66,8 @@ class Decision:
         row: of RECONSTRUCTION; None: nothing shows it.
         origin: what that is from.
         shapes: the prior that was used.
-        shown: rows of RECONSTRUCTION: what bookies show, where something else speaks against it.
+        shown: rows of RECONSTRUCTION: what bookies show, where something speaks against it; guarded where that is its
+            content.
     """
 
     row: Mapping[str, Any] | None = None
@@ -159,10 +160,10 @@ def decide_ledger(
     if alone:
         origin += f"; of {', '.join(alone)} only this ledger was read: a capture of it may tell recover more"
     shapes = [asdict(shape) for shape in prior.shapes]
-    shown = [
-        row for row in decided.shown.to_pylist() if outcomes[0]["outcome"] != "restored" and row["state"] is not None
-    ]
-    return Decision(outcomes[0], origin, shapes, tuple(shown))
+    is_read = outcomes[0]["outcome"] in ("restored", "guarded")
+    shown = [row for row in decided.shown.to_pylist() if not is_read and row["state"] is not None]
+    doubted = [{**row, "outcome": "guarded"} for part in decided.doubted for row in part.to_pylist()]
+    return Decision(outcomes[0], origin, shapes, (*shown, *doubted))
 
 
 def _find_collision(ledger: LedgerId, datasets: Sequence[Dataset]) -> pa.Table:

@@ -42,6 +42,8 @@ class Range:
         compared: their join.
         collided: which rows of the join collide with another scope's ledger.
         alone: RECONSTRUCTION of ledgers that only a snapshot has, and that nothing speaks against.
+        doubted: RECONSTRUCTION of held ledgers as they would be read if somebody accepted the doubt of their content;
+            by another key, too.
     """
 
     rows: pa.Table
@@ -52,6 +54,7 @@ class Range:
     compared: Joined
     collided: Mask
     alone: pa.Table | None = None
+    doubted: tuple[pa.Table, ...] = ()
 
     def outcomes(self) -> pa.Table:
         """Return RECONSTRUCTION of all ledgers that something becomes of, in key order."""

@@ -17,7 +17,7 @@ from reconcile.explain.ledger_copies import Copy, describe_copies, describe_dama
 from reconcile.explain.verdict import Facts, Standing, judge
 from reconcile.findings.refusal_texts import REASONS
 from reconcile.plan.actions import LEAVE, Guard
-from reconcile.plan.alternatives import FROM_BOOKIES, describe_records
+from reconcile.plan.alternatives import FROM_BOOKIES, GUARDED, describe_records
 from reconcile.plan.manifest import read_plan_manifest
 from reconcile.rules import contradicted, sides
 from reconcile.rules.segments.member_names import demand_other_names, rename_records
@@ -414,4 +414,5 @@ def _describe_instead(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Say what bookies show of a ledger that something else speaks against."""
     for row in rows:
         end = "left open" if row["last_entry"] is None else count_noun(row["last_entry"] + 1, "entry", "entries")
-        yield f"{FROM_BOOKIES}: reads as {row['state']}, {end}; chosen by plan edit --choose"
+        label = GUARDED if row["outcome"] == "guarded" else FROM_BOOKIES
+        yield f"{label}: reads as {row['state']}, {end}; chosen by plan edit --choose"

@@ -1,6 +1,7 @@
 """What a person can choose in place of what a plan writes by itself."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -8,33 +9,54 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from reconcile.compare.outcomes import guard_beyond_locks
 from reconcile.compare.three_way import Range
-from reconcile.plan.actions import Passwords, make_leave_actions, make_ledger_actions, number_actions
+from reconcile.plan.actions import Guard, Passwords, make_leave_actions, make_ledger_actions, number_actions
 from reconcile.plan.plan_hash import with_ids
 from reconcile.rules import holds, sides
 from reconcile.rules.sides import Relation, take_rows
 from recovery.codecs.ledger_metadata import decode_columns
 from recovery.codecs.store import Layout
+from recovery.codecs.store_kind import kind_of
+from recovery.dataset import sort_by_key
 from recovery.infer.refusal import Refusal
 from recovery.model import tables
 
 RESTORE: Final = "restore"
 """Label of the alternative that is the last record that anything had."""
+FROM_BOOKIES: Final = "from bookies"
+"""Label of the alternative that is the record that bookies show, where something else speaks against it."""
+GUARDED: Final = "guarded"
+"""Label of the alternative by which all that bookies show is readable, under a lock that keeps every copy."""
+GUARDED_BY_NAMES: Final = "guarded by names"
+"""The same where the store has no locks: the record names all who may have any, and replication stays disabled."""
+_OTHER: Final = ", other key"
+"""Behind the label of a guarded alternative: by the copies that have another key than most."""
+GUARDS: Final = {
+    label + other: guard
+    for label, guard in ((GUARDED, Guard.LOCK), (GUARDED_BY_NAMES, Guard.NAMED))
+    for other in ("", _OTHER)
+}
+"""The guard that a chosen alternative needs, by its label."""
 
 
-def offer_alternatives(part: Range, layout: Layout, passwords: Passwords, actions: pa.Table) -> tuple[pa.Table, int]:
+def offer_alternatives(
+    part: Range, layout: Layout, passwords: Passwords, actions: pa.Table, hiding: Sequence[str] | None = None
+) -> tuple[pa.Table, int]:
     """Return the actions with what a person can choose instead, and how many more they are.
 
     For what was deleted, is held by the plan or in the store, or is in a snapshot alone, its last record; for
-    what cannot be read, the earlier one; for all, what bookies show. Where the plan writes nothing, an action that
-    writes nothing carries them.
+    what cannot be read, the earlier one; for all, what bookies show, and under a guard what they show of ledgers whose
+    content is in doubt. Where the plan writes nothing, an action that writes nothing carries them.
 
     Args:
         part: the range, settled.
         layout: of the target.
         passwords: as of the plan.
         actions: ACTIONS of the range, in their order.
+        hiding: all bookies that may have more than was seen; None: not all of them are known.
     """
+    offers = _make_offers(part, layout, passwords, hiding)
     keys = list(tables.KEY_COLUMNS)
     tables_of_actions = [actions]
     deleted, unparsable = (part.compared.where(relation) for relation in (Relation.DELETED, Relation.UNPARSABLE))
@@ -54,9 +76,8 @@ def offer_alternatives(part: Range, layout: Layout, passwords: Passwords, action
         bad = pc.or_(pc.is_valid(records["error"]), pa.array(holds.is_hold(records)))
         raw = pc.if_else(bad, pa.scalar(None, pa.binary()), records["raw"]).combine_chunks()
         readings = [(RESTORE, raw, describe_records(records))]
-        for label, outcomes in ((FROM_BOOKIES, ["restored", "deleted"]), (GUARDED, ["guarded"])):
-            shown = _encode_shown(part, layout, passwords, places, outcomes)
-            readings.append((label, shown, describe_records(decode_columns(shown))))
+        key_rows = take_rows(part.compared.sides, places).select(keys)
+        readings += [offer.pick(key_rows) for offer in offers]
         choices = list_alternatives(len(places), readings)
         places_in_order, written = sides.unite(
             [take_rows(part.compared.sides, places).select(keys), tables_of_actions[0].select(keys)]
@@ -92,28 +113,73 @@ def _find_deleted_by_owner(part: Range) -> npt.NDArray[np.int64]:
     return np.flatnonzero(by_owner & (part.compared.stored == sides.ABSENT))
 
 
-def _encode_shown(
-    part: Range, layout: Layout, passwords: Passwords, places: npt.NDArray[np.int64], outcomes: Sequence[str]
-) -> pa.Array:
-    """Return, of rows of the join with these outcomes, the record that bookies show; null where they give none."""
-    shown = part.compared.shown[places]
-    rows = part.shown.take(pa.array(shown[shown != sides.ABSENT]))
-    # What an upper layer deleted keeps the record that it would have had.
-    restored = pc.and_(pc.is_in(rows["outcome"], pa.array(outcomes)), pc.is_valid(rows["state"])).to_numpy()
-    made = rows.filter(pa.array(restored))
-    column = made.schema.get_field_index("outcome")
-    outcome = pa.array(["restored"] * made.num_rows, pa.string())
-    made = made.set_column(column, made.schema.field(column), outcome)
-    made = make_ledger_actions(made, layout, passwords, b"")["value"].combine_chunks()
-    place = np.full(len(places), sides.ABSENT)
-    place[np.flatnonzero(shown != sides.ABSENT)[restored]] = np.arange(len(made))
-    return made.take(pa.array(place, mask=place == sides.ABSENT))
+@dataclass(frozen=True, slots=True)
+class _Offer:
+    """One alternative, of the ledgers that have it.
+
+    Attributes:
+        label: of it.
+        ledgers: key columns.
+        values: its bytes.
+        texts: what readers would see.
+    """
+
+    label: str
+    ledgers: pa.Table
+    values: pa.Array
+    texts: pa.Array
+
+    def pick(self, ledgers: pa.Table) -> tuple[str, pa.Array, pa.Array]:
+        """Return label, bytes and words of some ledgers, null for those that have no such alternative."""
+        wanted, own = sides.unite([ledgers, self.ledgers]).rows
+        place = np.full(ledgers.num_rows, sides.ABSENT)
+        both = (wanted != sides.ABSENT) & (own != sides.ABSENT)
+        place[wanted[both]] = own[both]
+        places = pa.array(place, mask=place == sides.ABSENT)
+        return self.label, self.values.take(places), self.texts.take(places)
 
 
-FROM_BOOKIES: Final = "from bookies"
-"""Label of the alternative that is the record that bookies show, where something else speaks against it."""
-GUARDED: Final = "guarded"
-"""Label of the alternative by which all that bookies show is readable, under a lock that keeps every copy."""
+def _make_offers(part: Range, layout: Layout, passwords: Passwords, hiding: Sequence[str] | None) -> list[_Offer]:
+    """Return what bookies show of ledgers, as records that a person can choose.
+
+    What an upper layer deleted keeps the record that it would have had. Where a store has no locks, guarded ones name
+    everybody; those that cannot are not offered.
+    """
+    outcome = part.shown["outcome"]
+    plain = part.shown.filter(pc.is_in(outcome, pa.array(["restored", "deleted"])))
+    guarded = [
+        pa.concat_tables([part.shown.filter(pc.equal(outcome, "guarded")), *part.doubted[:1]]),
+        *part.doubted[1:],
+    ]
+    offers = [_encode_offer(FROM_BOOKIES, plain, layout, passwords)]
+    for rows, other in zip(guarded, ("", _OTHER), strict=False):
+        label, readable = GUARDED, _set_outcome(rows, "guarded")
+        if not kind_of(layout).has_replication:
+            label = GUARDED_BY_NAMES
+            readable, named = guard_beyond_locks(sort_by_key(readable), np.arange(rows.num_rows), 0, hiding)
+            readable = readable.filter(pa.array(named))
+        offers.append(_encode_offer(label + other, readable, layout, passwords))
+    return offers
+
+
+def _encode_offer(label: str, rows: pa.Table, layout: Layout, passwords: Passwords) -> _Offer:
+    made = sort_by_key(_set_outcome(rows.filter(pc.is_valid(rows["state"])), "restored"))
+    values = make_ledger_actions(made, layout, passwords, b"")["value"].combine_chunks()
+    texts = describe_records(decode_columns(values))
+    if label != FROM_BOOKIES:
+        costs = (holds.count_holes(made), " entries that nobody serves"), (made["extra"], " copies not named")
+        texts = pc.binary_join_element_wise(
+            texts,
+            *(pc.binary_join_element_wise(pc.cast(c, pa.string()), pa.scalar(said), "") for c, said in costs),
+            ", ",
+        )
+    texts = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
+    return _Offer(label, made.select(list(tables.KEY_COLUMNS)), values, texts)
+
+
+def _set_outcome(rows: pa.Table, outcome: str) -> pa.Table:
+    column = rows.schema.get_field_index("outcome")
+    return rows.set_column(column, rows.schema.field(column), pa.array([outcome] * rows.num_rows, pa.string()))
 
 
 def list_alternatives(rows: int, readings: Sequence[tuple[str, pa.Array, pa.Array]]) -> pa.Array:

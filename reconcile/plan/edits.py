@@ -235,10 +235,11 @@ class _Editor:
         if ledger in self._edits.choose:
             label = self._edits.choose[ledger]
             value, choice = _choose(ledger, label, _alternatives(row, readings))
-            guard = str(Guard.LOCK) if label == alternatives.GUARDED else row["guard"]
+            guard = _guard_of(label) or row["guard"]
             if row["op"] == "hold":
                 made = "restored" if guard is None else "guarded"
                 self.changed.update({"held": -1, made: 1})
+                self.changed["guarded_by_names"] += guard == Guard.NAMED
                 self._outcome[ledger] = made
             return {
                 **row,
@@ -268,7 +269,8 @@ class _Editor:
         if ledger in self._edits.choose:
             label, replaces = self._edits.choose[ledger], row["expects"] is not None
             value, choice = _choose(ledger, label, _alternatives(row, readings))
-            guard = str(Guard.LOCK) if label == alternatives.GUARDED else None
+            guard = _guard_of(label)
+            self.changed["guarded_by_names"] += guard == Guard.NAMED
             made = "restored" if guard is None else "guarded"
             self.changed["released" if replaces else made] += 1
             self.changed.update(deleted=-deleted, held_in_store=-hold, left_alone=-1)
@@ -371,6 +373,12 @@ def _find_common_acls(catalog: Dataset) -> dict[str, str]:
     either = common.get("ledger") or Counter(common.values()).most_common(1)[0][0]
     kinds = ("ledger", "node", "layout", "instance_id", "cookie", "generator")
     return {kind: common.get(kind, either) for kind in kinds}
+
+
+def _guard_of(label: str) -> str | None:
+    """Return the guard that an alternative needs."""
+    guard = alternatives.GUARDS.get(label)
+    return None if guard is None else str(guard)
 
 
 def _is_hold(raw: bytes | None) -> bool:

@@ -73,7 +73,9 @@ def refuse_content(known: Facts, refusal: Ints, is_deleted: Mask) -> None:
         refusal[mask & np.isin(refusal, reasons)] = CODES[reason]
 
 
-def find_readings(known: Facts, explained: Explained, refusal: Ints, may_hide: Mask) -> Readings:
+def find_readings(
+    known: Facts, explained: Explained, refusal: Ints, may_hide: Mask, accepted: frozenset[Refusal] = frozenset()
+) -> Readings:
     """Find a reading of each ledger that is refused, and whose content is not in doubt.
 
     Args:
@@ -81,9 +83,11 @@ def find_readings(known: Facts, explained: Explained, refusal: Ints, may_hide: M
         explained: what explains each ledger; of refused ones, too, where something does.
         refusal: code of the reason of each ledger, or 0.
         may_hide: which bookies may have entries that nobody saw.
+        accepted: doubts of content that somebody accepts.
     """
-    can_be = np.isin(refusal, [CODES[reason] for reason in GUARDABLE])
-    can_be &= ~((refusal == CODES[Refusal.TWO_HISTORIES]) & known.overlapped)
+    can_be = np.isin(refusal, [CODES[reason] for reason in GUARDABLE | accepted])
+    if Refusal.TWO_HISTORIES not in accepted:
+        can_be &= ~((refusal == CODES[Refusal.TWO_HISTORIES]) & known.overlapped)
     likeliest = can_be & (explained.path != UNDECIDED)
     members = np.bincount(known.copies.row_ledger, minlength=known.count)
     empty = can_be & (refusal == CODES[Refusal.NO_ENTRIES])

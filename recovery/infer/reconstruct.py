@@ -22,7 +22,7 @@ from recovery.infer.prior import Prior, PriorShape, Source, find_striped
 from recovery.infer.proven_ends import prove_ends, undecide_dropped
 from recovery.infer.readings import find_holes, find_readings, refuse_content
 from recovery.infer.references import apply_references
-from recovery.infer.refusal import CODES, ENDED_BY_LOSS, GUARDABLE, NEEDS_MORE, Refusal
+from recovery.infer.refusal import CODES, DOUBTED, ENDED_BY_LOSS, GUARDABLE, NEEDS_MORE, Refusal
 from recovery.infer.replicas import fit_ensembles
 from recovery.infer.search import Doubt, Tail, search_histories
 from recovery.infer.shape_fit import CLEAN, RE_REPLICATED, SOLVED, UNDECIDED, Explained, Segments, explain
@@ -46,6 +46,7 @@ class Options:
         lost_bookies: bookies of which nothing will come back that is not seen: none of the former.
         max_groups: more groups of one ledger leave it undecided.
         tail: where ledgers are closed whose last entries may not have been acknowledged.
+        is_doubt_accepted: what would be held for its content is guarded: what a person can choose.
     """
 
     passwords: tuple[bytes, ...] = field(default=(b"",), repr=False)
@@ -53,6 +54,7 @@ class Options:
     lost_bookies: tuple[str, ...] = ()
     max_groups: int = MAX_GROUPS
     tail: Tail = Tail.INCLUSIVE
+    is_doubt_accepted: bool = False
 
     @property
     def unscanned(self) -> int:
@@ -117,7 +119,8 @@ def reconstruct(
     may_change = np.isin(refusal, [CODES[reason] for reason in NEEDS_MORE]) & (unseen.bookies > 0)
     refusal[may_change] = CODES[Refusal.SOURCE_INCOMPLETE]
     refuse_content(known, refusal, is_deleted)
-    readings = find_readings(known, explained, refusal, unseen.unsound)
+    doubts = DOUBTED if options.is_doubt_accepted else frozenset()
+    readings = find_readings(known, explained, refusal, unseen.unsound, doubts)
     explained, guarded = readings.explained, readings.guarded
     is_rest = guarded & np.isin(refusal, [CODES[reason] for reason in ENDED_BY_LOSS])
     is_rest &= bool(options.lost_bookies) & (unseen.bookies == 0) & ~unseen.named

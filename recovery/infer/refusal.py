@@ -87,6 +87,18 @@ GUARDABLE: Final = frozenset(
 )
 """Reasons that leave no doubt of what the entries are, only of what else there may be: such a ledger can be read."""
 
+DOUBTED: Final = frozenset(
+    {
+        Refusal.TWO_HISTORIES,
+        Refusal.TWO_KEYS,
+        Refusal.TWO_INCARNATIONS,
+        Refusal.LENGTHS_DIFFER,
+        Refusal.DIGESTS_DIFFER,
+        Refusal.DELETED_SOMEWHERE,
+    }
+)
+"""Reasons to doubt the content of entries that bookies serve: only a person can have such a ledger read."""
+
 ENDED_BY_LOSS: Final = frozenset(
     {
         Refusal.RAGGED_TAIL,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 from reconcile.plan.actions import (
@@ -18,6 +19,7 @@ from reconcile.plan.actions import (
     make_ledger_actions,
     make_system_actions,
 )
+from reconcile.plan.alternatives import with_alternatives
 from reconcile.plan.plan_hash import Hashes, bucket_hashes, with_ids
 from recovery.codecs import store
 from recovery.codecs.entry import master_key
@@ -47,6 +49,7 @@ class Ledger:
     owner: str | None = None
     verdict: str = "clean"
     guard: str | None = None
+    offers: Mapping[str, bytes] = field(default_factory=dict)
 
     def row(self) -> dict[str, Any]:
         """Return it as a row of RECONSTRUCTION."""
@@ -138,9 +141,16 @@ def write_plan(
     guards = {(ledger.scope, ledger.ledger): ledger.guard for ledger in ledgers}
     ids = zip(actions["scope"].to_pylist(), actions["ledger"].to_pylist(), strict=True)
     at = tables.ACTIONS.get_field_index("guard")
+    numbers = actions["ledger"].to_pylist()
     actions = with_ids(
         actions.set_column(at, tables.ACTIONS.field(at), pa.array([guards[i] for i in ids], pa.string()))
     )
+    offers = {
+        ledger.ledger: [{"label": k, "value": v, "reads_as": ""} for k, v in ledger.offers.items()]
+        for ledger in ledgers
+    }
+    others = pa.array([offers[n] for n in numbers], tables.ACTIONS.field("alternatives").type)
+    actions = with_alternatives(actions, np.arange(actions.num_rows), others)
     system = make_system_actions(
         [
             SystemWrite(Phase.GENERATORS, "raise", "generator", store.generator_key(layout), b"100"),
