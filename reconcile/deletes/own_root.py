@@ -18,17 +18,15 @@ from typing import Final
 
 from backends.protocols import AccessControl, MetadataStore, Write, parse_acl
 from reconcile.clusters import decode_named
-from reconcile.deletes.packed import ChangeLog, Codec, PackedRecords
+from reconcile.deletes.packed import ChangeLog, PackedRecords
 from reconcile.deletes.records import (
+    ARCHIVE,
+    TOMBSTONES,
     ArchiveMark,
     LastListing,
     RootMark,
     decode_last_listing,
-    decode_marks,
     decode_root_mark,
-    decode_tombstones,
-    encode_marks,
-    encode_tombstones,
 )
 from reconcile.deletes.tombstones import Tombstone
 from reconcile.errors import GuardRefusedError
@@ -38,10 +36,8 @@ from recovery.errors import FormatError
 
 JOURNAL_KIND: Final = "deletes"
 _LISTED: Final = "/listed"
-TOMBSTONES: Final[Codec[Tombstone]] = Codec(
-    "tombstones", encode_tombstones, decode_tombstones, lambda tombstone: tombstone.ledger
-)
-ARCHIVE: Final[Codec[ArchiveMark]] = Codec("archive", encode_marks, decode_marks, lambda mark: mark.ledger)
+_TOMBSTONES: Final = "tombstones"
+_ARCHIVE: Final = "archive"
 _MASKED: Final = "x"
 """What a store shows in place of the digest of somebody's password."""
 
@@ -163,6 +159,11 @@ def write_last_listing(store: MetadataStore, own: OwnRoot, listing: LastListing,
     log.carry_out(store, "listed", [change], {key: None if stored is None else stored.value})
 
 
+def read_tombstones(store: MetadataStore, key: str) -> PackedRecords[Tombstone]:
+    """Return the tombstones below our own root's key, to be read only."""
+    return PackedRecords(store, f"{key}/{_TOMBSTONES}", TOMBSTONES, None)
+
+
 @contextmanager
 def open_log(folder: Path, store: MetadataStore, ledgers_root: str, now: Callable[[], datetime]) -> Iterator[ChangeLog]:
     """Give the log of changes to a cluster's own root; a journal that is there is gone on with.
@@ -182,8 +183,8 @@ def open_log(folder: Path, store: MetadataStore, ledgers_root: str, now: Callabl
 
 
 def _make_own_root(store: MetadataStore, key: str, mark: RootMark, acl: str | None) -> OwnRoot:
-    records = PackedRecords(store, key, TOMBSTONES, acl), PackedRecords(store, key, ARCHIVE, acl)
-    return OwnRoot(key, mark, acl, *records)
+    tombstones = PackedRecords(store, f"{key}/{_TOMBSTONES}", TOMBSTONES, acl)
+    return OwnRoot(key, mark, acl, tombstones, PackedRecords(store, f"{key}/{_ARCHIVE}", ARCHIVE, acl))
 
 
 def _choose_acl(store: MetadataStore, ledgers_root: str, acl: str | None) -> str | None:

@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from backends.errors import UnavailableError
 from backends.protocols import MetadataStore, Versioned, Write
+from reconcile.deletes.nodes import Node, NodeKind
 from reconcile.errors import PartlyAppliedError
 from reconcile.write.audit_journal import Journal
 from reconcile.write.journal_events import AnnouncedWrite, Done, End, Event, Intent, RefusedWrite
@@ -37,22 +38,6 @@ _ROUNDS: Final = 10
 
 T = TypeVar("T")
 Places = npt.NDArray[np.uint64]
-
-
-@dataclass(frozen=True, slots=True)
-class Codec(Generic[T]):
-    """How records of one kind are kept.
-
-    Attributes:
-        folder: name below our own root.
-        encode, decode: all records of a node as bytes, and back.
-        find_ledger: whose a record is.
-    """
-
-    folder: str
-    encode: Callable[[Sequence[T]], bytes]
-    decode: Callable[[bytes], list[T]]
-    find_ledger: Callable[[T], LedgerId]
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,25 +210,25 @@ class _Target:
 class PackedRecords(Generic[T]):
     """The records of one folder."""
 
-    def __init__(self, store: MetadataStore, own_root: str, codec: Codec[T], acl: str | None) -> None:
+    def __init__(self, store: MetadataStore, folder: str, kind: NodeKind[T], acl: str | None) -> None:
         """Take a store.
 
         Args:
             store: writable, if anything is changed.
-            own_root: key of our own root.
-            codec: of the records.
+            folder: key below which the nodes are.
+            kind: of the nodes.
             acl: rights of the nodes that are made; None: the store has no rights.
         """
         self._store = store
-        self._top = f"{own_root}/{codec.folder}"
-        self._codec = codec
+        self._top = folder
+        self._kind = kind
         self._acl = acl
 
     def make_first(self) -> list[Write]:
         """Return the writes that make an empty folder."""
         return [
             Write(self._top, b"", None, self._acl),
-            Write(f"{self._top}/{FIRST}", self._codec.encode([]), None, self._acl),
+            Write(f"{self._top}/{FIRST}", self._kind.encode([]), None, self._acl),
         ]
 
     def read_all(self, report: Callable[[str, FormatError], None] | None = None) -> Iterator[list[T]]:
@@ -259,7 +244,7 @@ class PackedRecords(Generic[T]):
         names = self._list_names()
         for name, stored in zip(names, self._read(names), strict=True):
             try:
-                yield from self._read_down(name, stored)
+                yield from (node.list_records() for node in self._open_down(name, stored))
             except FormatError as error:
                 if report is None:
                     raise
@@ -270,16 +255,11 @@ class PackedRecords(Generic[T]):
         wanted = set(ledgers)
         names = self._list_names()
         chosen = sorted({names[n] for n in _find_nodes(names, find_places(ledgers)).tolist()}) if names else []
-        nodes = (
-            records
-            for name, stored in zip(chosen, self._read(chosen), strict=True)
-            for records in self._read_down(name, stored)
-        )
         return {
-            self._codec.find_ledger(record): record
-            for records in nodes
-            for record in records
-            if self._codec.find_ledger(record) in wanted
+            self._kind.find_ledger(record): record
+            for name, stored in zip(chosen, self._read(chosen), strict=True)
+            for node in self._open_down(name, stored)
+            for record in node.list_records(wanted)
         }
 
     def measure(self) -> tuple[int, int]:
@@ -290,16 +270,16 @@ class PackedRecords(Generic[T]):
     def _read(self, names: Sequence[str]) -> Iterator[Versioned | None]:
         return (stored for _, stored in self._store.get_many(f"{self._top}/{name}" for name in names))
 
-    def _read_down(self, name: str, stored: Versioned | None) -> Iterator[list[T]]:
-        """Yield the records of a node, or of its halves where it was split after it was listed."""
+    def _open_down(self, name: str, stored: Versioned | None) -> Iterator[Node[T]]:
+        """Yield a node, or its halves where it was split after it was listed."""
         if stored is not None:
-            yield self._codec.decode(stored.value)
+            yield Node(self._kind, stored.value)
             return
         if len(name) > _BITS:
             raise UnavailableError(self._store.uri, f"{self._top}/{name} is gone")
         halves = [f"{name}0", f"{name}1"]
         for half, node in zip(halves, list(self._read(halves)), strict=True):
-            yield from self._read_down(half, node)
+            yield from self._open_down(half, node)
 
     def _list_names(self) -> list[str]:
         """Return the names of the nodes by the places that they have."""
@@ -367,45 +347,44 @@ class PackedRecords(Generic[T]):
         [stored] = self._read([name])
         if stored is None:
             return f"{key} is gone", False
-        records = {self._codec.find_ledger(record): record for record in self._codec.decode(stored.value)}
+        node = Node(self._kind, stored.value)
         beside: list[Write] = []
         replaced: dict[str, bytes | None] = {}
         is_changed = False
         for ledger in batch:
-            decision = decide(ledger, records.get(ledger))
+            decision = decide(ledger, node.get(ledger))
             if decision is None:
                 continue
             is_changed = True
             beside += decision.beside
             replaced.update((w.key, b) for w, b in zip(decision.beside, decision.replaced, strict=False))
             if decision.record is None:
-                records.pop(ledger, None)
+                node.remove(ledger)
             else:
-                records[ledger] = decision.record
+                node.put(decision.record)
         if not is_changed:
             return None, False
-        own = self._write_node(name, stored.version, list(records.values()))
-        outcome = log.carry_out(self._store, self._codec.folder, [*own, *beside], replaced)
+        own = self._write_node(name, stored.version, node)
+        outcome = log.carry_out(self._store, self._top.rpartition("/")[2], [*own, *beside], replaced)
         return outcome.conflict, outcome.conflict is None and len(own) > 1
 
-    def _write_node(self, name: str, version: int, records: list[T]) -> list[Write]:
+    def _write_node(self, name: str, version: int, node: Node[T]) -> list[Write]:
         """Return the writes that give a node its records: one, or more where it is split."""
-        ledgers = [self._codec.find_ledger(record) for record in records]
-        ordered = [records[n] for n in sorted(range(len(records)), key=lambda n: ledgers[n].unsigned_key)]
-        value = self._codec.encode(ordered)
+        value = node.encode()
         if len(value) <= NODE_BYTES:
             return [Write(f"{self._top}/{name}", value, version)]
-        halves = [Write(f"{self._top}/{leaf}", raw, None, self._acl) for leaf, raw in self._split(name, ordered)]
+        records = node.list_records()
+        halves = [Write(f"{self._top}/{leaf}", raw, None, self._acl) for leaf, raw in self._split(name, records)]
         return [*halves, Write(f"{self._top}/{name}", None, version)]
 
     def _split(self, name: str, records: list[T]) -> Iterator[tuple[str, bytes]]:
         """Yield the nodes that take the place of one, each with its value."""
-        places = find_places([self._codec.find_ledger(record) for record in records])
+        places = find_places([self._kind.find_ledger(record) for record in records])
         bit = np.uint64(_BITS - len(name))
         upper = ((places >> bit) & np.uint64(1)).astype(bool)
         for digit, chosen in (("0", ~upper), ("1", upper)):
             part = [records[n] for n in np.flatnonzero(chosen).tolist()]
-            value = self._codec.encode(part)
+            value = self._kind.encode(part)
             if len(value) > NODE_BYTES and len(part) > 1:
                 yield from self._split(name + digit, part)
             else:

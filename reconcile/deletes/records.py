@@ -4,18 +4,18 @@ Values of nodes are protobuf messages of our own, with a version in each; one th
 part.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from google.protobuf.message import DecodeError
 
 from reconcile.deletes._pb import tombstones_pb2 as pb
+from reconcile.deletes.nodes import VERSION, NodeKind, Texts
 from reconcile.deletes.tombstones import Holder, State, Step, StoredRecord, Tombstone
 from recovery.errors import FormatError, Reason
 from recovery.model.ids import LedgerId
 
-VERSION: Final = 1
 PROGRAM: Final = "bkmeta"
 _STATES: Final = {
     State.REQUESTED: pb.REQUESTED,
@@ -25,7 +25,6 @@ _STATES: Final = {
     State.CONFIRMED: pb.CONFIRMED,
 }
 _STATES_READ: Final = {number: state for state, number in _STATES.items()}
-_WHERE: Final = "node of tombstones"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,21 +86,6 @@ class ArchiveMark:
     at_ms: int
 
 
-@dataclass(slots=True)
-class _Texts:
-    """The texts of a node, each once; 0 is no text."""
-
-    texts: list[str] = field(default_factory=lambda: [""])
-    numbers: dict[str, int] = field(default_factory=lambda: {"": 0})
-
-    def add(self, text: str) -> int:
-        """Return the number of a text."""
-        number = self.numbers.setdefault(text, len(self.texts))
-        if number == len(self.texts):
-            self.texts.append(text)
-        return number
-
-
 def decode_root_mark(raw: bytes) -> RootMark:
     """Return what our own root says of itself.
 
@@ -135,106 +119,52 @@ def decode_last_listing(raw: bytes) -> LastListing:
     return LastListing(message.at_ms, message.ledgers, message.by)
 
 
-def encode_tombstones(tombstones: Iterable[Tombstone]) -> bytes:
-    """Return the value of a node."""
-    texts = _Texts()
-    node = pb.TombstoneNode(version=VERSION)
-    for tombstone in tombstones:
-        record = tombstone.record
-        node.tombstones.append(
-            pb.Tombstone(
-                scope=tombstone.ledger.scope,
-                ledger=tombstone.ledger.ledger,
-                state=_STATES[tombstone.state],
-                record=record.raw,
-                record_version=record.version,
-                created_ms=record.created_ms,
-                acl=texts.add(record.acl or ""),
-                members=map(texts.add, tombstone.members),
-                holders=[
-                    pb.Holder(
-                        bookie=texts.add(holder.bookie),
-                        incarnation=holder.incarnation,
-                        seen_ms=holder.seen_ms,
-                        released_ms=holder.released_ms,
-                        release=texts.add(holder.release),
-                    )
-                    for holder in tombstone.holders
-                ],
-                steps=[
-                    pb.Step(state=_STATES[step.state], at_ms=step.at_ms, by=texts.add(step.by))
-                    for step in tombstone.steps
-                ],
-                reason=texts.add(tombstone.reason),
-                soak_ms=tombstone.soak_ms,
-                safe_in_row=tombstone.safe_in_row,
-                listed_ms=tombstone.listed_ms,
-                objections=map(texts.add, tombstone.objections),
-                certificate=texts.add(tombstone.certificate),
-                references=map(texts.add, tombstone.references),
+def _write_tombstone(tombstone: Tombstone, texts: Texts) -> pb.Tombstone:
+    record = tombstone.record
+    return pb.Tombstone(
+        scope=tombstone.ledger.scope,
+        ledger=tombstone.ledger.ledger,
+        state=_STATES[tombstone.state],
+        record=record.raw,
+        record_version=record.version,
+        created_ms=record.created_ms,
+        acl=texts.add(record.acl or ""),
+        members=map(texts.add, tombstone.members),
+        holders=[
+            pb.Holder(
+                bookie=texts.add(holder.bookie),
+                incarnation=holder.incarnation,
+                seen_ms=holder.seen_ms,
+                released_ms=holder.released_ms,
+                release=texts.add(holder.release),
             )
-        )
-    node.texts.extend(texts.texts)
-    return bytes(node.SerializeToString(deterministic=True))
+            for holder in tombstone.holders
+        ],
+        steps=[pb.Step(state=_STATES[step.state], at_ms=step.at_ms, by=texts.add(step.by)) for step in tombstone.steps],
+        reason=texts.add(tombstone.reason),
+        soak_ms=tombstone.soak_ms,
+        safe_in_row=tombstone.safe_in_row,
+        listed_ms=tombstone.listed_ms,
+        objections=map(texts.add, tombstone.objections),
+        certificate=texts.add(tombstone.certificate),
+        references=map(texts.add, tombstone.references),
+    )
 
 
-def decode_tombstones(raw: bytes) -> list[Tombstone]:
-    """Return the tombstones of a node.
-
-    Raises:
-        FormatError: not a node of ours, of a later version, or with a number that has no text.
-    """
-    node = pb.TombstoneNode()
-    _parse(raw, node.ParseFromString)
-    _demand_version(node.version, _WHERE)
-    texts: Sequence[str] = list(node.texts)
-    try:
-        return [_make_tombstone(message, texts) for message in node.tombstones]
-    except (IndexError, KeyError, ValueError) as error:
-        raise FormatError(Reason.BAD_VALUE, _WHERE, 0, f"a field has no meaning ({error})") from error
+def _write_mark(mark: ArchiveMark, texts: Texts) -> pb.ArchiveMark:
+    return pb.ArchiveMark(
+        scope=mark.ledger.scope,
+        ledger=mark.ledger.ledger,
+        by=texts.add(mark.by),
+        place=texts.add(mark.place),
+        checksum=mark.checksum,
+        at_ms=mark.at_ms,
+    )
 
 
-def encode_marks(marks: Iterable[ArchiveMark]) -> bytes:
-    """Return the value of a node of archive marks."""
-    texts = _Texts()
-    node = pb.ArchiveNode(version=VERSION)
-    for mark in marks:
-        node.marks.append(
-            pb.ArchiveMark(
-                scope=mark.ledger.scope,
-                ledger=mark.ledger.ledger,
-                by=texts.add(mark.by),
-                place=texts.add(mark.place),
-                checksum=mark.checksum,
-                at_ms=mark.at_ms,
-            )
-        )
-    node.texts.extend(texts.texts)
-    return bytes(node.SerializeToString(deterministic=True))
-
-
-def decode_marks(raw: bytes) -> list[ArchiveMark]:
-    """Return the archive marks of a node.
-
-    Raises:
-        FormatError: not a node of ours, of a later version, or with a number that has no text.
-    """
-    node = pb.ArchiveNode()
-    _parse(raw, node.ParseFromString)
-    _demand_version(node.version, "node of archive marks")
-    try:
-        return [
-            ArchiveMark(
-                LedgerId(mark.scope, mark.ledger),
-                node.texts[mark.by],
-                node.texts[mark.place],
-                mark.checksum,
-                mark.at_ms,
-            )
-            for mark in node.marks
-        ]
-    except IndexError as error:
-        raise FormatError(Reason.BAD_VALUE, "node of archive marks", 0, "a text is missing") from error
+def _make_mark(message: pb.ArchiveMark, texts: Sequence[str]) -> ArchiveMark:
+    ledger = LedgerId(message.scope, message.ledger)
+    return ArchiveMark(ledger, texts[message.by], texts[message.place], message.checksum, message.at_ms)
 
 
 def _make_tombstone(message: pb.Tombstone, texts: Sequence[str]) -> Tombstone:
@@ -269,13 +199,19 @@ def _make_tombstone(message: pb.Tombstone, texts: Sequence[str]) -> Tombstone:
     )
 
 
-def _parse(raw: bytes, parse: Callable[[bytes], int]) -> None:
-    try:
-        parse(raw)
-    except DecodeError as error:
-        raise FormatError(Reason.BAD_VALUE, _WHERE, 0, "not a protobuf message of ours") from error
-
-
 def _demand_version(version: int, where: str) -> None:
     if version != VERSION:
         raise FormatError(Reason.BAD_VERSION, where, 0, f"version {version}; this program reads {VERSION}")
+
+
+TOMBSTONES: Final[NodeKind[Tombstone]] = NodeKind(
+    pb.TombstoneNode,
+    "tombstones",
+    _write_tombstone,
+    _make_tombstone,
+    lambda tombstone: tombstone.ledger,
+    "node of tombstones",
+)
+ARCHIVE: Final[NodeKind[ArchiveMark]] = NodeKind(
+    pb.ArchiveNode, "marks", _write_mark, _make_mark, lambda mark: mark.ledger, "node of archive marks"
+)

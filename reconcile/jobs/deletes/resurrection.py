@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from backends.registry import OpenStore
 from reconcile.clusters import Source
-from reconcile.deletes.own_root import TOMBSTONES, name_own_root
+from reconcile.deletes.own_root import name_own_root, read_tombstones
 from reconcile.deletes.packed import PackedRecords
 from reconcile.deletes.records import decode_root_mark
 from reconcile.deletes.tombstones import REMOVED, State, Tombstone
@@ -154,7 +154,7 @@ def _find_nodes(
         ids = " and ".join(sorted(instances))
         report(key, f"the tombstones are of cluster instance {mark.instance_id}, the ledgers of {ids}")
         return None
-    return PackedRecords(opened.store, key, TOMBSTONES, None)
+    return read_tombstones(opened.store, key)
 
 
 def _make_references(tombstones: Sequence[Tombstone], uri: str) -> References:

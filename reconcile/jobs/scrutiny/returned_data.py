@@ -5,8 +5,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from reconcile.clusters import list_named
-from reconcile.deletes.own_root import TOMBSTONES, name_own_root
-from reconcile.deletes.packed import PackedRecords
+from reconcile.deletes.own_root import name_own_root, read_tombstones
 from reconcile.deletes.tombstones import State, Tombstone, list_returned, take_sightings
 from reconcile.deletes.verification.evidence import gather_holdings, list_sightings
 from reconcile.deletes.verification.wanted import Wanted
@@ -88,7 +87,7 @@ def _look(
     if not returned:
         return
     # Looked at again: a delete that was taken back meanwhile is none.
-    nodes = PackedRecords(opened.store, name_own_root(opened.root), TOMBSTONES, None)
+    nodes = read_tombstones(opened.store, name_own_root(opened.root))
     standing = nodes.read_some([item.ledger for item in returned])
     for tombstone, bookies in returned.items():
         if tombstone.ledger in standing:

@@ -16,7 +16,7 @@ from tests.support.delete_schedules import World
 SCHEDULES: Final = int(os.environ.get("BKMETA_SOAK_DELETES", "500"))
 SEED: Final = int(os.environ.get("BKMETA_SOAK_SEED", "0"))
 STEPS: Final = 26
-SHARES: Final = 1 if SCHEDULES < 1000 else 16
+SHARES: Final = max(SCHEDULES // 1000, 1)
 """Tests that the schedules are dealt to, so that several processes play them."""
 
 
