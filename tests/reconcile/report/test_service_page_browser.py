@@ -30,6 +30,8 @@ say.overflow = root.scrollWidth - root.clientWidth;
 say.fetched = performance.getEntriesByType("resource").length;
 say.bars = [...document.querySelectorAll("figure rect")].filter(bar => bar.getBoundingClientRect().width > 1).length;
 say.tallest = Math.max(...[...document.querySelectorAll("th")].map(one => one.getBoundingClientRect().height));
+const right = (cell) => cell.getBoundingClientRect().right;
+say.beyond = [...document.querySelectorAll("td")].filter(cell => right(cell) > innerWidth + 1).length;
 say.paper = light(getComputedStyle(document.body).backgroundColor);
 say.ink = light(getComputedStyle(document.body).color);
 </script>"""
@@ -77,6 +79,7 @@ def test_the_page_fits_and_has_the_colours_that_are_wanted(
     found = answered(page, MEASURE, browse, width, SCHEMES[scheme])
     assert found["width"] == str(width)
     assert found["overflow"] == "0"
+    assert found["beyond"] == "0", "what to do is not out of sight"
     assert found["fetched"] == "0"
     assert found["bars"] == str(SCRUTINIES)
     assert float(found["tallest"]) < 3.5 * 1.55 * 16, "no letter stands under a letter"
