@@ -178,6 +178,17 @@ def give_verdicts(
     return pa.table(columns, schema=VERDICTS)
 
 
+def raise_rows(rows: pa.Table, findings: pa.Table) -> pa.Table:
+    """Return the verdicts of ledgers of which more was found after they were given; VERDICTS in and out.
+
+    Args:
+        rows: of these ledgers.
+        findings: all that was found of them; of others, too.
+    """
+    skipped, undecided = (pc.equal(rows["verdict"], word).to_numpy() for word in (SKIPPED, UNDECIDED))
+    return give_verdicts(rows.select(list(KEY_COLUMNS)), findings, skipped, undecided, rows["reason"].to_pylist())
+
+
 def _find_among(stored: pa.Table, rows: pa.Table) -> Mask:
     """Return which ledgers have a row in another table with their keys."""
     mask = np.zeros(stored.num_rows, np.bool_)

@@ -35,7 +35,7 @@ _FILE: Final = "first-look.json"
 _VALID: Final = timedelta(days=1)
 _RANGES: Final = 4
 """Bucket ranges in which data from before a bookie's cookie is looked for: where there is any, each has some."""
-_LATER: Final = ("again-*", "beside*")
+_LATER: Final = ("again-*", "beside*", "raised-*")
 """Parts that are written after the first look."""
 
 

@@ -72,11 +72,11 @@ class RangeTask:
         judged, unlisted, comparable = self.judge(buckets)
         name = f"buckets-{buckets.start:04d}-{buckets.stop - 1:04d}"
         doubtful = pa.array(judged.suspect)
-        aside = pc.and_(_are_of(judged.verdicts, comparable), pc.invert(doubtful))
+        aside = pc.and_(are_of(judged.verdicts, comparable), pc.invert(doubtful))
         suspects = self._put_aside((SUSPECT_FINDINGS, SUSPECT_VERDICTS), name, judged, doubtful)
         compared = self._put_aside((COMPARED_FINDINGS, COMPARED_VERDICTS), name, judged, aside)
         verdicts = judged.verdicts.filter(pc.invert(pc.or_(doubtful, aside)))
-        of_settled = pc.or_(_are_of(judged.findings, verdicts), pc.is_null(judged.findings["ledger"]))
+        of_settled = pc.or_(are_of(judged.findings, verdicts), pc.is_null(judged.findings["ledger"]))
         settled = pa.concat_tables([judged.findings.filter(of_settled), unlisted])
         settled = raise_old(self.lifecycle.apply(settled), self.run, self.demands.grace_s)
         return {
@@ -102,7 +102,7 @@ class RangeTask:
         verdicts = judged.verdicts.filter(mask)
         if not verdicts.num_rows:
             return {}
-        findings = judged.findings.filter(_are_of(judged.findings, verdicts))
+        findings = judged.findings.filter(are_of(judged.findings, verdicts))
         return {
             kind: write_part(Path(self.out), SPILL, f"{kind}-{name}", [rows], secret=True).file
             for kind, rows in zip(kinds, (findings, verdicts), strict=True)
@@ -192,13 +192,13 @@ def part_from(fields: Mapping[str, Any]) -> Part:
     return Part(**fields)
 
 
-def _are_of(findings: pa.Table, keys: pa.Table) -> pa.Array:
-    """Say which findings are of some ledgers."""
-    if not findings.num_rows or not keys.num_rows:
-        return pa.array(np.zeros(findings.num_rows, np.bool_))
+def are_of(rows: pa.Table, keys: pa.Table) -> pa.Array:
+    """Say which rows are of some ledgers."""
+    if not rows.num_rows or not keys.num_rows:
+        return pa.array(np.zeros(rows.num_rows, np.bool_))
     names = ["scope", "ledger"]
-    numbered = findings.select(names).append_column("at", pa.array(np.arange(findings.num_rows)))
+    numbered = rows.select(names).append_column("at", pa.array(np.arange(rows.num_rows)))
     places = numbered.join(keys.select(names), names, join_type="inner")["at"].to_numpy()
-    mask = np.zeros(findings.num_rows, np.bool_)
+    mask = np.zeros(rows.num_rows, np.bool_)
     mask[places] = True
     return pa.array(mask)

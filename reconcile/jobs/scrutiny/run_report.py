@@ -1,26 +1,105 @@
-"""What stands beside a scrutiny's tables: its page, figures, commands that mend, and how it went before."""
+"""What a scrutiny's tables say when all is judged, and what stands beside them: page, figures, commands that mend."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from reconcile.check.scrutiny.judge import raise_rows
 from reconcile.check.scrutiny.lifecycle import list_repairs
 from reconcile.findings.table import Run
 from reconcile.jobs.context import Context
 from reconcile.jobs.scrutiny.first_look import STORE
 from reconcile.jobs.scrutiny.metrics import format_metrics
+from reconcile.jobs.scrutiny.range_task import are_of, count_verdicts
 from reconcile.jobs.scrutiny.request import Scrutinized, ScrutinyRequest
-from recovery.dataset import Dataset, open_dataset
+from recovery.dataset import Dataset, open_dataset, sort_by_key, write_part
 from recovery.errors import InputError
 from recovery.manifest import Part
+from recovery.model import tables
 
 METRICS: Final = "metrics.prom"
 REPAIRS: Final = "repair.jsonl"
 _POINTS: Final = 90
 """Scrutinies that the trend shows, the last one included."""
+_SHOWN: Final = 20
+"""Findings that a result shows."""
+_RAISED: Final = "raised"
+"""Begin of the names of files with verdicts that were given anew."""
+
+
+@dataclass(slots=True)
+class RaisedVerdicts:
+    """Verdicts that were given anew.
+
+    Attributes:
+        before: what they were, counted.
+        after: what they are.
+        overtaken: files that do not count any more.
+    """
+
+    before: dict[str, Counter[str]] = field(default_factory=dict)
+    after: dict[str, Counter[str]] = field(default_factory=dict)
+    overtaken: list[Path] = field(default_factory=list)
+
+
+def raise_verdicts(out: Path, parts: Mapping[str, list[Part]], later: pa.Table) -> RaisedVerdicts:
+    """Give ledgers their verdicts anew of which something was found after they were judged.
+
+    What was written stays as it is until the run is whole: a run that is killed goes on from it.
+
+    Args:
+        out: folder of the run.
+        parts: of its findings and verdicts; files that are overtaken are replaced.
+        later: FINDINGS.
+    """
+    raised = RaisedVerdicts()
+    later = later.filter(pc.is_valid(later["ledger"]))
+    findings = {Path(part.file).name: part for part in parts["findings"]}
+    for place, part in enumerate(parts["verdicts"] if later.num_rows else ()):
+        rows = pq.read_table(out / part.file) if part.rows else tables.VERDICTS.empty_table()
+        own = findings[Path(part.file).name]
+        known = pq.read_table(out / own.file) if own.rows else tables.FINDINGS.empty_table()
+        touched = are_of(rows, later)
+        some = rows.filter(touched)
+        if not some.num_rows:
+            continue
+        given = raise_rows(some, pa.concat_tables([known, later]))
+        for counted, verdicts in ((raised.before, some), (raised.after, given)):
+            for verdict, reasons in count_verdicts(verdicts).items():
+                counted.setdefault(verdict, Counter()).update(reasons)
+        raised.overtaken.append(out / part.file)
+        whole = sort_by_key(pa.concat_tables([rows.filter(pc.invert(touched)), given]))
+        parts["verdicts"][place] = write_part(out, "verdicts", f"{_RAISED}-{place:05d}", [whole], secret=True)
+    return raised
+
+
+def count_known(out: Path, parts: Sequence[Part], before: Collection[bytes]) -> tuple[int, int]:
+    """Count the findings that the run before had, too, and the others."""
+    known = new = 0
+    for part in parts:
+        ids = pq.read_table(out / part.file, columns=["id"])["id"].to_pylist() if part.rows else []
+        had = sum(key in before for key in ids)
+        known, new = known + had, new + len(ids) - had
+    return known, new
+
+
+def find_worst(out: Path, parts: Sequence[Part], severe: Sequence[str]) -> list[Mapping[str, Any]]:
+    """Return the first findings at or above the severity that fails, the gravest first."""
+    found: dict[str, list[Mapping[str, Any]]] = {severity: [] for severity in severe}
+    for part in parts:
+        rows = pq.read_table(out / part.file) if part.rows else tables.FINDINGS.empty_table()
+        for severity in severe:
+            wanted = _SHOWN - len(found[severity])
+            mask = pc.and_(pc.equal(rows["severity"], severity), pc.equal(rows["status"], "open"))
+            found[severity] += rows.filter(mask).slice(0, wanted).to_pylist()
+    return [row for severity in severe for row in found[severity]][:_SHOWN]
 
 
 def make_trend(earlier: Dataset | None, result: Scrutinized, run: Run) -> list[Mapping[str, Any]]:

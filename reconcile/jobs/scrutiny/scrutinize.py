@@ -10,15 +10,15 @@ verdicts/    VERDICTS: a row a ledger
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from backends.errors import AccessDeniedError
 from reconcile.check.placement_files import read_rack_info
@@ -54,7 +54,14 @@ from reconcile.jobs.scrutiny.range_task import (
 from reconcile.jobs.scrutiny.request import Scrutinized, ScrutinyRequest
 from reconcile.jobs.scrutiny.returned_data import list_returned_data
 from reconcile.jobs.scrutiny.returned_writers import compare_all
-from reconcile.jobs.scrutiny.run_report import make_trend, write_beside, write_report
+from reconcile.jobs.scrutiny.run_report import (
+    count_known,
+    find_worst,
+    make_trend,
+    raise_verdicts,
+    write_beside,
+    write_report,
+)
 from reconcile.jobs.scrutiny.second_look import SecondLook
 from reconcile.rules import nodes as beside
 from reconcile.rules import used_ids
@@ -74,8 +81,6 @@ from recovery.spark import demand_spark, over_buckets
 if TYPE_CHECKING:
     from backends.registry import OpenStore
 
-_SHOWN: Final = 20
-"""Findings that a result shows."""
 _SMALL: Final = 10_000
 WITHOUT_SPARK: Final = 20_000
 """Ledgers of a store that are looked at in this process: it has done so before a session of Spark stands."""
@@ -181,12 +186,16 @@ def scrutinize(
         rows = make_rows([*found, *_find_beside(opened, catalog, layout, bookies, answers)], run)
         sources = ReferenceSources(request.references, request.uri, opened, layout, request.buckets)
         known = find_disagreements(sources, catalog, task.inventories, run, context, seen=task.everywhere)
-        rows = lifecycle.apply(pa.concat_tables([rows, *known]))
+        known_rows = pa.concat_tables([tables.FINDINGS.empty_table(), *known])
+        rows = lifecycle.apply(pa.concat_tables([rows, known_rows]))
+    overtaken = _count_in(request, sums, known_rows)
     sums.parts["findings"].append(write_part(request.out, "findings", "beside", [rows], secret=True))
     sums.add("findings", count_findings(rows))
     sums.open.update(count_open(rows))
     shutil.rmtree(request.out / SPILL, ignore_errors=True)
     result = _finish(request, sums, bookies, second_look, run, lifecycle)
+    for path in overtaken:
+        path.unlink(missing_ok=True)
     write_report(request.out, bookies.inventories, context)
     return result
 
@@ -339,6 +348,15 @@ def _look_again(
             sums.open.update(count_open(findings))
 
 
+def _count_in(request: ScrutinyRequest, sums: _Sums, findings: pa.Table) -> list[Path]:
+    """Count findings that came after verdicts into these; return the files that are overtaken."""
+    changed = raise_verdicts(request.out, sums.parts, findings)
+    for verdict, counted in changed.before.items():
+        sums.verdicts[verdict].subtract(counted)
+    sums.add("verdicts", changed.after)
+    return changed.overtaken
+
+
 def _find_of_bookies(
     request: ScrutinyRequest, catalog: Dataset, bookies: AskedBookies, second_look: SecondLook
 ) -> list[Finding]:
@@ -417,12 +435,14 @@ def _finish(
     severe = SEVERITY_ORDER[: SEVERITY_ORDER.index(request.fail_on) + 1]
     new = resolved = None
     if lifecycle.first_seen is not None:
-        known, new = _count_known(request, sums.parts["findings"], lifecycle.first_seen)
+        known, new = count_known(request.out, sums.parts["findings"], lifecycle.first_seen)
         resolved = len(lifecycle.first_seen) - known
     summary = bookies.summary
     kinds: Counter[str] = Counter() if summary is None else Counter(str(result.kind) for result in summary.bookies)
+    whole = request.share[1] == 1
     result = Scrutinized(
-        listed=sums.listed,
+        # Not counted from what was judged: a ledger that got lost on the way shows.
+        listed=second_look.task.catalog.rows("ledgers") if whole else sums.listed,
         clean=sums.verdicts.pop("clean", Counter()).total(),
         skipped=dict(sums.verdicts.pop("skipped", Counter())),
         undecided=dict(sums.verdicts.pop("undecided", Counter())),
@@ -443,7 +463,7 @@ def _finish(
             "share": list(request.share),
             "placement": dict(sums.placement),
         },
-        worst=tuple(_find_worst(request, sums.parts["findings"], severe)),
+        worst=tuple(find_worst(request.out, sums.parts["findings"], severe)),
         failing=sum(sums.open[severity] for severity in severe),
         suppressed=by_severity.total() - sums.open.total(),
         new=new,
@@ -475,25 +495,3 @@ def _read_first_seen(earlier: Dataset | None, share: range) -> dict[bytes, datet
     inside = pc.and_(pc.greater_equal(rows["bucket"], share.start), pc.less(rows["bucket"], share.stop))
     rows = rows.filter(pc.fill_null(inside, fill_value=True))
     return dict(zip(rows["id"].to_pylist(), rows["first_seen"].to_pylist(), strict=True))
-
-
-def _count_known(request: ScrutinyRequest, parts: Sequence[Part], before: Collection[bytes]) -> tuple[int, int]:
-    """Count the findings that the run before had, too, and the others."""
-    known = new = 0
-    for part in parts:
-        ids = pq.read_table(request.out / part.file, columns=["id"])["id"].to_pylist() if part.rows else []
-        had = sum(key in before for key in ids)
-        known, new = known + had, new + len(ids) - had
-    return known, new
-
-
-def _find_worst(request: ScrutinyRequest, parts: Sequence[Part], severe: Sequence[str]) -> list[Mapping[str, Any]]:
-    """Return the first findings at or above the severity that fails, the gravest first."""
-    found: dict[str, list[Mapping[str, Any]]] = {severity: [] for severity in severe}
-    for part in parts:
-        rows = pq.read_table(request.out / part.file) if part.rows else tables.FINDINGS.empty_table()
-        for severity in severe:
-            wanted = _SHOWN - len(found[severity])
-            mask = pc.and_(pc.equal(rows["severity"], severity), pc.equal(rows["status"], "open"))
-            found[severity] += rows.filter(mask).slice(0, wanted).to_pylist()
-    return [row for severity in severe for row in found[severity]][:_SHOWN]

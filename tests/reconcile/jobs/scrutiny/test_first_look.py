@@ -1,11 +1,15 @@
 """A run that was killed goes on from its suspects, if all that it wrote is still what it wrote."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from backends.registry import open_store
+from reconcile.check.scrutiny.judge import Judgement, judge_range
+from reconcile.jobs.scrutiny import range_task
 from reconcile.jobs.scrutiny import scrutinize as job
 from recovery.codecs.store import Layout
 from recovery.dataset import open_dataset
@@ -62,3 +66,30 @@ def test_a_run_goes_on_from_what_is_whole(
     done, fresh = (run(capsys, *words, "--out", tmp_path / name) for name in ("run", "fresh"))
     assert (done.code, done.result["found"]) == (fresh.code, fresh.result["found"])
     assert (open_dataset(tmp_path / "run" / "store", "catalog").digest == captured) == goes_on
+
+
+def test_a_ledger_that_gets_lost_on_the_way_makes_the_run_invalid(
+    zookeeper_server: ZooKeeperServer,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is listed is counted by the capture, and not by what was judged: exit 1, and the figures say it."""
+    root = f"/{tmp_path.name}/ledgers"
+    uri = f"zk+hierarchical://{zookeeper_server.hosts}{root}"
+    with open_store(uri, writable=True) as opened:
+        fill_store(opened.store, root, Layout.HIERARCHICAL, LEDGERS)
+    looks = write_looks(tmp_path / "looks", LEDGERS)
+    judge = judge_range
+
+    def forget(*tables: Any, **how: Any) -> Judgement:
+        judged = judge(*tables, **how)
+        return replace(judged, verdicts=judged.verdicts.slice(1), suspect=judged.suspect[1:])
+
+    monkeypatch.setattr(range_task, "judge_range", forget)
+    words = ("scrutinize", "--metadata", uri, *(word for path in looks for word in ("--inventory", path)), "--json")
+    done = run(capsys, *words, "--out", tmp_path / "run")
+    assert (done.code, done.result["verdict"].split(":")[0]) == (1, "INVALID")
+    assert done.result["counts"]["listed"] == len(LEDGERS)
+    assert not open_dataset(tmp_path / "run", "scrutiny").manifest["adds_up"]
+    assert "bookkeeper_metadata_scrutiny_adds_up 0" in (tmp_path / "run" / "metrics.prom").read_text().splitlines()

@@ -211,24 +211,32 @@ def test_what_an_upper_layer_knows_is_held_against_store_and_bookies(
 ) -> None:
     """A right end: nothing. An end that is cut, a ledger that is gone, one that its owner deleted: each its finding."""
     right, cut, deleted = harmed.clean[:3]
+    lost = harmed.ledgers["lost"]
     known = [
         {"ledger": right, "last_entry": 29, "owner": "topic"},
         {"ledger": cut, "last_entry": 40, "owner": "topic"},
         {"ledger": deleted, "deleted": True, "owner": "topic"},
         {"ledger": 987_654, "last_entry": 3, "owner": "topic"},
+        {"ledger": lost, "deleted": True, "owner": "topic"},
     ]
     file = tmp_path / "known.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in known))
     done = scrutinize(capsys, harmed, tmp_path / "run", "--references", file)
     found = findings(open_dataset(tmp_path / "run", "scrutiny"))
     assert {name: set(of) for name, of in found.items() if name.startswith(("REFERENCE", "DELETED"))} == {
-        "REFERENCE_DIFFERS": {cut}, "REFERENCE_NOT_FOUND": {987_654}, "DELETED_BY_OWNER": {deleted},
+        "REFERENCE_DIFFERS": {cut}, "REFERENCE_NOT_FOUND": {987_654}, "DELETED_BY_OWNER": {deleted, lost},
     }  # fmt: skip
     assert found["REFERENCE_DIFFERS"][cut]["severity"] == "critical"
     assert done.code == 3
+    judged = {ledger: verdict for ledger, (verdict, _) in verdicts(open_dataset(tmp_path / "run", "scrutiny")).items()}
+    assert [judged[one] for one in (cut, deleted, right)] == ["REFERENCE_DIFFERS", "DELETED_BY_OWNER", "clean"]
+    # What is wrong on bookies as well has the gravest of both; what the store lacks is no ledger that is listed.
+    assert (judged[lost], 987_654 in judged) == ("ENTRY_LOST", False)
+    assert not list((tmp_path / "run" / "verdicts").glob("buckets-*"))
     counts = done.result["counts"]
-    parts = counts["clean"] + sum(counts["skipped"].values()) + sum(counts["undecided"].values())
-    assert parts + counts["with_findings"] == counts["listed"]
+    plain = [counts["clean"], sum(counts["skipped"].values()), sum(counts["undecided"].values())]
+    assert plain == [list(judged.values()).count(word) for word in ("clean", "skipped", "undecided")]
+    assert sum(plain) + counts["with_findings"] == counts["listed"] == len(judged)
 
 
 def test_racks_are_taken_from_the_store_where_it_has_them(
