@@ -6,6 +6,7 @@
     inventories  --inventory-dir     a folder with the bookies' inventories, or several
     passwords    --passwords         the file of candidates
     quorums      --default-quorum    "E/W/A"
+    quorums_file --quorums           the file that says what some ledgers were written with
     snapshots    --snapshot          what the store held earlier: a URI or a folder, or several
     references   --references        what upper layers know: a file or a URI, or several
     disks        --disk              a table: a bookie's id = its folder, or several
@@ -30,6 +31,7 @@ FIELDS: Final[Mapping[str, str]] = {
     "inventories": "--inventory-dir",
     "passwords": "--passwords",
     "quorums": "--default-quorum",
+    "quorums_file": "--quorums",
     "snapshots": "--snapshot",
     "references": "--references",
     "disks": "--disk",
@@ -158,6 +160,7 @@ _VALUES: Final = {
     "inventories": _Entry.files,
     "passwords": _Entry.file,
     "quorums": _Entry.text,
+    "quorums_file": _Entry.file,
     "snapshots": _Entry.places,
     "references": _Entry.places,
     "disks": _Entry.disks,

@@ -347,6 +347,23 @@ def by_bookie(_context: click.Context, _parameter: click.Parameter, values: Sequ
     return found
 
 
+quorums_option = click.option(
+    "--quorums",
+    type=FILE,
+    metavar="FILE",
+    help="What some ledgers were written with, a line each: FIRST..LAST E/W/A, or owner=NAME E/W/A (NAME* for all that "
+    "begin so), the owner as --references has it.",
+)
+lost_option = click.option(
+    "--lost",
+    "lost",
+    multiple=True,
+    metavar="BOOKIE[=DIR]",
+    help="These disks are gone for good: what only they had is given up, and nothing is guarded or held for want of "
+    "them. Recorded in the plan.",
+)
+"""Of what decides of ledgers."""
+
 aliases_option = click.option(
     "--aliases", type=FILE, help="Other names of bookies, as records have them: lines of `alias bookie-id`."
 )

@@ -6,7 +6,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from reconcile.compare.stated_quorums import StatedQuorums
 from recovery.codecs.store import Layout
+from recovery.infer.lost_disks import LostDisk
 from recovery.infer.search import Tail
 
 Shapes = Sequence[Mapping[str, Any]]
@@ -25,6 +27,8 @@ class Knowledge:
         layout: of the store that is to be repaired; None: not known.
         references: what upper layers know, of all their ledgers; None: not given.
         aliases: other names of bookies in records → ids.
+        stated_quorums: (E, W, A) of some ledgers.
+        lost: disks of which nothing will come back.
     """
 
     passwords: tuple[bytes, ...] = field(default=(b"",), repr=False)
@@ -34,3 +38,5 @@ class Knowledge:
     layout: Layout | None = None
     references: pa.Table | None = None
     aliases: Mapping[str, str] = field(default_factory=dict)
+    stated_quorums: StatedQuorums = field(default_factory=StatedQuorums)
+    lost: tuple[LostDisk, ...] = ()

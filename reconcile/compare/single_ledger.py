@@ -124,9 +124,15 @@ def decide_ledger(
         snapshots=sort_newest_first([decided.catalog for decided in snapshots if decided.catalog is not None]),
         everywhere=coverage.is_whole,
         looked_at=True,
+        is_some_lost=bool(coverage.lost),
         aliases=knowledge.aliases,
     )
-    options = Options(passwords=knowledge.passwords, unscanned_bookies=coverage.not_scanned, tail=knowledge.tail)
+    options = Options(
+        passwords=knowledge.passwords,
+        unscanned_bookies=coverage.not_scanned,
+        lost_bookies=coverage.lost,
+        tail=knowledge.tail,
+    )
     case = Case(
         tuple(inventories),
         bookies,
@@ -135,6 +141,7 @@ def decide_ledger(
         knowledge.layout,
         knowledge.default_quorum,
         members_known=bool(coverage.members_known_from),
+        stated_quorums=knowledge.stated_quorums,
     )
     ranges = decide.cut_ranges(case)
     sampled = decide.sample_ranges(ranges, case.rows())

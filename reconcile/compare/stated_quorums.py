@@ -25,6 +25,8 @@ MOST_LINES: Final = 1000
 _LINE: Final = re.compile(r"(?:(\d{1,18})(?:\.\.(\d{1,18}))?|owner=(\S.*?))\s+(\d{1,6})/(\d{1,6})/(\d{1,6})")
 _REMEDY: Final = "write FIRST..LAST E/W/A, or owner=NAME E/W/A, with E ≥ W ≥ A ≥ 1"
 
+_REFERENCES: Final = "give the references as well"
+
 
 @dataclass(frozen=True, slots=True)
 class Statement:
@@ -71,6 +73,18 @@ class StatedQuorums:
         if len(found) > MOST_LINES:
             raise InputError(str(path), f"has more than {MOST_LINES} statements", "unite ranges that follow each other")
         return cls(tuple(found))
+
+    @classmethod
+    def read_for(cls, path: Path | None, *, has_references: bool) -> Self:
+        """Read a file, if there is one, whose statements are of owners only where references name these.
+
+        Raises:
+            InputError: it cannot be read, or who owns what is not known.
+        """
+        stated = cls() if path is None else cls.read(path)
+        if stated.names_owners and not has_references:
+            raise InputError(str(path), "names owners, and nothing says which ledgers are theirs", _REFERENCES)
+        return stated
 
     @property
     def names_owners(self) -> bool:

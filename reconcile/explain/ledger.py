@@ -25,6 +25,7 @@ from reconcile.topics import topic_of
 from reconcile.words import count_noun
 from recovery.codecs import ledger_metadata
 from recovery.dataset import Dataset
+from recovery.infer.lost_disks import find_lost_bookies
 from recovery.infer.refusal import Refusal
 from recovery.model import tables
 from recovery.model.coverage import Coverage
@@ -159,6 +160,11 @@ def explain(
     named_here = [clusters.Source(f"snapshot {side.source}", side.instance_id) for side in compared]
     clusters.demand_one([*of_bookies, *named_here, *references])
     coverage = _cover(bookies, stored, plan, knowledge)
+    if knowledge.lost:
+        damage = pa.concat_tables([tables.DAMAGE.empty_table(), *(i.read("damage") for i in inventories)])
+        named_lost = [replace(disk, bookie=knowledge.aliases.get(disk.bookie, disk.bookie)) for disk in knowledge.lost]
+        gone = find_lost_bookies(named_lost, bookies, damage, coverage.bookies.not_scanned)
+        coverage = replace(coverage, bookies=coverage.bookies.without_lost(gone))
     live, snapshots = (stored[0], stored[1:]) if has_store else (None, stored)
     # As recover takes them: the newest first.
     snapshots = sorted(snapshots, key=lambda side: (-side.at, -(side.txn or 0)))

@@ -124,10 +124,7 @@ def recover(request: RecoverRequest, context: Context) -> Recovered:
         for uri in (*([] if request.uri is None else [request.uri]), *request.snapshots):
             demand_store_uri(uri)
         demand_spark(request.master, request.python)
-        stated = StatedQuorums() if request.quorums is None else StatedQuorums.read(request.quorums)
-        if stated.names_owners and not request.references:
-            problem = "names owners, and nothing says which ledgers are theirs"
-            raise InputError(str(request.quorums), problem, "give the references as well")
+        stated = StatedQuorums.read_for(request.quorums, has_references=bool(request.references))
         inventories = open_inventories(list_folders(request.inventories))
         see(request.disks)
     listed = read_references(request.references, context)

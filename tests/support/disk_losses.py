@@ -183,8 +183,8 @@ def damage(home: Path, truth: Mapping[str, Any], kind: Damage, seed: int) -> Spo
     return Spoiled({**truth, "bookies": list(rows.values())}, tuple(stated), tuple(gone))
 
 
-def _sum_logs(kept_places: Mapping[Place, Kept], ledger: int, places: AbstractSet[Place]) -> int:
-    return sum(has.logs for place, has in kept_places.items() if place[1] == ledger and place in places)
+def _count_copies(kept_places: Mapping[Place, Kept], ledger: int, places: AbstractSet[Place]) -> int:
+    return sum(has.entries for place, has in kept_places.items() if place[1] == ledger and place in places)
 
 
 def _cut(file: Path, random: Random) -> None:
@@ -316,7 +316,7 @@ class Losses:
                 (bookie, ledger)
                 for bookie, ledger in gone - found.unindexed
                 if found.outcomes.get(ledger) == "restored"
-                and _sum_logs(before, ledger, before.keys() - less_now) >= _sum_logs(before, ledger, places)
+                and _count_copies(before, ledger, before.keys() - less_now) >= _count_copies(before, ledger, places)
             }
             found.deleted = gone - found.unindexed - found.surplus
             self._read_what_is_kept(found)

@@ -17,8 +17,8 @@ from recovery.codecs.ledger_db import LedgerRow, decode_ledgers_row, decode_loca
 from tests.support.cluster import Bookie
 
 _HEADER: Final = 1024
-_RECORD: Final = struct.Struct(">iq")
-"""Size of what follows the size, and the ledger that it begins with."""
+_RECORD: Final = struct.Struct(">iqq")
+"""Size of what follows the size, and the ledger and entry that it begins with."""
 
 Place = tuple[str, int]
 """Bookie id and ledger id."""
@@ -31,10 +31,12 @@ class Kept:
     Attributes:
         index: bytes of its index file; of DbLedgerStorage its entries that have a location, and one for its own row.
         logs: bytes of its records in entry logs.
+        entries: how many entries are in logs.
     """
 
     index: int
     logs: int
+    entries: int = 0
 
 
 def kept(home: Path, bookies: Sequence[Bookie]) -> dict[Place, Kept]:
@@ -44,11 +46,15 @@ def kept(home: Path, bookies: Sequence[Bookie]) -> dict[Place, Kept]:
         folders = [home / folder / "current" for folder in bookie.ledgers]
         index = Counter(dict(_indexed([home / folder / "current" for folder in bookie.indexes or bookie.ledgers])))
         logs: Counter[int] = Counter()
+        seen: set[tuple[int, int]] = set()
         for folder in folders:
             for log in folder.glob("*.log"):
-                logs.update(_recorded(log.read_bytes()))
+                for ledger, entry, size in _recorded(log.read_bytes()):
+                    logs[ledger] += size
+                    seen.add((ledger, entry))
+        entries = Counter(ledger for ledger, _ in seen)
         for ledger in (index.keys() | logs.keys()) - {-1}:
-            found[bookie.id, ledger] = Kept(index[ledger], logs[ledger])
+            found[bookie.id, ledger] = Kept(index[ledger], logs[ledger], entries[ledger])
     return found
 
 
@@ -78,13 +84,11 @@ def _indexed(folders: Sequence[Path]) -> Iterator[tuple[int, int]]:
         yield ledger, rows[ledger] + 1
 
 
-def _recorded(log: bytes) -> Counter[int]:
-    found: Counter[int] = Counter()
+def _recorded(log: bytes) -> Iterator[tuple[int, int, int]]:
     at = _HEADER
     while at + _RECORD.size <= len(log):
-        size, ledger = _RECORD.unpack_from(log, at)
+        size, ledger, entry = _RECORD.unpack_from(log, at)
         if size <= 0:
             break
-        found[ledger] += size
+        yield ledger, entry, size
         at += 4 + size
-    return found

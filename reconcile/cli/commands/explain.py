@@ -17,11 +17,13 @@ from reconcile.cli.options import (
     bookies_option,
     carry_options,
     inventory_options,
+    lost_option,
     make_context,
     make_output,
     output_options,
     parse_ledger,
     parse_quorum,
+    quorums_option,
     quote_command,
     read_aliases,
     read_names,
@@ -47,13 +49,15 @@ _AS_RECOVER: Final = (
     "--passwords",
     "--expect-bookies",
     "--default-quorum",
+    "--quorums",
+    "--lost",
     "--references",
     "--aliases",
     "--tail",
 )
 _OF_LEDGERS: Final = (
-    "ledger", "scope", "qualified", "snapshots", "plan", "passwords", "expect_bookies", "default_quorum", "references",
-    "tail", "layout",
+    "ledger", "scope", "qualified", "snapshots", "plan", "passwords", "expect_bookies", "default_quorum",
+    "quorums", "lost", "references", "tail", "layout",
 )  # fmt: skip
 """Parameters that mean nothing with --bookie."""
 _NAMED: Final = 5
@@ -85,6 +89,8 @@ _VALUE: Final = 18
 @click.option("--passwords", type=FILE, help="Candidates, one a line; mode 0600.")
 @bookies_option
 @click.option("--default-quorum", callback=parse_quorum, metavar="E/W/A", help="Where nothing else decides.")
+@quorums_option
+@lost_option
 @references_option
 @click.option("--tail", type=click.Choice(TAILS), default=TAILS[0], show_default=True, help="As recover.")
 @click.option("--layout", type=click.Choice(LAYOUTS), help="Of the store to be repaired, where nothing else names it.")
@@ -103,6 +109,8 @@ def explain(
     passwords: Path | None,
     expect_bookies: Path | tuple[str, ...] | None,
     default_quorum: tuple[int, int, int] | None,
+    quorums: Path | None,
+    lost: tuple[str, ...],
     references: tuple[str, ...],
     tail: str,
     layout: str | None,
@@ -125,6 +133,7 @@ def explain(
     from reconcile.jobs.diagnose import explain as job
     from reconcile.plan.actions import Passwords
     from recovery.codecs.store import Layout
+    from recovery.infer.lost_disks import LostDisk
     from recovery.infer.search import Tail
 
     output = make_output(shared)
@@ -143,6 +152,8 @@ def explain(
         passwords=Passwords.from_candidates(read_passwords(passwords)),
         expected=read_names(expect_bookies) if expect_bookies else None,
         default_quorum=default_quorum,
+        quorums=quorums,
+        lost=tuple(map(LostDisk.parse, lost)),
         references=references,
         tail=Tail(tail),
         layout=Layout(layout) if layout else None,

@@ -17,10 +17,12 @@ from reconcile.cli.options import (
     by_bookie,
     executor_option,
     inventory_options,
+    lost_option,
     make_context,
     make_output,
     output_options,
     parse_quorum,
+    quorums_option,
     quote_command,
     read_aliases,
     read_names,
@@ -95,13 +97,7 @@ _SAID: Final = ("HELD", "GUARDED")
 @click.option("--passwords", type=FILE, help="Candidates, one a line; mode 0600.")
 @bookies_option
 @click.option("--default-quorum", callback=parse_quorum, metavar="E/W/A", help="Where nothing else decides.")
-@click.option(
-    "--quorums",
-    type=FILE,
-    metavar="FILE",
-    help="What some ledgers were written with, a line each: FIRST..LAST E/W/A, or owner=NAME E/W/A (NAME* for all that "
-    "begin so), the owner as --references has it.",
-)
+@quorums_option
 @references_option
 @aliases_option
 @click.option(
@@ -119,14 +115,7 @@ _SAID: Final = ("HELD", "GUARDED")
     help="Where a ledger is closed whose last entries may not have been acknowledged: at the last that anybody could "
     "have read; at the last that can have been acknowledged, where A is known; or left open where that is safe.",
 )
-@click.option(
-    "--lost",
-    "lost",
-    multiple=True,
-    metavar="BOOKIE[=DIR]",
-    help="These disks are gone for good: what only they had is given up, and nothing is guarded or held for want of "
-    "them. Recorded in the plan.",
-)
+@lost_option
 @click.option(
     "--raise-past",
     type=click.IntRange(0),

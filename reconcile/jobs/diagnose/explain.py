@@ -14,6 +14,7 @@ from reconcile.check.guard_locks import select_guarded
 from reconcile.clusters import decode_named, list_named, of_catalog
 from reconcile.compare.knowledge import Knowledge
 from reconcile.compare.single_ledger import StoredLedger, as_catalog_row, as_history_rows, read_only_ledger
+from reconcile.compare.stated_quorums import StatedQuorums
 from reconcile.explain import ledger as engine
 from reconcile.explain.ledger import Explanation
 from reconcile.jobs.capture import capture_store
@@ -32,6 +33,7 @@ from recovery.codecs.replication_lock import is_guard, ledger_of_lock
 from recovery.codecs.store import Layout
 from recovery.dataset import Dataset, open_dataset
 from recovery.errors import InputError
+from recovery.infer.lost_disks import LostDisk
 from recovery.infer.search import Tail
 from recovery.model import tables
 from recovery.model.ids import LedgerId
@@ -56,6 +58,8 @@ class ExplainRequest:
         tail: where ledgers are closed whose last entries may not have been acknowledged.
         layout: of the store, where nothing else names it.
         aliases: other names of bookies in records → ids.
+        quorums: file that states (E, W, A) of some ledgers; None: there is none.
+        lost: disks of which nothing will come back.
     """
 
     ledger: LedgerId
@@ -70,6 +74,8 @@ class ExplainRequest:
     tail: Tail
     layout: Layout | None
     aliases: Mapping[str, str] = field(default_factory=dict)
+    quorums: Path | None = None
+    lost: tuple[LostDisk, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +114,8 @@ def explain(request: ExplainRequest, context: Context) -> Explanation:
             layout=_choose_layout(request, sides, plan),
             references=None if references is None else references.rows,
             aliases=request.aliases,
+            stated_quorums=StatedQuorums.read_for(request.quorums, has_references=named is not None),
+            lost=request.lost,
         )
         return engine.explain(
             request.ledger,

@@ -129,7 +129,8 @@ def test_every_key_is_read_as_its_option_takes_it(tmp_path: Path) -> None:
     """Files are relative to the incident file, URIs are not; several bookies' folders are ID=DIR each."""
     (tmp_path / "i.toml").write_text(
         'store = "zk://zk1/ledgers"\nbookies = "bookies.txt"\ninventories = ["a", "/b"]\npasswords = "pw"\n'
-        'quorums = "3/2/2"\nsnapshots = ["zkfiles:///zk", "before"]\nreferences = "known.jsonl"\n'
+        'quorums = "3/2/2"\nquorums_file = "shapes"\n'
+        'snapshots = ["zkfiles:///zk", "before"]\nreferences = "known.jsonl"\n'
         'lost = ["bk2:3181", "bk3:3181=/d/l1"]\n[disks]\n"bk1:3181" = ["/mnt/a", "b"]\n'
     )
     assert read_incident(tmp_path / "i.toml") == {
@@ -138,6 +139,7 @@ def test_every_key_is_read_as_its_option_takes_it(tmp_path: Path) -> None:
         "inventories": [f"{tmp_path}/a", "/b"],
         "passwords": f"{tmp_path}/pw",
         "quorums": "3/2/2",
+        "quorums_file": f"{tmp_path}/shapes",
         "snapshots": ["zkfiles:///zk", f"{tmp_path}/before"],
         "references": [f"{tmp_path}/known.jsonl"],
         "disks": ["bk1:3181=/mnt/a", f"bk1:3181={tmp_path}/b"],

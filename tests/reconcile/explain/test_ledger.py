@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from backends.protocols import Versioned
 from reconcile.compare.knowledge import Knowledge
 from reconcile.compare.single_ledger import StoredLedger, as_catalog_row
+from reconcile.compare.stated_quorums import StatedQuorums, Statement
 from reconcile.explain.grid import Segment, grid
 from reconcile.explain.ledger import Explanation, explain
 from reconcile.explain.verdict import Facts, Standing, judge
@@ -23,6 +24,8 @@ from recovery.capture.live import capture
 from recovery.codecs import ledger_metadata, store
 from recovery.codecs.store import Layout
 from recovery.dataset import Dataset, DatasetWriter, open_dataset, write_manifest, write_part
+from recovery.errors import InputError
+from recovery.infer.lost_disks import LostDisk
 from recovery.infer.refusal import Refusal
 from recovery.model import metadata as md
 from recovery.model import tables
@@ -284,3 +287,23 @@ def test_what_only_bookies_have_names_no_catalog_that_was_not_given(tmp_path: Pa
     assert "snapshot" not in "\n".join(alone.sides)
     both = explain(LEDGER, [inventory], [empty, empty], None, Knowledge(), has_store=True)
     assert "created after the snapshot was taken" in "\n".join(both.sides)
+
+
+def test_what_is_stated_of_quorums_and_lost_disks_counts_as_for_recover(tmp_path: Path) -> None:
+    """Two full copies, and a bookie that nobody looked at: their shape is a guess until somebody states it."""
+    inventories = [
+        open_dataset(write_inventory(tmp_path / name, name, [7], instance=None, entries=4), "inventory")
+        for name in ("b1", "b2")
+    ]
+
+    def decide(**known: Any) -> Explanation:
+        return explain(LEDGER, inventories, [], None, Knowledge(expected=("b1", "b2", "b3"), **known), has_store=False)
+
+    assert decide().coverage.bookies.not_scanned == ("b3",)
+    lost = decide(lost=(LostDisk("b3"),))
+    assert (lost.coverage.bookies.not_scanned, lost.coverage.bookies.lost) == ((), ("b3",))
+    assert "universal reading" in lost.verdict
+    stated = decide(lost=(LostDisk("b3"),), stated_quorums=StatedQuorums((Statement((2, 2, 1), 7, 7),)))
+    assert "likeliest reading" in stated.verdict
+    with pytest.raises(InputError, match="is no bookie"):
+        decide(lost=(LostDisk("b4"),))
