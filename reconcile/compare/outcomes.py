@@ -1,6 +1,6 @@
 """Other outcomes for ledgers that something speaks against. Tables of RECONSTRUCTION in and out."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
@@ -43,7 +43,10 @@ def set_outcome(rows: pa.Table, places: npt.NDArray[np.int64], outcome: str, rea
 
 
 def guard_beyond_locks(
-    rows: pa.Table, wanted: npt.NDArray[np.int64], locks_a_bucket: int, hiding: Sequence[str] | None
+    rows: pa.Table,
+    wanted: npt.NDArray[np.int64],
+    locks_a_bucket: int,
+    list_hiding: Callable[[], Sequence[str] | None],
 ) -> tuple[pa.Table, npt.NDArray[np.bool_]]:
     """Guard by names alone, or hold, the guarded ledgers for which the store has no room for a lock; reasons stay.
 
@@ -54,7 +57,7 @@ def guard_beyond_locks(
         rows: RECONSTRUCTION, sorted by key.
         wanted: rows of ledgers that the plan would write a record of.
         locks_a_bucket: how many locks each bucket may have.
-        hiding: all bookies that may have more than was seen; None: not all of them are known.
+        list_hiding: returns all bookies that may have more than was seen; None: not all of them are known.
 
     Returns:
         The rows, and which of them are guarded by names.
@@ -66,6 +69,9 @@ def guard_beyond_locks(
     bucket = rows["bucket"].to_numpy()
     begin = np.searchsorted(bucket, bucket)
     beyond = wants & (before - before[begin] >= locks_a_bucket) if len(bucket) else wants
+    if not beyond.any():
+        return rows, beyond
+    hiding = list_hiding()
     # The mark by which such a record is known needs a record that has custom metadata.
     named = beyond & pc.fill_null(pc.equal(rows["format"], _WITH_CUSTOM), fill_value=False).to_numpy()
     named &= hiding is not None and len(hiding) <= MOST_NAMED

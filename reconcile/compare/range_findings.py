@@ -82,7 +82,10 @@ def find_all(
 def _find_deletions(
     evidence: Evidence, part: Range, copies: pa.Table, run: Run, references: pa.Table | None
 ) -> pa.Table:
-    places = np.setdiff1d(part.compared.where(Relation.DELETED), find_stated(part.compared.sides, references))
+    places = part.compared.where(Relation.DELETED)
+    if not len(places):
+        return tables.FINDINGS.empty_table()
+    places = np.setdiff1d(places, find_stated(part.compared.sides, references))
     keys = take_rows(part.compared.sides, places)
     on = keys["on_bookies"]
     quiet = pa.scalar("info" if evidence.everywhere and evidence.looked_at else SEVERITIES[Category.DELETED_OUTSIDE])

@@ -112,7 +112,10 @@ def settle_range(evidence: Evidence, part: Range, known: KnownTables, copies: pa
 
 def find_stated(keys: pa.Table, references: pa.Table | None) -> npt.NDArray[np.int64]:
     """Return the rows of ledgers that a reference, or a tombstone, says are deleted: no history can say it better."""
-    places, named = sides.unite([keys, select_stated(references)]).rows
+    stated = select_stated(references)
+    if not stated.num_rows:
+        return np.zeros(0, np.int64)
+    places, named = sides.unite([keys, stated]).rows
     return np.asarray(places[(places != sides.ABSENT) & (named != sides.ABSENT)])
 
 

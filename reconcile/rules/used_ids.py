@@ -96,12 +96,15 @@ def gather_ids_of_ledgers(sides: pa.Table, history: pa.Table, references: pa.Tab
         history: CATALOG_HISTORY.
         references: of `infer.references.SCHEMA`; None: not given.
     """
+    keys = sides.select(["scope", "ledger"])
     alone = pc.invert(pc.or_(sides["in_store"], sides["in_earlier"]))
-    columns = [_scope_0(sides.filter(pc.invert(alone))), _scope_0(history)]
-    if references is not None:
-        columns.append(_scope_0(references))
-    recorded = _unique(columns)
-    return NamedIds(recorded, np.setdiff1d(_unique([_scope_0(sides.filter(alone))]), recorded))
+    on_bookies = _list_ids(keys.filter(alone))
+    recorded = _list_ids(keys.filter(pc.invert(alone)))
+    named = [_list_ids(rows) for rows in (history, references) if rows is not None and rows.num_rows]
+    if named:  # else every id of SIDES stands there once
+        recorded = np.unique(np.concatenate([recorded, *named]))
+        on_bookies = np.setdiff1d(on_bookies, recorded)
+    return NamedIds(recorded, on_bookies)
 
 
 def gather_ids_of_bookies(bookies: pa.Table) -> NamedIds:
@@ -189,9 +192,6 @@ def _list_optional(number: int | None) -> list[int]:
     return [] if number is None else [number]
 
 
-def _unique(columns: Sequence[pa.Array]) -> Ids:
-    return np.asarray(pc.unique(pa.chunked_array(columns, pa.int64())).to_numpy(zero_copy_only=False), np.int64)
-
-
-def _scope_0(rows: pa.Table) -> pa.Array:
-    return rows["ledger"].filter(pc.equal(rows["scope"], 0)).combine_chunks()
+def _list_ids(rows: pa.Table) -> Ids:
+    """Return the ids of scope 0."""
+    return np.asarray(rows["ledger"].filter(pc.equal(rows["scope"], 0)).to_numpy(), np.int64)

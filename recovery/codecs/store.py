@@ -375,10 +375,18 @@ def list_largest_numbers(layout: Layout, ledger: npt.NDArray[np.int64], limit: i
     bits = BUCKET_BITS if layout is Layout.ETCD else 63
     number = ledger & ((1 << bits) - 1)
     given = (ledger >= 0) & (number <= limit) & ((layout is not Layout.ETCD) | (number > 0))
-    largest = {}
-    for bucket in np.unique(ledger[given] >> bits).tolist():
-        key = bucket_key(bucket) if layout is Layout.ETCD else generator_key(layout)
-        largest[key] = np.unique(number[given & (ledger >> bits == bucket)])[::-1][:count].tolist()
+    number = number[given]
+    if layout is not Layout.ETCD:
+        return {generator_key(layout): _pick_largest(number, count)} if len(number) else {}
+    bucket = ledger[given] >> bits
+    return {bucket_key(b): _pick_largest(number[bucket == b], count) for b in np.unique(bucket).tolist()}
+
+
+def _pick_largest(numbers: npt.NDArray[np.int64], count: int) -> list[int]:
+    largest: list[int] = []
+    while len(numbers) and len(largest) < count:
+        largest.append(int(numbers.max()))
+        numbers = numbers[numbers < largest[-1]]
     return largest
 
 

@@ -21,6 +21,7 @@ def count_entries(rows: pa.Table, copies: pa.Table) -> dict[str, int]:
         copies: COPIES of these ledgers, or of more.
     """
     shares: Counter[str] = Counter()
+    rows = rows.select(["scope", "ledger", "outcome", "reason", "last_entry", "lac_low", "holes"])
     for outcome in ("restored", "guarded"):
         own = rows.filter(pc.equal(rows["outcome"], outcome))
         holes = int(count_holes(own).sum())

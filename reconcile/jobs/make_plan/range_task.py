@@ -128,7 +128,14 @@ class RangeResult:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as a task gives it to the driver."""
-        return asdict(self)
+        return {
+            "parts": {name: asdict(part) for name, part in self.parts.items()},
+            # A hash of every bucket: `asdict` would copy each.
+            "hashes": {"actions": self.hashes.actions, "settled": self.hashes.settled},
+            "counts": asdict(self.counts),
+            "references": None if self.references is None else asdict(self.references),
+            "used": asdict(self.used),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +183,8 @@ class RangeTasks:
         under_guard = holds.mark_guarded(stored, locked) | holds.is_named(stored)
         # Holds that become readable want a lock as well; who is guarded by names gets none.
         is_replaced = (holds.is_hold(stored) | holds.is_named(stored))[matched.stored_rows]
-        lacking = np.union1d(matched.missing, matched.held_rows[is_replaced])
-        rows, named = guard_beyond_locks(rows, lacking, self._share_locks(len(locked)), self.case.list_hiding())
+        lacking = np.append(matched.missing, matched.held_rows[is_replaced])
+        rows, named = guard_beyond_locks(rows, lacking, self._share_locks(len(locked)), self.case.list_hiding)
         missing = rows.take(pa.array(matched.missing))
         guards = pc.if_else(pa.array(named[matched.missing]), str(Guard.NAMED), pa.scalar(None, pa.string()))
         missing = missing.append_column("guard", guards)

@@ -141,6 +141,8 @@ def find_faults(stored: pa.Table, copies: pa.Table, sight: Sight) -> CopyFaults:
     closed = _find_closed(stored)
     far = _numbers(stored, "last_entry")[closed] >= _FAR
     closed, beyond = closed[~far], closed[far]
+    if not len(closed):
+        return CopyFaults(FAULTS.empty_table(), beyond, 0, 0)
     names, cells = _lay_out_cells(stored, closed)
     names, held_groups, doubtful = _take_held(stored, closed, _keep_served(copies, sight), names)
     pairs = _pair(cells, held_groups, len(names))
@@ -178,9 +180,7 @@ def _find_closed(stored: pa.Table) -> Ints:
 def _lay_out_cells(stored: pa.Table, closed: Ints) -> tuple[list[str], _Cells]:
     """Return the names of bookies that records have, and every position on which an entry belongs."""
     rows = stored.select(["segments", "write_quorum", "last_entry"]).take(pa.array(closed))
-    segments = pa.array([], stored.schema.field("segments").type)
-    if len(closed):
-        segments = rows["segments"].combine_chunks()
+    segments = rows["segments"].combine_chunks()
     lists = segments.flatten()
     of_segment = pc.list_parent_indices(segments).to_numpy(zero_copy_only=False).astype(np.int64)
     first = lists.field("first").to_numpy(zero_copy_only=False).astype(np.int64)

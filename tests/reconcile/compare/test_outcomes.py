@@ -35,10 +35,10 @@ WANTED = np.array([0, 1, 2, 3, 5])
 @pytest.mark.parametrize(("share", "beyond"), [(9, []), (2, []), (1, [1, 5]), (0, [0, 1, 3, 5])])
 def test_guarded_ledgers_beyond_a_buckets_share_of_the_locks_have_none(share: int, beyond: list[int]) -> None:
     """The first of each bucket get locks; the others are named, or held where somebody unknown may hold more."""
-    found, named = guard_beyond_locks(rows(), WANTED, share, ["x:1"])
+    found, named = guard_beyond_locks(rows(), WANTED, share, lambda: ["x:1"])
     assert np.flatnonzero(named).tolist() == beyond
     assert found["outcome"].to_pylist() == [*OUTCOMES]
-    found, named = guard_beyond_locks(rows(), WANTED, share, None)
+    found, named = guard_beyond_locks(rows(), WANTED, share, lambda: None)
     assert [place for place, outcome in enumerate(found["outcome"].to_pylist()) if outcome == "held"] == beyond
     assert not named.any()
 
@@ -46,7 +46,7 @@ def test_guarded_ledgers_beyond_a_buckets_share_of_the_locks_have_none(share: in
 def test_a_guard_by_names_names_all_who_hold_anything_and_all_who_may_hold_more() -> None:
     """Holders in front, each bookie once, W = E; it claims no shape, and says in its record what it is."""
     custom = [{"key": "application", "value": b"pulsar"}]
-    found, _ = guard_beyond_locks(rows(custom=custom), WANTED, 1, ["b:1", "x:1", "y:1"])
+    found, _ = guard_beyond_locks(rows(custom=custom), WANTED, 1, lambda: ["b:1", "x:1", "y:1"])
     made = found.to_pylist()[1]
     assert made["segments"] == [
         {"first": 0, "first_low": 0, "members": ["b:1", "a:1", "x:1", "y:1"], "assumed": [False, False, True, True]}
@@ -69,6 +69,6 @@ def test_a_guard_by_names_names_all_who_hold_anything_and_all_who_may_hold_more(
 )
 def test_what_cannot_be_named_is_held(changes: dict[str, Any], hiding: list[str]) -> None:
     """Its mark has no place, nobody serves it, or a reader would ask too many bookies for each entry."""
-    found, named = guard_beyond_locks(rows(**changes), WANTED, 1, hiding)
+    found, named = guard_beyond_locks(rows(**changes), WANTED, 1, lambda: hiding)
     assert not named[1]
     assert found["outcome"][1].as_py() == "held"
