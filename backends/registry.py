@@ -63,6 +63,7 @@ _ZOOKEEPER: Final = "zookeeper"
 _ETCD: Final = "etcd"
 _ZK_FILES: Final = "zkfiles"
 _ETCD_FILE: Final = "etcdfile"
+_LIVE: Final = (_ZOOKEEPER, _ETCD)
 _ETCD_PORT: Final = 2379
 _PULSAR: Final = "metadata-store"
 _PULSAR_LAYOUT: Final = "hierarchical"
@@ -92,6 +93,11 @@ class StoreAddress:
     hosts: str
     root: str
     layout_hint: str | None
+
+    @property
+    def is_live(self) -> bool:
+        """Whether servers answer at it; False: it is a copy in files."""
+        return self.kind in _LIVE
 
 
 @dataclass(frozen=True, slots=True)

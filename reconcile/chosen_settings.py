@@ -28,7 +28,9 @@ class Setting:
 def list_chosen(settings: Mapping[str, Any]) -> list[Setting]:
     """Return the settings of a dataset's run that were no defaults, in the order of its manifest."""
     return [
-        Setting(name, _word(one["value"]), one["from"]) for name, one in settings.items() if one["from"] != "default"
+        Setting(name, _word(setting["value"]), setting["from"])
+        for name, setting in settings.items()
+        if setting["from"] != "default"
     ]
 
 
@@ -37,7 +39,7 @@ def _word(value: object) -> str:
         case bool():
             return "yes" if value else "no"
         case dict():
-            return _word([f"{name}={_word(one)}" for name, one in value.items()])
+            return _word([f"{name}={_word(part)}" for name, part in value.items()])
         case list():
             more = [f"and {count_noun(len(value) - _SHOWN, 'more', 'more')}"] if len(value) > _SHOWN else []
             return ", ".join([*map(_word, value[:_SHOWN]), *more]) or "none"

@@ -136,10 +136,10 @@ def demand_of_cluster(
 
 def name_earlier(catalog: Dataset, earlier: Dataset | None) -> list[Source]:
     """Return the clusters that an earlier catalog of a store names, unless the store names one of them."""
-    before = list_named(earlier) if earlier is not None else frozenset[str]()
-    if earlier is None or before & list_named(catalog):
+    instances = list_named(earlier) if earlier is not None else frozenset[str]()
+    if earlier is None or instances & list_named(catalog):
         return []
-    return [Source(f"the run before, with {earlier.path},", one) for one in sorted(before)]
+    return [Source(f"the run before, with {earlier.path},", instance) for instance in sorted(instances)]
 
 
 def nameless(sources: Iterable[Source]) -> list[str]:

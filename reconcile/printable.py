@@ -20,5 +20,5 @@ def printable_line(text: str) -> str:
     return printable(text).replace("\n", r"\n")
 
 
-def _write_out(found: re.Match[str]) -> str:
-    return found[0].encode("unicode_escape", "surrogatepass").decode()
+def _write_out(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape", "surrogatepass").decode()

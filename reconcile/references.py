@@ -88,7 +88,7 @@ class References:
             return None
         return cls(
             _once(pa.concat_tables([part.rows for part in parts])),
-            tuple(one for part in parts for one in part.unreadable),
+            tuple(name for part in parts for name in part.unreadable),
             tuple(gap for part in parts for gap in part.gaps),
             tuple(store for part in parts for store in part.stores),
             any(part.names_all for part in parts),

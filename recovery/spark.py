@@ -133,7 +133,7 @@ def session(
                 if SparkContext._gateway is None:  # noqa: SLF001 - PySpark tells it nowhere else
                     with output.open("wb") as log:  # its warnings are not for our users
                         conf = SparkConf().setAll([*properties.items()])
-                        gateway = launch_gateway(conf, {"stderr": log})  # type: ignore[no-untyped-call]
+                        gateway = launch_gateway(conf, {"stderr": log})  # type: ignore[no-untyped-call] # PySpark has no types here
                     SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001 - as above
                 spark = SparkSession.builder.config(map=dict(properties)).getOrCreate()
             except (PySparkException, Py4JError, OSError) as error:

@@ -64,7 +64,7 @@ def rules(inventories: Sequence[str], catalog: str, out: str, master: str, timed
         def once() -> dict[str, Any]:
             shutil.rmtree(out, ignore_errors=True)
             Path(out).mkdir(parents=True)
-            task = RangeTask(out, stored, opened, {}, demands, Run("benchmark", _AT), True, LAYOUT)  # noqa: FBT003
+            task = RangeTask(out, stored, opened, {}, demands, Run("benchmark", _AT), True, LAYOUT)  # noqa: FBT003 - its eight fields in their order
 
             def work() -> Mapping[str, Any]:
                 spans = bucket_ranges(stored.rows("ledgers") + sum(one.rows("copies") for one in opened))

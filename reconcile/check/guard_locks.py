@@ -83,16 +83,14 @@ def look_at_guards(plan: Dataset, store: MetadataStore, root: str) -> GuardsSeen
     youngest: int | None = None
     for rows in _batches(plan):
         by_name = rows.filter(pc.equal(rows["guard"], Guard.NAMED)).to_pylist()
-        stored = [found for _, found in store.get_many([base + row["key"] for row in by_name])]
-        stand = sum(
-            found is not None and found.value == row["value"] for row, found in zip(by_name, stored, strict=True)
-        )
+        stored = [node for _, node in store.get_many([base + row["key"] for row in by_name])]
+        stand = sum(node is not None and node.value == row["value"] for row, node in zip(by_name, stored, strict=True))
         named += stand
         replaced += len(by_name) - stand
         locking = rows.filter(pc.not_equal(rows["guard"], Guard.NAMED)).to_pylist()
         ledgers = [LedgerId(row["scope"], row["ledger"]) for row in locking]
-        locks = [found for _, found in store.get_many([base + lock_key(ledger) for ledger in ledgers])]
-        records = [found for _, found in store.get_many([base + row["key"] for row in locking])]
+        locks = [node for _, node in store.get_many([base + lock_key(ledger) for ledger in ledgers])]
+        records = [node for _, node in store.get_many([base + row["key"] for row in locking])]
         for row, ledger, lock, record in zip(locking, ledgers, locks, records, strict=True):
             is_ours = lock is not None and is_guard(lock.value, lock.owner)
             if record is None or record.value != row["value"]:
@@ -146,7 +144,7 @@ def count_guards(store: MetadataStore, root: str) -> int:
     """
     base = root.rstrip("/")
     names = [f"{base}{LOCKS}/{name}" for name in store.children(base + LOCKS) or ()]
-    return sum(found is not None and is_guard(found.value, found.owner) for _, found in store.get_many(names))
+    return sum(node is not None and is_guard(node.value, node.owner) for _, node in store.get_many(names))
 
 
 def select_guarded(store: MetadataStore, root: str, ledgers: Iterable[LedgerId]) -> set[LedgerId]:
@@ -157,5 +155,5 @@ def select_guarded(store: MetadataStore, root: str, ledgers: Iterable[LedgerId])
     """
     by_key = {root.rstrip("/") + lock_key(ledger): ledger for ledger in ledgers}
     return {
-        by_key[key] for key, found in store.get_many(by_key) if found is not None and is_guard(found.value, found.owner)
+        by_key[key] for key, node in store.get_many(by_key) if node is not None and is_guard(node.value, node.owner)
     }

@@ -109,9 +109,9 @@ def _find_strays(copies: pa.Table, closed: pa.Table) -> list[int]:
             "bookie": members.flatten(),
         }
     )
-    at = closed.select(KEYS.names).append_column("at", pa.array(np.arange(closed.num_rows)))
-    held = copies.select([*KEYS.names, "bookie"]).join(at, KEYS.names, join_type="inner")
-    strays = held.join(named, ["at", "bookie"], join_type="left anti")
+    numbered = closed.select(KEYS.names).append_column("at", pa.array(np.arange(closed.num_rows)))
+    copies_of_closed = copies.select([*KEYS.names, "bookie"]).join(numbered, KEYS.names, join_type="inner")
+    strays = copies_of_closed.join(named, ["at", "bookie"], join_type="left anti")
     rows: list[int] = pc.unique(strays["at"]).to_pylist() if strays.num_rows else []
     return rows
 

@@ -117,13 +117,13 @@ def demand_each(store: MetadataStore, root: str, layout: Layout, ids: pa.Table) 
     scope, ledger = (ids[name].to_numpy() for name in KEYS.names)
     there = np.zeros(len(scope), np.bool_)
     fits = np.flatnonzero(~find_placeless(layout, scope, ledger))
-    for at in range(0, len(fits), _READ_AT_ONCE):
-        some = fits[at : at + _READ_AT_ONCE]
-        keys = [root + key for key in ledger_keys(layout, scope[some], ledger[some]).to_pylist()]
+    for start in range(0, len(fits), _READ_AT_ONCE):
+        batch = fits[start : start + _READ_AT_ONCE]
+        keys = [root + key for key in ledger_keys(layout, scope[batch], ledger[batch]).to_pylist()]
         try:
-            there[some] = [held is not None for _, held in store.get_many(keys)]
+            there[batch] = [node is not None for _, node in store.get_many(keys)]
         except AccessDeniedError:
-            there[some] = [_is_there(store, key) for key in keys]
+            there[batch] = [_is_there(store, key) for key in keys]
     return there
 
 
@@ -140,11 +140,11 @@ def list_ledgers_on_bookies(inventories: Sequence[Dataset]) -> pa.Table:
     Raises:
         DatasetError: an inventory is damaged.
     """
-    found = [KEYS.empty_table()]
+    parts = [KEYS.empty_table()]
     for inventory in inventories:
         rows = inventory.read("copies", columns=KEYS.names)
-        found.append(rows.cast(KEYS).group_by(KEYS.names).aggregate([]))
-    return pa.concat_tables(found).group_by(KEYS.names).aggregate([])
+        parts.append(rows.cast(KEYS).group_by(KEYS.names).aggregate([]))
+    return pa.concat_tables(parts).group_by(KEYS.names).aggregate([])
 
 
 def absent_ledgers(held: pa.Table, listing: Listing) -> pa.Table:

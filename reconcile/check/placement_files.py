@@ -98,9 +98,9 @@ def decode_rack_info(raw: bytes) -> dict[str, str]:
     try:
         groups: Any = json.loads(raw or b"{}")
         racks = {
-            str(bookie): (told.get("rack") or "").strip()
+            str(bookie): (details.get("rack") or "").strip()
             for group in (groups or {}).values()
-            for bookie, told in group.items()
+            for bookie, details in group.items()
         }
     except (ValueError, AttributeError) as error:
         raise FormatError(Reason.BAD_VALUE, "rack information", 0, "not JSON: group, bookie, rack") from error

@@ -332,13 +332,13 @@ class _Look:
             )
         return listed
 
-    def _examine_thin(self, layout: Layout, found: listing.Listing, rw: Sequence[str], ro: Sequence[str]) -> None:
+    def _examine_thin(self, layout: Layout, listed: listing.Listing, rw: Sequence[str], ro: Sequence[str]) -> None:
         writable, read_only = self._where.registrations
         nodes = [*(f"{writable}/{name}" for name in rw), *(f"{read_only}/{name}" for name in ro)]
-        sample = find_thin_ledgers(self._store, self._root, layout, found.ids, nodes)
+        sample = find_thin_ledgers(self._store, self._root, layout, listed.ids, nodes)
         if sample.thin:
-            what = f"{sample.thin} of {count_noun(sample.looked_at, 'ledger')} looked at ({list_names(sample.names)})"
-            text = f"{what} have entries that only one registered bookie has: stop no other one before that is mended"
+            thin = f"{sample.thin} of {count_noun(sample.looked_at, 'ledger')} looked at ({list_names(sample.names)})"
+            text = f"{thin} have entries that only one registered bookie has: stop no other one before that is mended"
             self._find(Category.LAST_COPY, "margin", text)
 
     # What follows from it

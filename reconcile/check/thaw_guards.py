@@ -69,14 +69,14 @@ def demand_restored(
         GuardRefusedError: no ledger is listed, the listing is not whole, or ledgers of inventories are not in it.
     """
     listing = list_ledgers(store, root, layout)
-    held = list_ledgers_on_bookies(inventories) if inventories else None
+    on_bookies = list_ledgers_on_bookies(inventories) if inventories else None
     if listing.lost:
         problem = f"could not be listed whole: {', '.join(listing.lost[:EXAMPLES])} named, and not there"
         raise GuardRefusedError(root, problem, "let nobody change the tree, and run it again")
     if not listing.complete:
         problem = f"could not be listed whole: access denied to {', '.join(listing.denied[:EXAMPLES])}"
         raise GuardRefusedError(root, problem, "connect as the identity of the freeze")
-    if held is None:
+    if on_bookies is None:
         if listing.ledgers == 0:
             raise GuardRefusedError(
                 root,
@@ -84,7 +84,7 @@ def demand_restored(
                 Remedy(Advice.SHOW_THAT_NONE_IS_STORED),
             )
         return {"listed": listing.ledgers, "held": None, "absent": 0}
-    absent = absent_ledgers(held, listing)
+    absent = absent_ledgers(on_bookies, listing)
     unlisted = demand_each(store, root, layout, absent)
     if unlisted.any():
         names = ", ".join(examples(absent.filter(pa.array(unlisted))))
@@ -98,12 +98,12 @@ def demand_restored(
         remedy = Remedy(Advice.RESTORE_OR_ACCEPT_ABSENT, absent.num_rows) if listing.ledgers else Remedy(Advice.RESTORE)
         raise GuardRefusedError(
             root,
-            f"lists {count_noun(listing.ledgers, 'ledger')}; {absent.num_rows} of the {held.num_rows} on the bookies' "
-            f"disks {is_or_are(absent.num_rows)} not among them and would be deleted: "
+            f"lists {count_noun(listing.ledgers, 'ledger')}; {absent.num_rows} of the {on_bookies.num_rows} on the "
+            f"bookies' disks {is_or_are(absent.num_rows)} not among them and would be deleted: "
             f"{', '.join(examples(absent))}{more}",
             remedy,
         )
-    return {"listed": listing.ledgers, "held": held.num_rows, "absent": absent.num_rows}
+    return {"listed": listing.ledgers, "held": on_bookies.num_rows, "absent": absent.num_rows}
 
 
 def demand_seen(store: MetadataStore, root: str, inventories: Sequence[Dataset], *, accept: int | None = None) -> int:
@@ -153,20 +153,20 @@ def demand_named(
     Raises:
         GuardRefusedError: there are others than were accepted.
     """
-    found = 0
+    count = 0
     shown: list[str] = []
-    for one in find_left_out(store, root, layout, inventories):
-        found += 1
+    for ledger in find_left_out(store, root, layout, inventories):
+        count += 1
         if len(shown) < EXAMPLES:
-            shown.append(str(one))
-    if found != accept:
-        more = "; …" if found > len(shown) else ""
+            shown.append(str(ledger))
+    if count != accept:
+        more = "; …" if count > len(shown) else ""
         raise GuardRefusedError(
             root,
-            f"has closed records that leave out copies: {found} of a bookie with entries that are not on all the "
+            f"has closed records that leave out copies: {count} of a bookie with entries that are not on all the "
             f"bookies named for them, and these would be deleted: {'; '.join(shown)}{more}"
-            if found
+            if count
             else "has no closed record that leaves out what only one bookie holds",
-            Remedy(Advice.RESTORE_OR_ACCEPT_LEFT_OUT, found) if found else Remedy(Advice.ACCEPT_NONE_LEFT_OUT),
+            Remedy(Advice.RESTORE_OR_ACCEPT_LEFT_OUT, count) if count else Remedy(Advice.ACCEPT_NONE_LEFT_OUT),
         )
-    return found
+    return count

@@ -372,10 +372,10 @@ class _Run:
         at, file, position = (
             np.concatenate([getattr(lookup, name) for lookup in asked]) for name in ("at", "file", "position")
         )
-        of = np.repeat(np.arange(len(asked)), np.diff(ends))
+        ledger_number = np.repeat(np.arange(len(asked)), np.diff(ends))
 
         def take(row: int, record: bytes | None) -> None:
-            piece = asked[of[row]].piece
+            piece = asked[ledger_number[row]].piece
             state[row] = _Copy.UNSEEN if record is None else _judge(piece.ledger, int(at[row]), record)
 
         disks.each(file, position, take)

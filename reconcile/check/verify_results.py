@@ -139,7 +139,7 @@ class Verified:
             (entries.total() - entries["looked_at"], entries["looked_at"]),
             (copies.total() - copies["promised"], copies["promised"]),
         )
-        return all(one == other for one, other in sums)
+        return all(total == other for total, other in sums)
 
     @property
     def wrong(self) -> int:

@@ -31,7 +31,7 @@ class _Where(ProgressColumn):
         """Return what the column shows of a task, or nothing."""
         is_moving = bool(task.total and task.completed)
         # Every column renders to what a table can hold; the stubs name only the commonest.
-        return self._column.render(task) if is_moving is self._is_moving else Text("")  # type: ignore[return-value]
+        return self._column.render(task) if is_moving is self._is_moving else Text("")  # type: ignore[return-value] # rich's own columns answer so, too
 
 
 @contextmanager

@@ -175,16 +175,16 @@ def _read_ledgers(path: Path, scope: str | None) -> "list[LedgerId]":
         raise InputError(str(path), f"cannot be read ({error.strerror})", "name a file that you can read") from error
     except UnicodeDecodeError as error:
         raise InputError(str(path), "is not text", _REMEDY) from error
-    found = []
+    ledgers = []
     for number, line in enumerate(lines, 1):
         text = line.strip()
         if not text or text.startswith("#"):
             continue
         try:
-            found.append(parse_ledger(_read_line(text), scope))
+            ledgers.append(parse_ledger(_read_line(text), scope))
         except (ValueError, KeyError, TypeError, click.BadParameter) as error:
             raise InputError(f"{path}, line {number}", "names no ledger", _REMEDY) from error
-    return found
+    return ledgers
 
 
 def _read_line(text: str) -> str:

@@ -61,8 +61,8 @@ def incident_option(command: click.Command, left_out: frozenset[str]) -> click.O
     def read(context: click.Context, _parameter: click.Parameter, value: str | None) -> None:
         if value is None:
             return
-        said = read_incident(Path(value))
-        defaults = {str(taken[key].name): given for key, given in said.items() if key in taken}
+        incident = read_incident(Path(value))
+        defaults = {str(taken[key].name): given for key, given in incident.items() if key in taken}
         context.default_map = {**(context.default_map or {}), **defaults}
         context.meta[_META] = value
 
@@ -78,8 +78,8 @@ def incident_option(command: click.Command, left_out: frozenset[str]) -> click.O
 
 def incident_file(context: click.Context) -> str | None:
     """Return the incident file that the command was given."""
-    found: str | None = context.meta.get(_META)
-    return found
+    file: str | None = context.meta.get(_META)
+    return file
 
 
 def is_typed(name: str) -> bool:
@@ -95,15 +95,15 @@ def read_incident(path: Path) -> dict[str, Any]:
         InputError: unreadable, no TOML, or with keys or values that mean nothing here.
     """
     try:
-        said = tomllib.loads(path.read_text(encoding="utf-8"))
+        incident = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(str(path), f"cannot be read ({error.strerror})", "name a file that you can read") from error
     except ValueError as error:
         raise InputError(str(path), f"is not TOML: {error}", "mend it; text stands in quotes") from error
-    unknown = sorted(set(said) - set(FIELDS))
+    unknown = sorted(set(incident) - set(FIELDS))
     if unknown:
         raise InputError(str(path), f"has a key {unknown[0]!r}", f"the keys are {', '.join(FIELDS)}")
-    return {key: _VALUES[key](_Entry(path, key), value) for key, value in said.items()}
+    return {key: _VALUES[key](_Entry(path, key), value) for key, value in incident.items()}
 
 
 class _Entry:
@@ -125,7 +125,7 @@ class _Entry:
             return [self.text(value)]
         if not isinstance(value, list) or not value:
             raise self._wrong("text, or a list of texts")
-        return [self.text(one) for one in value]
+        return [self.text(item) for item in value]
 
     def file(self, value: object) -> str:
         """Return a path."""

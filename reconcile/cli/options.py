@@ -134,7 +134,7 @@ def read_passwords(path: Path | None) -> tuple[bytes, ...]:
         raise InputError(str(path), f"holds passwords and has mode {mode:04o}", f"run: chmod 600 {path}")
     if lines[-1] == b"":
         lines.pop()
-    found = []
+    passwords = []
     for number, raw in enumerate(lines, 1):
         line = raw.removesuffix(b"\r")
         if line.startswith(_BASE64.encode()):
@@ -142,8 +142,8 @@ def read_passwords(path: Path | None) -> tuple[bytes, ...]:
                 line = base64.b64decode(line[len(_BASE64) :], validate=True)
             except binascii.Error as error:
                 raise InputError(f"{path}, line {number}", "is not base64 after its prefix", "mend the line") from error
-        found.append(line)
-    return tuple(found)
+        passwords.append(line)
+    return tuple(passwords)
 
 
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -211,8 +211,8 @@ def inventory_options(help_text: str) -> Callable[[Callable[..., R]], Callable[.
                 # What was typed takes the place of what the incident file says.
                 inventory_dirs = ()
             # The file is written before the first bookie is collected.
-            found = find_inventories(inventory_dirs, may_be_missing=not typed)
-            below = [path for path in found if path not in inventories]
+            folders = find_inventories(inventory_dirs, may_be_missing=not typed)
+            below = [path for path in folders if path not in inventories]
             return command(*arguments, inventories=(*inventories, *below), **options)
 
         expanded = click.option(
@@ -267,7 +267,7 @@ def _retype(value: object) -> list[str]:
         case (int(), int(), int()):
             return ["/".join(map(str, value))]
         case tuple():
-            return [str(one) for one in value]
+            return [str(item) for item in value]
         case _:
             return [str(value)]
 
@@ -337,14 +337,14 @@ def references_option(command: Callable[P, R]) -> Callable[P, R]:
 
 def by_bookie(_context: click.Context, _parameter: click.Parameter, values: Sequence[str]) -> dict[str, list[Path]]:
     """Read ID=DIR, an id as often as it has folders."""
-    found: dict[str, list[Path]] = {}
+    folders: dict[str, list[Path]] = {}
     for value in values:
         bookie, equals, folder = value.partition("=")
         if not (bookie and equals and folder):
             raise click.BadParameter(f"{value!r} is not ID=DIR, e.g. bk1.example.org:3181=/mnt/bk1")
-        found.setdefault(bookie, []).append(Path(folder))
-    demand_bookie_ids([*found], "--disk")
-    return found
+        folders.setdefault(bookie, []).append(Path(folder))
+    demand_bookie_ids([*folders], "--disk")
+    return folders
 
 
 quorums_option = click.option(
@@ -384,14 +384,14 @@ def read_aliases(path: Path | None) -> dict[str, str]:
         raise InputError(str(path), f"cannot be read ({error.strerror})", "name a file that you can read") from error
     except UnicodeDecodeError as error:
         raise InputError(str(path), "is not text", "write lines of: alias bookie-id") from error
-    found: dict[str, str] = {}
+    aliases: dict[str, str] = {}
     for number, line in enumerate(lines, 1):
         words = line.split()
         if not words or words[0].startswith("#"):
             continue
         if len(words) != 2:
             raise InputError(f"{path}, line {number}", "is not `alias bookie-id`", "mend the line")
-        if found.setdefault(words[0], words[1]) != words[1]:
+        if aliases.setdefault(words[0], words[1]) != words[1]:
             raise InputError(f"{path}, line {number}", f"gives {words[0]} to a second bookie", "mend the line")
-    demand_bookie_ids([*found.values()], str(path))
-    return found
+    demand_bookie_ids([*aliases.values()], str(path))
+    return aliases

@@ -29,25 +29,25 @@ def effective_settings(taken: Mapping[str, tuple[object, str]] | None = None) ->
         taken: arguments whose values are not those that click has: the value, and where it came from.
     """
     context = click.get_current_context()
-    found: dict[str, dict[str, Any]] = {}
+    settings: dict[str, dict[str, Any]] = {}
     for parameter in context.command.params:
         name = str(parameter.name)
         source = context.get_parameter_source(name)
         said = parameter.opts[0] if isinstance(parameter, click.Option) else str(parameter.human_readable_name)
-        found[said] = {
+        settings[said] = {
             "value": incident_file(context) if said == INCIDENT else _plain(context.params.get(name)),
             "from": DEFAULT if source is None else _SOURCES.get(source, DEFAULT),
         }
     for name, (value, origin) in (taken or {}).items():
-        found[name] = {"value": _plain(value), "from": origin}
+        settings[name] = {"value": _plain(value), "from": origin}
     for name in sorted(variable for variable in os.environ if variable.startswith(_PREFIX)):
-        found[name] = {"value": os.environ[name] if name in _NO_SECRETS else "set", "from": "environment"}
-    return found
+        settings[name] = {"value": os.environ[name] if name in _NO_SECRETS else "set", "from": "environment"}
+    return settings
 
 
 def _plain(value: object) -> Any:  # noqa: ANN401 - what JSON can say
     if isinstance(value, Mapping):
-        return {str(key): _plain(one) for key, one in value.items()}
+        return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (tuple, list)):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     return value if value is None or isinstance(value, (bool, int, float)) else str(value)

@@ -65,10 +65,10 @@ def guard_beyond_locks(
     wants = np.zeros(rows.num_rows, np.bool_)
     wants[wanted] = True
     wants &= pc.equal(rows["outcome"], "guarded").to_numpy()
-    before = np.cumsum(wants) - wants
+    wanted_before = np.cumsum(wants) - wants
     bucket = rows["bucket"].to_numpy()
     begin = np.searchsorted(bucket, bucket)
-    beyond = wants & (before - before[begin] >= locks_a_bucket) if len(bucket) else wants
+    beyond = wants & (wanted_before - wanted_before[begin] >= locks_a_bucket) if len(bucket) else wants
     if not beyond.any():
         return rows, beyond
     hiding = list_hiding()
@@ -98,8 +98,8 @@ def name_everybody(rows: pa.Table, named: npt.NDArray[np.bool_], hiding: Sequenc
     counts = pc.list_value_length(holders).to_numpy(zero_copy_only=False).astype(np.int64)
     number = np.arange(chosen.num_rows)
     owner = np.concatenate([np.repeat(number, counts), np.repeat(number, len(hiding))])
-    others = pa.array(list(hiding), pa.string()).take(pa.array(np.tile(np.arange(len(hiding)), len(number))))
-    names = pa.concat_arrays([holders.flatten(), others])
+    hiding_names = pa.array(list(hiding), pa.string()).take(pa.array(np.tile(np.arange(len(hiding)), len(number))))
+    names = pa.concat_arrays([holders.flatten(), hiding_names])
     codes = names.dictionary_encode().indices.to_numpy().astype(np.int64)
     # Each once, as a holder if it is one.
     first = np.unique(owner * (int(codes.max()) + 1) + codes, return_index=True)[1]
@@ -108,7 +108,7 @@ def name_everybody(rows: pa.Table, named: npt.NDArray[np.bool_], hiding: Sequenc
     sizes = np.bincount(owner[first], minlength=len(number))
     end = pc.fill_null(chosen["last_entry"], -1).to_numpy()
     write = chosen["write_quorum"].to_numpy()
-    held = write * (end + 1) - chosen["missing"].to_numpy() + chosen["extra"].to_numpy()
+    copy_counts = write * (end + 1) - chosen["missing"].to_numpy() + chosen["extra"].to_numpy()
     item = rows.schema.field("segments").type.value_type
     offsets = pa.array(np.append(0, np.cumsum(sizes)).astype(np.int32))
     zero = pa.array(np.zeros(len(number), np.int64))
@@ -136,7 +136,7 @@ def name_everybody(rows: pa.Table, named: npt.NDArray[np.bool_], hiding: Sequenc
         "grades": pa.StructArray.from_arrays(
             [assumed if name in of_shape else grades.field(name) for name in tables.GRADED], fields=list(grades.type)
         ),
-        "missing": pa.array(sizes * (end + 1) - held),
+        "missing": pa.array(sizes * (end + 1) - copy_counts),
         "extra": zero,
         "raw": pa.nulls(len(number), pa.binary()),
     }
@@ -168,11 +168,11 @@ def claim_without_members(rows: pa.Table) -> pa.Table:
     gap = pc.and_(pc.equal(rows["outcome"], "restored"), pc.greater(rows["missing"], 0))
     hidden = np.flatnonzero(pc.and_not(gap, vouched).to_numpy())
     rows = set_outcome(rows, hidden, "guarded", Refusal.SOURCE_INCOMPLETE)
-    at = rows.schema.get_field_index("reading")
+    reading_index = rows.schema.get_field_index("reading")
     proved = pc.equal(rows["reading"], str(Reading.PROVED))
     is_guess = pc.fill_null(pc.and_(pc.equal(rows["outcome"], "guarded"), proved), fill_value=False)
     readings = pc.if_else(is_guess, str(Reading.LIKELIEST), rows["reading"])
-    rows = rows.set_column(at, rows.schema.field(at), readings)
+    rows = rows.set_column(reading_index, rows.schema.field(reading_index), readings)
     columns = [
         pc.if_else(pc.equal(column, "observed"), "inferred", column) if name in ("last_entry", "length") else column
         for name, column in zip(tables.GRADED, grades.flatten(), strict=True)

@@ -44,8 +44,8 @@ class Statement:
     owner: str = ""
 
     def __str__(self) -> str:
-        what = f"owner={self.owner}" if self.owner else f"{self.first}..{self.last}"
-        return f"{what} {'/'.join(map(str, self.quorum))}"
+        subject = f"owner={self.owner}" if self.owner else f"{self.first}..{self.last}"
+        return f"{subject} {'/'.join(map(str, self.quorum))}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +65,14 @@ class StatedQuorums:
             lines = path.read_text().splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(str(path), f"cannot be read ({error})", "name a text file") from error
-        found = []
+        statements = []
         for number, line in enumerate(lines, 1):
             text = line.split("#", 1)[0].strip()
             if text:
-                found.append(_parse(text, f"{path}, line {number}"))
-        if len(found) > MOST_LINES:
+                statements.append(_parse(text, f"{path}, line {number}"))
+        if len(statements) > MOST_LINES:
             raise InputError(str(path), f"has more than {MOST_LINES} statements", "unite ranges that follow each other")
-        return cls(tuple(found))
+        return cls(tuple(statements))
 
     @classmethod
     def read_for(cls, path: Path | None, *, has_references: bool) -> Self:
@@ -144,5 +144,5 @@ def _find_owned(keys: pa.Table, references: pa.Table | None, owner: str) -> npt.
         for table in (owned, keys)
     ]
     code = np.unique(np.concatenate(pairs), axis=0, return_inverse=True)[1].ravel()
-    found: npt.NDArray[np.bool_] = np.isin(code[owned.num_rows :], code[: owned.num_rows])
-    return found
+    is_owned: npt.NDArray[np.bool_] = np.isin(code[owned.num_rows :], code[: owned.num_rows])
+    return is_owned

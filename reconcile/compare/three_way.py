@@ -93,8 +93,8 @@ def settle_range(evidence: Evidence, part: Range, known: KnownTables, copies: pa
     deleted[stated] = False
     another = _find_other_ledgers(part, copies)
     deleted[another] = False
-    before = np.setdiff1d(_find_deleted_before(part, issued), part.compared.shown[stated])
-    rows = set_outcome(part.rows, before, "held", Refusal.DELETED_BEFORE)
+    deleted_before = np.setdiff1d(_find_deleted_before(part, issued), part.compared.shown[stated])
+    rows = set_outcome(part.rows, deleted_before, "held", Refusal.DELETED_BEFORE)
     if evidence.mass_let_go and known.references is not None:
         let_go = known.references.filter(pc.is_valid(known.references["deletion"]))
         places, named = sides.unite([rows, let_go]).rows
@@ -165,11 +165,11 @@ def _fill(mask: pa.ChunkedArray) -> Mask:
 def _know_other_keys(served: pa.Table, last: pa.Table) -> Mask:
     """Say of which records bookies know keys, and none of them is the record's."""
     known = served.filter(_fill(pc.equal(served["key_kind"], "set")))
-    at = known["at"].to_numpy()
+    number = known["at"].to_numpy()
     same = pc.equal(known["key"], last["password_hash"].take(known["at"]))
     differs, agrees = np.zeros(last.num_rows, np.bool_), np.zeros(last.num_rows, np.bool_)
-    differs[at[_fill(pc.invert(same))]] = True
-    agrees[at[_fill(same)]] = True
+    differs[number[_fill(pc.invert(same))]] = True
+    agrees[number[_fill(same)]] = True
     return differs & ~agrees
 
 

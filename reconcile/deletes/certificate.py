@@ -97,11 +97,11 @@ class Certificate:
     @property
     def ledgers(self) -> dict[LedgerId, CertifiedLedger]:
         """The ledgers that it names."""
-        found = {}
+        by_ledger = {}
         for row in self.body["ledgers"]:
             ledger = parse(row["ledger"])
-            found[ledger] = CertifiedLedger(ledger, int(row["version"]), str(row["record_sha256"]))
-        return found
+            by_ledger[ledger] = CertifiedLedger(ledger, int(row["version"]), str(row["record_sha256"]))
+        return by_ledger
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,9 +124,9 @@ def make_own_root(store: MetadataStore, ledgers_root: str, log: ChangeLog, acl: 
     Raises:
         GuardRefusedError: what stands there is not ours, or nothing says which rights it shall have.
     """
-    found = open_own_root(store, ledgers_root, acl)
-    if found is not None:
-        return found
+    own_root = open_own_root(store, ledgers_root, acl)
+    if own_root is not None:
+        return own_root
     key = name_own_root(ledgers_root)
     rights = _choose_acl(store, ledgers_root, acl)
     mark = RootMark(ledgers_root.rstrip("/"), read_instance_id(store, ledgers_root))

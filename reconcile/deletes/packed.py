@@ -408,5 +408,5 @@ def _find_start(name: str) -> int:
 def _find_nodes(names: Sequence[str], places: Places) -> npt.NDArray[np.intp]:
     """Return for each place which of the nodes, in the order of `_list_names`, it is in."""
     starts = np.array([_find_start(name) for name in names], np.uint64)
-    found: npt.NDArray[np.intp] = np.searchsorted(starts, places, side="right") - 1
-    return found
+    nodes: npt.NDArray[np.intp] = np.searchsorted(starts, places, side="right") - 1
+    return nodes

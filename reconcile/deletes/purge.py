@@ -226,7 +226,7 @@ def read_records(ledgers: Sequence[LedgerId], cluster: Cluster) -> dict[LedgerId
     stored = dict(cluster.store.get_many(by_key))
     rights = dict.fromkeys(by_key, "")
     if isinstance(cluster.store, LiveStore):
-        rights.update((key, "" if found is None else found.text) for key, found in cluster.store.get_acls(by_key))
+        rights.update((key, "" if acl is None else acl.text) for key, acl in cluster.store.get_acls(by_key))
     return {by_key[key]: _make_record(node, rights[key]) for key, node in stored.items()}
 
 

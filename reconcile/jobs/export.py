@@ -115,7 +115,7 @@ def export(request: ExportRequest, context: Context) -> Exported:
                 done.append(_export_ledger(ledger, name, disks, request))
                 throttle(progress)(number + 1, len(names))
         release_folder(request.out)
-        incomplete = {bookie: one.problems for bookie, one in disks.items() if not one.complete}
+        incomplete = {bookie: disk.problems for bookie, disk in disks.items() if not disk.complete}
     return Exported(tuple(done), incomplete)
 
 
@@ -134,8 +134,8 @@ def _export_ledger(
     write = _write_frame if request.is_raw else _write_line
     try:
         with os.fdopen(create_file(unfinished, secret=True), "wb") as file:
-            for one in read_entries(disks, ledger, request.passwords, reading):
-                write(file, one)
+            for entry in read_entries(disks, ledger, request.passwords, reading):
+                write(file, entry)
             file.flush()
             os.fsync(file.fileno())
         if reading.entries:
@@ -148,7 +148,7 @@ def _export_ledger(
     last = reading.last
     lists = {"several": reading.several, "unproven": reading.unproven, "unreadable": reading.unreadable}
     # What is unreadable above the highest entry that was read is no gap below it.
-    absent = 0 if last is None else last + 1 - reading.entries - sum(one < last for one in reading.unreadable)
+    absent = 0 if last is None else last + 1 - reading.entries - sum(entry < last for entry in reading.unreadable)
     return ExportedLedger(
         ledger=ledger,
         file=name if reading.entries else None,
@@ -163,23 +163,23 @@ def _export_ledger(
     )
 
 
-def _write_frame(file: BinaryIO, one: "ReadEntry") -> None:
-    file.write(_SIZE.pack(len(one.record)))
-    file.write(one.record)
+def _write_frame(file: BinaryIO, entry: "ReadEntry") -> None:
+    file.write(_SIZE.pack(len(entry.record)))
+    file.write(entry.record)
 
 
-def _write_line(file: BinaryIO, one: "ReadEntry") -> None:
-    header, payload = one.header, one.payload
+def _write_line(file: BinaryIO, entry: "ReadEntry") -> None:
+    header, payload = entry.header, entry.payload
     line: dict[str, object] = {
         "ledger": str(LedgerId(header.scope, header.ledger)),
         "entry": header.entry,
         "length": header.length,
         "lac": header.lac,
-        "digest": None if one.digest is None else str(one.digest),
-        "bookies": list(one.bookies),
+        "digest": None if entry.digest is None else str(entry.digest),
+        "bookies": list(entry.bookies),
     }
     if payload is None:
-        line["record"] = base64.b64encode(one.record).decode()
+        line["record"] = base64.b64encode(entry.record).decode()
     else:
         line["payload"] = base64.b64encode(payload).decode()
     file.write(json.dumps(line, separators=(",", ":")).encode() + b"\n")

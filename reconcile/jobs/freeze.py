@@ -22,6 +22,7 @@ from reconcile.write.freezing import freeze as engine
 from reconcile.write.freezing import freeze_state
 from reconcile.write.journal_events import FreezeHistory
 from recovery.codecs.store import LAYOUT, Layout
+from recovery.codecs.store_kind import kind_of
 from recovery.dataset import Dataset
 from recovery.errors import InputError
 
@@ -30,7 +31,6 @@ TYPED: Final = 8
 _SERVER_PATIENCE_S: Final = 5.0
 _STOP: Final = "keep the bookies stopped until apply has ended"
 _PULSAR: Final = "metadata-store:"
-_ZOOKEEPER: Final = "zookeeper"
 _PULSAR_ELSEWHERE: Final = re.compile(r"metadata-store:(?:etcd|oxia)\b", re.IGNORECASE)
 
 Ask = Callable[[engine.Proposal], str | None]
@@ -187,20 +187,20 @@ def thaw(
         UnavailableError: the store does not answer.
     """
     with _open_run(request, context) as run:
-        past = engine.read_history(request.journal, run.root)
-        if past is None:
+        history = engine.read_history(request.journal, run.root)
+        if history is None:
             problem = "holds no journal of a freeze, which alone knows the former rights"
             raise JournalError(str(request.journal), problem, Remedy(Advice.NAME_FREEZE_JOURNAL))
         counts: dict[str, int | None] = {}
-        if past.originals:
+        if history.originals:
             counts = _demand_safe(run, request)
 
-        def propose(past: FreezeHistory | None) -> engine.Proposal:
-            return engine.propose_thaw(run.store, run.root, past or FreezeHistory())
+        def propose(history: FreezeHistory | None) -> engine.Proposal:
+            return engine.propose_thaw(run.store, run.root, history or FreezeHistory())
 
         waiting = run.change("thaw", propose, ask, counts, approve)
         state = freeze_state.read_freeze_state(run.store, run.root)
-        return waiting or Thawed(run.root, state, bool(past.originals), counts)
+        return waiting or Thawed(run.root, state, bool(history.originals), counts)
 
 
 def _demand_safe(run: "_Run", request: ThawRequest) -> dict[str, int | None]:
@@ -224,7 +224,9 @@ def demand_access_control(uri: str) -> None:
     Raises:
         GuardRefusedError: it has none.
     """
-    if _PULSAR_ELSEWHERE.match(uri.strip()) or parse_store_uri(uri).kind != _ZOOKEEPER:
+    is_elsewhere = _PULSAR_ELSEWHERE.match(uri.strip()) is not None
+    address = None if is_elsewhere else parse_store_uri(uri)
+    if address is None or not (address.is_live and kind_of(address.layout_hint).has_acls):
         raise GuardRefusedError(uri, "has no rights by which listings could be made to fail", _STOP)
 
 
@@ -277,15 +279,15 @@ class _Run:
     ) -> Waiting | None:
         """Make the changes if they are confirmed; return what waits if they are not."""
         folder, confirmed = self.request.journal, self.request.confirmed
-        past = engine.read_history(folder, self.root)
-        proposal = propose(past)
-        if proposal.is_empty and (past is None or past.is_ended or past.kind != kind):
+        history = engine.read_history(folder, self.root)
+        proposal = propose(history)
+        if proposal.is_empty and (history is None or history.is_ended or history.kind != kind):
             return None
         if confirmed is None:
             confirmed = ask(proposal)
-        if confirmed is None or not _is_confirmed(proposal, past, confirmed):
+        if confirmed is None or not _is_confirmed(proposal, history, confirmed):
             return Waiting(self.root, self.identity, proposal, confirmed, counts)
-        approve(proposal, partial(_is_confirmed, proposal, past))
+        approve(proposal, partial(_is_confirmed, proposal, history))
         begun = FreezeHistory()
         opening = partial(
             audit_journal.Journal.open,
@@ -340,8 +342,8 @@ def _open_as(address: str, access: Access, digest: tuple[str, str] | None) -> Op
     return open_store(address, AccessAs(access, digest), writable=True, patience_s=_SERVER_PATIENCE_S)
 
 
-def _is_confirmed(proposal: engine.Proposal, past: FreezeHistory | None, confirmed: str) -> bool:
+def _is_confirmed(proposal: engine.Proposal, history: FreezeHistory | None, confirmed: str) -> bool:
     digits = confirmed.lower()
     if len(digits) < TYPED:
         return False
-    return proposal.hash.startswith(digits) or (past is not None and engine.is_rest(proposal, past, digits))
+    return proposal.hash.startswith(digits) or (history is not None and engine.is_rest(proposal, history, digits))

@@ -86,8 +86,8 @@ def edit_plan(dataset: Dataset, edits: Edits, out: Path) -> PlanManifest:
         PlanError: the plan is not what its hash was made of, or has nothing that an edit names.
         DatasetError: a file of the plan is damaged, or `out` cannot be written.
     """
-    before = read_plan_manifest(dataset)
-    if before.binding.waves:
+    manifest_before = read_plan_manifest(dataset)
+    if manifest_before.binding.waves:
         raise PlanError(dataset.path, "was cut into waves", "edit the plan that it was cut from, then cut it again")
     demand_whole(dataset)
     prepare(out, "plan", secret=True)
@@ -118,16 +118,16 @@ def edit_plan(dataset: Dataset, edits: Edits, out: Path) -> PlanManifest:
     store_folder = Path(dataset.path) / STORE
     if store_folder.is_dir():
         shutil.copytree(store_folder, out / STORE)
-    changed = {name: getattr(before.counts, name) + change for name, change in run.changed.items()}
-    counts = replace(before.counts, **changed, actions=sum(part.rows for part in parts["actions"]))
+    changed = {name: getattr(manifest_before.counts, name) + change for name, change in run.changed.items()}
+    counts = replace(manifest_before.counts, **changed, actions=sum(part.rows for part in parts["actions"]))
     binding = replace(
-        before.binding,
-        edited_from=before.hash,
-        edits=(*before.binding.edits, *edits.texts),
+        manifest_before.binding,
+        edited_from=manifest_before.hash,
+        edits=(*manifest_before.binding.edits, *edits.texts),
         # What waited before still does, unless every one of them was settled now.
         cookies_held_back=counts.waiting > 0,
     )
-    return write_plan_manifest(out, replace(before, counts=counts, binding=binding), parts, hashes)
+    return write_plan_manifest(out, replace(manifest_before, counts=counts, binding=binding), parts, hashes)
 
 
 def _demand_same_cluster(dataset: Dataset, acl_of: Dataset) -> None:

@@ -275,7 +275,7 @@ class PlanBinding:
             "options": dict(self.options),
         }
         if self.inputs is not None:
-            values["inputs"] = [asdict(one) for one in self.inputs]
+            values["inputs"] = [asdict(source) for source in self.inputs]
         if self.split_from is not None:
             values["split_from"] = self.split_from
             values["waves"] = [[wave.number, wave.first_bucket, wave.last_bucket] for wave in self.waves]

@@ -130,8 +130,8 @@ def make_environment() -> jinja2.Environment:
 
 def _count_plural(number: int, plural: str) -> str:
     """Return a number with its noun, which is given as it is of several."""
-    one = f"{plural.removesuffix('ies')}y" if plural.endswith("ies") else plural.removesuffix("s")
-    return f"{number:,} {one if number == 1 else plural}"
+    singular = f"{plural.removesuffix('ies')}y" if plural.endswith("ies") else plural.removesuffix("s")
+    return f"{number:,} {singular if number == 1 else plural}"
 
 
 def _readable(text: object) -> str:
@@ -233,11 +233,11 @@ def _list_findings(plan: Dataset) -> list[dict[str, Any]]:
     """
     kept: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for batch in plan.batches("findings"):
-        others = batch.filter(pc.not_equal(batch["category"], str(Category.HELD)))
-        for pair in others.group_by(["severity", "category"]).aggregate([]).to_pylist():
+        shown = batch.filter(pc.not_equal(batch["category"], str(Category.HELD)))
+        for pair in shown.group_by(["severity", "category"]).aggregate([]).to_pylist():
             rows = kept.setdefault((pair["severity"], pair["category"]), [])
-            mine = others.filter(pc.equal(others["category"], pair["category"]))
-            rows.extend(mine.slice(0, max(0, FINDINGS_SHOWN - len(rows))).to_pylist())
+            of_category = shown.filter(pc.equal(shown["category"], pair["category"]))
+            rows.extend(of_category.slice(0, max(0, FINDINGS_SHOWN - len(rows))).to_pylist())
     listed: list[dict[str, Any]] = []
     for severity in SEVERITY_ORDER:
         alike = sorted((rows for (grave, _), rows in kept.items() if grave == severity), key=len)

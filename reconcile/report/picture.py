@@ -149,10 +149,10 @@ def entries_by_outcome(plan: Dataset, inventories: Sequence[Dataset]) -> Counter
             continue
         open_ended = rows.filter(pc.is_null(rows["last_entry"]))
         if open_ended.num_rows and inventories:
-            found = _ends_on_bookies(inventories, span).join(
+            ends = _ends_on_bookies(inventories, span).join(
                 open_ended.select(["scope", "ledger", "outcome"]), keys=["scope", "ledger"], join_type="inner"
             )
-            _add(counted, found["outcome"], found["last_max"])
+            _add(counted, ends["outcome"], ends["last_max"])
         known = rows.filter(pc.is_valid(rows["last_entry"]))
         _add(counted, known["outcome"], known["last_entry"])
     return counted

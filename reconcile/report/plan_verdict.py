@@ -50,5 +50,5 @@ def describe_shares(counts: PlanCounts) -> str:
         "lost": counts.entries_lost,
     }
     total = sum(shares.values())
-    listed = (f"{100 * count / total:.1f} % {what} ({count:,})" for what, count in shares.items() if count)
+    listed = (f"{100 * count / total:.1f} % {outcome} ({count:,})" for outcome, count in shares.items() if count)
     return f"entries of lost ledgers: {', '.join(listed)}" if total else "entries of lost ledgers: none"

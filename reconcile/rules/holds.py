@@ -140,8 +140,8 @@ def _estimate_requests(rows: pa.Table, served: npt.NDArray[np.int64]) -> npt.NDA
     """
     write = pc.fill_null(rows["write_quorum"], 1).to_numpy()
     entries = pc.fill_null(rows["last_entry"], -1).to_numpy() + 1
-    held = write * entries - rows["missing"].to_numpy()
-    copies = np.clip(held / np.maximum(served, 1), 1, write)
+    copy_counts = write * entries - rows["missing"].to_numpy()
+    copies = np.clip(copy_counts / np.maximum(served, 1), 1, write)
     return np.asarray(np.round((write + 1) / (copies + 1), 1))
 
 

@@ -170,7 +170,7 @@ def decide_raises(parts: Iterable[UsedNumbers], raise_past: int | None = None) -
             + _list_optional(recorded.get(key))
         )
     }
-    far_above = sorted(((key, n) for key, named in on_bookies.items() for n in named & far), key=lambda one: -one[1])
+    far_above = sorted(((key, n) for key, named in on_bookies.items() for n in named & far), key=lambda pair: -pair[1])
     below = [*taken.values(), *_list_optional(trusted)]
     return RaiseTargets(taken, tuple(far_above), max(below, default=-1))
 

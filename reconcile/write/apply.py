@@ -313,8 +313,8 @@ class _Run:
         stored = self._records.read(guarded) if guarded else {}
         locks: list[Action] = []
         for action in guarded:
-            found = stored[action.key]
-            objection = None if action.is_made(found) else action.find_objection(found)
+            node = stored[action.key]
+            objection = None if action.is_made(node) else action.find_objection(node)
             if objection is None:
                 locks.append(make_lock(action, encode_guard(self._options.plan_hash)))
             else:
@@ -482,9 +482,9 @@ class _Run:
                 for action in read_actions(written.filter(pc.not_equal(written["kind"], "cookie"))):
                     if action.seq not in conflicting:
                         lock = [make_lock(action, b"")] if action.guard == Guard.LOCK else []
-                        for one in (*lock, action):
-                            awaited.append(one)
-                            yield self._records.make_absolute(one.key)
+                        for step in (*lock, action):
+                            awaited.append(step)
+                            yield self._records.make_absolute(step.key)
 
         checked, count = 0, 0
         changed: list[str] = []

@@ -261,15 +261,15 @@ class Journal:
             raise JournalError(str(self.path), "this plan was begun before", Remedy(Advice.RESUME))
         if torn is not None:
             os.truncate(self._handle, torn.offset)
-        said: dict[str, object] = {"binding": dict(binding), "by": name_runner()}
+        header: dict[str, object] = {"binding": dict(binding), "by": name_runner()}
         if reason is not None:
-            said["reason"] = reason
+            header["reason"] = reason
         if approval is not None:
-            said["approved"] = asdict(approval)
+            header["approved"] = asdict(approval)
         if self.earlier:
-            self.append("resume", {**said, "torn": torn.length if torn else 0})
+            self.append("resume", {**header, "torn": torn.length if torn else 0})
         else:
-            self.append("begin", said)
+            self.append("begin", header)
         self.sync()
 
     def _scan(self) -> Iterator[Record | Torn]:
@@ -285,8 +285,8 @@ class Journal:
 
     def append(self, event: str, fields: Mapping[str, Any]) -> None:
         """Add a record; it is safe only after `sync`."""
-        at = self._now().isoformat()
-        content = {"n": self._number, "prev": self._previous, "at": at, "event": event, **fields}
+        time = self._now().isoformat()
+        content = {"n": self._number, "prev": self._previous, "at": time, "event": event, **fields}
         body = json.dumps(content, separators=(",", ":"), ensure_ascii=True).encode()
         digest = hashlib.sha256(body).hexdigest()
         line = body[:-1] + _HASH + digest.encode() + b'"}\n'
@@ -347,8 +347,8 @@ def _open_own(path: Path) -> int:
     return handle
 
 
-def _demand_own(path: Path, found: os.stat_result) -> None:
-    if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_nlink != 1:
+def _demand_own(path: Path, status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid() or status.st_nlink != 1:
         problem = "is not a file of your own, with one name"
         raise JournalError(str(path), problem, Remedy(Advice.NAME_OTHER_JOURNAL))
 
@@ -359,10 +359,10 @@ def _shut_out_others(folder: Path) -> None:
     Raises:
         JournalError: they can, and the folder is not ours.
     """
-    found = folder.stat()
-    if not found.st_mode & _OTHERS_WRITE:
+    status = folder.stat()
+    if not status.st_mode & _OTHERS_WRITE:
         return
-    if found.st_uid != os.geteuid():
-        problem = f"is somebody else's, and has mode {stat.S_IMODE(found.st_mode):04o}: others can write there"
+    if status.st_uid != os.geteuid():
+        problem = f"is somebody else's, and has mode {stat.S_IMODE(status.st_mode):04o}: others can write there"
         raise JournalError(str(folder), problem, Remedy(Advice.NAME_OTHER_JOURNAL))
     folder.chmod(_FOLDER_MODE)

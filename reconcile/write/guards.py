@@ -155,12 +155,12 @@ def demand_room_for_locks(locks: Collection[str], store: MetadataStore, base: st
     """
     if not locks:
         return
-    there = {f"{keys.LOCKS}/{name}" for name in store.children(base + keys.LOCKS) or ()}
-    if len(there | set(locks)) > MAX_LOCKS:
+    locks_in_store = {f"{keys.LOCKS}/{name}" for name in store.children(base + keys.LOCKS) or ()}
+    if len(locks_in_store | set(locks)) > MAX_LOCKS:
         raise GuardRefusedError(
             base + keys.LOCKS,
-            f"holds {len(there)} locks; with those of the plan there would be more than the {MAX_LOCKS} that one "
-            "listing was seen to hold",
+            f"holds {len(locks_in_store)} locks; with those of the plan there would be more than the {MAX_LOCKS} that "
+            "one listing was seen to hold",
             Remedy(Advice.COUNT_LOCKS_AGAIN),
         )
 

@@ -200,4 +200,4 @@ def _remove(store: MetadataStore, root: str, batch: list[str]) -> int:
     for key, outcome in outcomes.items():
         if outcome.conflict is not None:
             raise PartlyAppliedError(root, f"{key} was not removed: {outcome.conflict}", "run the same command again")
-    return sum(found is not None for found in stored.values())
+    return sum(node is not None for node in stored.values())

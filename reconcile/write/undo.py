@@ -380,7 +380,7 @@ class _Run:
         stored: Mapping[str, Versioned | None],
         left: Sequence[RefusedWrite],
     ) -> Step[Mapping[str, Outcome]]:
-        versions = {key: None if found is None else found.version for key, found in stored.items()}
+        versions = {key: None if node is None else node.version for key, node in stored.items()}
         announced = [UndoneWrite(r.place, r.key, versions[r.key], r.op) for r in batch]
 
         def make() -> dict[str, Outcome]:

@@ -286,10 +286,10 @@ def _sort_out(changes: Sequence[C], stored: ByKey, announced: Collection[str], o
     """Settle what a reading settles; return the changes that can still be made."""
     remaining = []
     for change in changes:
-        found = stored[change.key]
-        objection = change.find_objection(found)
-        if change.is_made(found):
-            outcomes[change.key] = Outcome(version=find_version(found) if change.key in announced else None)
+        node = stored[change.key]
+        objection = change.find_objection(node)
+        if change.is_made(node):
+            outcomes[change.key] = Outcome(version=find_version(node) if change.key in announced else None)
         elif objection is not None:
             outcomes[change.key] = Outcome(conflict=objection)
         else:

@@ -101,25 +101,25 @@ def read_entries(
         reading: is filled.
     """
     listed: dict[str, Ints] = {}
-    for bookie, one in disks.items():
-        listed[bookie], sure = one.list_entries(ledger)
+    for bookie, disk in disks.items():
+        listed[bookie], sure = disk.list_entries(ledger)
         reading.is_sure &= sure
     everything: Ints = reduce(np.union1d, listed.values(), np.empty(0, np.int64))
     for low in range(0, len(everything), _AT_ONCE):
         wanted = everything[low : low + _AT_ONCE]
         copies: dict[int, list[tuple[str, bytes]]] = {number: [] for number in wanted.tolist()}
-        for bookie, one in disks.items():
-            _read_copies(one, bookie, ledger, np.intersect1d(wanted, listed[bookie]), copies)
-        for number, found in copies.items():
-            yield from _choose_contents(number, found, passwords, reading)
+        for bookie, disk in disks.items():
+            _read_copies(disk, bookie, ledger, np.intersect1d(wanted, listed[bookie]), copies)
+        for number, copies_of_entry in copies.items():
+            yield from _choose_contents(number, copies_of_entry, passwords, reading)
 
 
 def _read_copies(
     disks: "BookieDisks", bookie: str, ledger: LedgerId, wanted: Ints, copies: Mapping[int, list[tuple[str, bytes]]]
 ) -> None:
     """Add what a bookie has, of the journal and of the index."""
-    found = disks.find(ledger, wanted)
-    for places in (found.journal, found.index):
+    positions = disks.find(ledger, wanted)
+    for places in (positions.journal, positions.index):
         numbers = places.entry.tolist()
         for row, record in disks.read(places.file, places.position):
             if entry.is_of(record, ledger, numbers[row]):
@@ -137,13 +137,13 @@ def _choose_contents(
             continue
         proven = entry.find_digest(record, passwords)
         digest = None if proven is None else proven[0]
-        one = ReadEntry(header, record, digest, (bookie,))
-        body = record[entry.header_size(record) :] if one.payload is None else one.payload
+        entry_read = ReadEntry(header, record, digest, (bookie,))
+        body = record[entry.header_size(record) :] if entry_read.payload is None else entry_read.payload
         key = (digest, header.length, body)
-        there = contents.setdefault(key, one)
-        if bookie not in there.bookies:
-            contents[key] = replace(there, bookies=tuple(sorted((*there.bookies, bookie))))
-    proven_ones = [one for one in contents.values() if one.digest is not None]
+        known = contents.setdefault(key, entry_read)
+        if bookie not in known.bookies:
+            contents[key] = replace(known, bookies=tuple(sorted((*known.bookies, bookie))))
+    proven_ones = [entry_read for entry_read in contents.values() if entry_read.digest is not None]
     taken = proven_ones or list(contents.values())
     if not taken:
         reading.unreadable.append(number)

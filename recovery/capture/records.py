@@ -26,14 +26,14 @@ def read_records(store: MetadataStore, root: str, layout: Layout, scope: Ints, l
     prefix = root.rstrip("/")
     keys = [prefix + key for key in ledger_keys(layout, scope, ledger).to_pylist()]
     read = _read(store, keys)
-    there = np.array([row for row, key in enumerate(keys) if key in read], np.int64)
-    nodes = [read[keys[row]] for row in there.tolist()]
+    present = np.array([row for row, key in enumerate(keys) if key in read], np.int64)
+    nodes = [read[keys[row]] for row in present.tolist()]
     raws = pa.array([node.value for node in nodes], pa.binary())
     parsed = decode_columns(raws)
     own = {
-        "bucket": pa.array(buckets(scope[there], ledger[there])),
-        "scope": pa.array(scope[there]),
-        "ledger": pa.array(ledger[there]),
+        "bucket": pa.array(buckets(scope[present], ledger[present])),
+        "scope": pa.array(scope[present]),
+        "ledger": pa.array(ledger[present]),
         "raw": raws,
         "version": pa.array([node.version for node in nodes], pa.int64()),
         "created_txn": pa.array([node.created_txn for node in nodes], pa.int64()),
@@ -55,11 +55,11 @@ def read_marks(store: MetadataStore, root: str, scope: Ints, ledger: Ints) -> pa
     prefix = root.rstrip("/")
     keys = mark_keys(scope, ledger)
     read = _read(store, [prefix + key for key in keys])
-    there = [key for key in keys if prefix + key in read]
-    nodes = [read[prefix + key] for key in there]
+    present = [key for key in keys if prefix + key in read]
+    nodes = [read[prefix + key] for key in present]
     own = {
-        "path": pa.array(there, pa.string()),
-        "kind": pa.array(["mark"] * len(there), pa.string()),
+        "path": pa.array(present, pa.string()),
+        "kind": pa.array(["mark"] * len(present), pa.string()),
         "raw": pa.array([node.value for node in nodes], pa.binary()),
         "version": pa.array([node.version for node in nodes], pa.int64()),
         "changed_at": times(pa.array([node.changed_ms for node in nodes], pa.int64())),

@@ -24,8 +24,8 @@ def read_mark_times(values: pa.Array) -> pa.Array:
     Args:
         values: of marks, as bytes without nulls; what is no mark says nothing.
     """
-    found = pc.extract_regex(values, _TIME.decode())
-    return pc.cast(pc.cast(pc.struct_field(found, "ctime"), pa.string()), pa.int64())
+    times = pc.extract_regex(values, _TIME.decode())
+    return pc.cast(pc.cast(pc.struct_field(times, "ctime"), pa.string()), pa.int64())
 
 
 def list_replicas(value: bytes) -> tuple[str, ...]:

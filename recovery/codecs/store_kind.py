@@ -13,7 +13,7 @@ Source: docs/formats/store-keys.md.
 from dataclasses import dataclass
 from typing import Final
 
-from recovery.codecs.store import ON_ETCD, ON_ZOOKEEPER, Layout, Places
+from recovery.codecs.store import ON_ETCD, ON_ZOOKEEPER, Layout, Places, ledger_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,3 +66,8 @@ ETCD: Final = StoreKind(
 def kind_of(layout: Layout | str | None) -> StoreKind:
     """Return the kind of store that keeps a layout; None is any layout of ZooKeeper."""
     return ETCD if layout == Layout.ETCD else ZOOKEEPER
+
+
+def kind_of_key(key: str) -> StoreKind:
+    """Return the kind of store that has a ledger's key."""
+    return ETCD if ledger_of(Layout.ETCD, key) is not None else ZOOKEEPER

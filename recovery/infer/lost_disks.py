@@ -74,7 +74,7 @@ def _is_rest_seen(row: Mapping[str, Any], harms: Sequence[tuple[str, str]], fold
         harms: files of the bookie whose damage hides entries, each with the reason.
         folders: that are stated to be lost.
     """
-    missing = [(one["path"], one["role"]) for one in row["dirs"] if not one["complete"]]
+    missing = [(entry["path"], entry["role"]) for entry in row["dirs"] if not entry["complete"]]
     for folder in sorted(folders):
         if not any(_is_same(path, folder) for path, _ in missing):
             listed = ", ".join(sorted({path for path, _ in missing})) or "none"

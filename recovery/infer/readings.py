@@ -104,10 +104,12 @@ def find_readings(
     length[universal] = known.last_length[universal]
     # Who sent ids out of order counts up to the entry sent last; any length serves readers of entries.
     length = np.where((likeliest | universal) & (known.crossed | (length < 0)), longest, length)
-    held = np.bincount(known.copies.row_ledger, weights=known.copies.count, minlength=known.count).astype(np.int64)
+    copy_counts = np.bincount(known.copies.row_ledger, weights=known.copies.count, minlength=known.count).astype(
+        np.int64
+    )
     size_of = np.zeros(known.count, np.int64)
     size_of[segments.ledger] = segments.size
-    others = ~universal[explained.other_ledger]
+    is_alone = ~universal[explained.other_ledger]
     return Readings(
         replace(
             explained,
@@ -116,11 +118,11 @@ def find_readings(
             path=np.where(universal, UNDECIDED, explained.path),
             end=end,
             length=length,
-            missing=np.where(universal, size_of * (end + 1) - held, explained.missing),
+            missing=np.where(universal, size_of * (end + 1) - copy_counts, explained.missing),
             extra=np.where(universal, 0, explained.extra),
             segments=Segments.join([explained.segments.select(~universal[explained.segments.ledger]), segments]),
-            other_ledger=explained.other_ledger[others],
-            other_shape=explained.other_shape[others],
+            other_ledger=explained.other_ledger[is_alone],
+            other_shape=explained.other_shape[is_alone],
         ),
         likeliest | universal,
         universal,
@@ -171,6 +173,6 @@ def find_holes(known: Facts, ledgers: Ints, ends: Ints) -> KeyedRuns:
     is_served = ~known.unserved[ledgers[served.key]]
     served = KeyedRuns(*(column[is_served] for column in served))
     size = ends[ledgers] + 1
-    some = np.flatnonzero(size > 0)
-    holes = difference_runs(KeyedRuns(some, np.zeros(len(some), np.int64), size[some]), served)
+    filled = np.flatnonzero(size > 0)
+    holes = difference_runs(KeyedRuns(filled, np.zeros(len(filled), np.int64), size[filled]), served)
     return holes._replace(key=ledgers[holes.key])

@@ -88,8 +88,10 @@ def _read_references(references: pa.Table) -> dict[tuple[int, int], _Reference]:
     """Return what is known of each ledger, by scope and id, where that is a deletion or a last entry."""
     keys = zip(references["scope"].to_pylist(), references["ledger"].to_pylist(), strict=True)
     values = zip(*(references[name].to_pylist() for name in ("last_entry", "length", "deleted")), strict=True)
-    found = {key: _Reference(*value) for key, value in zip(keys, values, strict=True)}
-    return {key: one for key, one in found.items() if one.deleted or one.last_entry is not None}
+    by_key = {key: _Reference(*value) for key, value in zip(keys, values, strict=True)}
+    return {
+        key: reference for key, reference in by_key.items() if reference.deleted or reference.last_entry is not None
+    }
 
 
 def _check_row(known: Facts, number: int, row: LedgerRow, reference: _Reference) -> LedgerRow:

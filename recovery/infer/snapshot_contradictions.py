@@ -162,14 +162,14 @@ def _check_identity(
     known: Facts, ledger: int, row: LedgerRow, stored: LedgerMetadata, key: bytes | None
 ) -> Iterator[Contradiction]:
     if row.key is not None and key is not None and row.key != key:
-        earlier, shown = (f"key {one.hex()[:_DIGITS]}…" for one in (key, row.key))
+        earlier, shown = (f"key {part.hex()[:_DIGITS]}…" for part in (key, row.key))
         yield Contradiction("key", earlier, shown, Refusal.TWO_KEYS)
     digest = DIGESTS[known.digest[ledger]] if known.digest[ledger] >= 0 else None
     if digest is not None and stored.digest is not None and digest is not stored.digest:
         yield Contradiction("digest", str(stored.digest), str(digest), Refusal.DIGESTS_DIFFER)
     shape, shown_shape = (stored.ensemble_size, stored.write_quorum), _read_repeated_shape(known, ledger)
     if shown_shape not in (None, shape) and not (shown_shape[1] == 1 and shape == (1, 1)):
-        earlier, shown = ("/".join(map(str, one)) for one in (shape, shown_shape))
+        earlier, shown = ("/".join(map(str, part)) for part in (shape, shown_shape))
         yield Contradiction("ensemble_size/write_quorum", earlier, shown, Refusal.TWO_HISTORIES)
 
 

@@ -145,15 +145,17 @@ def make_scoped_bookie(
         (folder / "current").mkdir(parents=True)
         (folder / "current" / "VERSION").write_bytes(version)
     for number, folder in enumerate(made.ledger_dirs):
-        own = [one for one in stored if one.id.ledger % folders == number]
+        own = [ledger for ledger in stored if ledger.id.ledger % folders == number]
         # Ids of logs are one space for an interleaved bookie, and one a folder for a Db bookie.
         log_id = number if storage == "interleaved" else 0
         log, places = _log(own, rotated=rotated)
         (folder / "current" / f"{log_id:x}.log").write_bytes(log)
-        located = {(one.id, entry): log_id << 32 | places[one.id, entry] for one in own for entry in one.indexed}
+        located = {
+            (ledger.id, entry): log_id << 32 | places[ledger.id, entry] for ledger in own for entry in ledger.indexed
+        }
         if storage == "interleaved":
-            for one in own:
-                _write_index(folder / "current", one, located)
+            for ledger in own:
+                _write_index(folder / "current", ledger, located)
         elif put is not None:
             _write_databases(folder / "current", own, located, put)
         if dirty:
@@ -168,16 +170,16 @@ def _log(stored: Sequence[Held], *, rotated: bool) -> tuple[bytes, dict[tuple[Le
     out = bytearray(_HEADER)
     places: dict[tuple[LedgerId, int], int] = {}
     sizes: dict[LedgerId, int] = {}
-    waiting = [(one, list(one.indexed) + list(one.logged)) for one in stored]
+    waiting = [(held_ledger, list(held_ledger.indexed) + list(held_ledger.logged)) for held_ledger in stored]
     while waiting:
-        for one, entries in waiting:
+        for held_ledger, entries in waiting:
             if entries:
                 entry = entries.pop(0)
-                record = one.record(entry)
-                places[one.id, entry] = len(out) + 4
+                record = held_ledger.record(entry)
+                places[held_ledger.id, entry] = len(out) + 4
                 out += struct.pack(">i", len(record)) + record
-                sizes[one.id] = sizes.get(one.id, 0) + 4 + len(record)
-        waiting = [(one, entries) for one, entries in waiting if entries]
+                sizes[held_ledger.id] = sizes.get(held_ledger.id, 0) + 4 + len(record)
+        waiting = [(held_ledger, entries) for held_ledger, entries in waiting if entries]
     scoped = any(ledger.scope for ledger in sizes)
     map_at = len(out) if rotated and sizes else 0
     if map_at:
@@ -192,12 +194,17 @@ def _log(stored: Sequence[Held], *, rotated: bool) -> tuple[bytes, dict[tuple[Le
     return bytes(out), places
 
 
-def _write_index(folder: Path, one: Held, located: dict[tuple[LedgerId, int], int]) -> None:
-    lac = b"" if one.lac is None else one.lac_record(one.lac)
-    header = struct.pack(">4sii", b"BKLE", 1, len(one.key)) + one.key + struct.pack(">ii", one.fenced, len(lac)) + lac
-    count = max(one.indexed, default=-1) + 1
-    slots = [located.get((one.id, entry), 0) for entry in range(-(-count * 8 // _PAGE) * _PAGE // 8)]
-    path = folder / _index_name(one.id)
+def _write_index(folder: Path, ledger: Held, located: dict[tuple[LedgerId, int], int]) -> None:
+    lac = b"" if ledger.lac is None else ledger.lac_record(ledger.lac)
+    header = (
+        struct.pack(">4sii", b"BKLE", 1, len(ledger.key))
+        + ledger.key
+        + struct.pack(">ii", ledger.fenced, len(lac))
+        + lac
+    )
+    count = max(ledger.indexed, default=-1) + 1
+    slots = [located.get((ledger.id, entry), 0) for entry in range(-(-count * 8 // _PAGE) * _PAGE // 8)]
+    path = folder / _index_name(ledger.id)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(header.ljust(_HEADER, b"\0") + struct.pack(f">{len(slots)}q", *slots))
 
@@ -213,17 +220,17 @@ def _write_databases(
     folder: Path, stored: Sequence[Held], located: dict[tuple[LedgerId, int], int], put: PutRows
 ) -> None:
     ledgers: dict[str, list[tuple[bytes, bytes]]] = {"ledgers": [], "ledgers-scoped": []}
-    for one in stored:
-        data = LedgerData(exists=True, fenced=one.fenced, masterKey=one.key)
-        if one.lac is not None:
-            data.explicitLac = one.lac_record(one.lac)
-        name, key = _row_key("ledgers", one.id)
+    for held_ledger in stored:
+        data = LedgerData(exists=True, fenced=held_ledger.fenced, masterKey=held_ledger.key)
+        if held_ledger.lac is not None:
+            data.explicitLac = held_ledger.lac_record(held_ledger.lac)
+        name, key = _row_key("ledgers", held_ledger.id)
         ledgers[name].append((key, data.SerializeToString(deterministic=True)))
     locations: dict[str, list[tuple[bytes, bytes]]] = {"locations": [], "locations-scoped": []}
     for (ledger, entry), place in located.items():
         name, key = _row_key("locations", ledger)
         locations[name].append((key + struct.pack(">q", entry), struct.pack(">q", place)))
-    chosen = any(one.id.scope for one in stored)
+    chosen = any(held_ledger.id.scope for held_ledger in stored)
     for name, rows in (ledgers | locations).items():
         # Those of scopes are made with the first ledger of one.
         if chosen or not name.endswith("-scoped"):
@@ -239,14 +246,14 @@ def _row_key(name: str, ledger: LedgerId) -> tuple[str, bytes]:
 def _journal(stored: Sequence[Held]) -> bytes:
     """Return a journal of version 6: a padded batch for each ledger, then reserved zeros."""
     out = bytearray(struct.pack(">4si", b"BKLG", 6).ljust(_ALIGNMENT, b"\0"))
-    for one in stored:
-        bodies = [one.special(_MASTER_KEY, struct.pack(">i", len(one.key)) + one.key)]
-        bodies += [one.record(entry) for entry in one.ahead]
-        if one.fenced_ahead:
-            bodies.append(one.special(_FENCE))
-        if one.lac_ahead is not None:
-            raw = one.lac_record(one.lac_ahead)
-            bodies.append(one.special(_LAC, struct.pack(">i", len(raw)) + raw))
+    for ledger in stored:
+        bodies = [ledger.special(_MASTER_KEY, struct.pack(">i", len(ledger.key)) + ledger.key)]
+        bodies += [ledger.record(entry) for entry in ledger.ahead]
+        if ledger.fenced_ahead:
+            bodies.append(ledger.special(_FENCE))
+        if ledger.lac_ahead is not None:
+            raw = ledger.lac_record(ledger.lac_ahead)
+            bodies.append(ledger.special(_LAC, struct.pack(">i", len(raw)) + raw))
         for body in bodies:
             out += struct.pack(">i", len(body)) + body
         left = -len(out) % _ALIGNMENT

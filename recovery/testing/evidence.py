@@ -225,7 +225,7 @@ def _list_readable(records: Mapping[int, LedgerMetadata]) -> Records:
 # ------------------------------------------------------------------------------------------------ what is not true
 
 
-def _with_another_end(rng: Random, record: LedgerMetadata, names: list[str]) -> LedgerMetadata:  # noqa: ARG001
+def _with_another_end(rng: Random, record: LedgerMetadata, names: list[str]) -> LedgerMetadata:  # noqa: ARG001 - as all alterations
     if record.last_entry is None or record.length is None:
         return replace(record, state=State.CLOSED, last_entry=rng.randint(-1, 5), length=rng.randint(0, 1000))
     end = rng.choice((NO_ENTRY, record.last_entry - rng.randint(1, 20), record.last_entry + rng.randint(1, 70)))
@@ -239,15 +239,15 @@ def _with_another_end(rng: Random, record: LedgerMetadata, names: list[str]) -> 
     )
 
 
-def _with_another_length(rng: Random, record: LedgerMetadata, names: list[str]) -> LedgerMetadata:  # noqa: ARG001
+def _with_another_length(rng: Random, record: LedgerMetadata, names: list[str]) -> LedgerMetadata:  # noqa: ARG001 - as above
     return record if record.length is None else replace(record, length=max(0, record.length + rng.choice((-7, 9999))))
 
 
-def _with_another_digest(rng: Random, record: LedgerMetadata, names: list[str]) -> LedgerMetadata:  # noqa: ARG001
+def _with_another_digest(rng: Random, record: LedgerMetadata, names: list[str]) -> LedgerMetadata:  # noqa: ARG001 - as above
     return replace(record, digest=rng.choice([digest for digest in Digest if digest is not record.digest]))
 
 
-def _with_another_password(rng: Random, record: LedgerMetadata, names: list[str]) -> LedgerMetadata:  # noqa: ARG001
+def _with_another_password(rng: Random, record: LedgerMetadata, names: list[str]) -> LedgerMetadata:  # noqa: ARG001 - as above
     return replace(record, password=_OTHER_PASSWORD)
 
 

@@ -40,10 +40,10 @@ class View:
 
     def hidden(self, name: str) -> dict[int, frozenset[int]]:
         """Return the entries of a bookie that its scan did not see, by ledger."""
-        found = dict(self.incomplete.get(name, {}))
+        marks = dict(self.incomplete.get(name, {}))
         for _, ledger, entries in self.damaged.get(name, ()):
-            found[ledger] = found.get(ledger, frozenset()) | entries
-        return found
+            marks[ledger] = marks.get(ledger, frozenset()) | entries
+        return marks
 
 
 # ---------------------------------------------------------------------------------------------------- inventories

@@ -41,4 +41,11 @@ def find_two_contents(rows: Sequence[Mapping[str, Any]]) -> str:
     lengths: dict[int, set[int]] = {}
     for entry, length, _ in heads:
         lengths.setdefault(entry, set()).add(length)
-    return next((f"lengths {sorted(of)} at {entry}" for entry, of in lengths.items() if len(of) > 1), "")
+    return next(
+        (
+            f"lengths {sorted(lengths_seen)} at {entry}"
+            for entry, lengths_seen in lengths.items()
+            if len(lengths_seen) > 1
+        ),
+        "",
+    )

@@ -150,9 +150,9 @@ def write_inferred(tallies: Mapping[str, Tally]) -> str:
     """Return how often what is inferred is right, by class and field, in Markdown."""
     names = [name for name in JUDGED if any((name, "inferred") in tally.grades for tally in tallies.values())]
     lines = [line(["inferred", *names]), line(["---"] * (len(names) + 1))]
-    for of, tally in tallies.items():
+    for outcome, tally in tallies.items():
         shares = [tally.grades.get((name, "inferred"), [0, 0]) for name in names]
-        lines.append(line([of, *(_share(right, claims) for claims, right in shares)]))
+        lines.append(line([outcome, *(_share(right, claims) for claims, right in shares)]))
     return "".join(lines)
 
 
@@ -173,7 +173,9 @@ def write_calibration(tallies: Mapping[str, Tally]) -> str:
         total.add(tally)
     lines = ["| field | grade | claims | right | worst class |", "| --- | --- | --- | --- | --- |"]
     for (name, grade), (claims, right) in sorted(total.grades.items()):
-        shares = [(own[1] / own[0], of) for of, tally in tallies.items() if (own := tally.grades.get((name, grade)))]
+        shares = [
+            (own[1] / own[0], outcome) for outcome, tally in tallies.items() if (own := tally.grades.get((name, grade)))
+        ]
         share, worst = min(shares)
         text = f"{100 * right / claims:.2f} %"
         lines.append(f"| {name} | {grade} | {claims} | {text} | {worst}: {100 * share:.2f} % |")

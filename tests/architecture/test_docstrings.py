@@ -13,6 +13,10 @@ _SECTION: Final = re.compile(r"^(Args|Attributes):\n((?: {4}.*\n|\n)*)", re.MULT
 _MENTION: Final = re.compile(r"(?<!`)`([A-Za-z_][\w.]*)`(?!`)")
 _ROW: Final = re.compile(r"^ {4}(\S[^:\n]*?)(?: \([^)]*\))?:", re.MULTILINE)
 
+CHECKED: Final = (*PACKAGES, "benchmarks", "scripts", "tests")
+SILENCING: Final = re.compile(r"# (type: ignore|noqa)(?!\()")
+WITH_REASON: Final = re.compile(r"# (type: ignore\[[^]]*\]|noqa: [A-Z]+[0-9]+(, [A-Z]+[0-9]+)*) +[-#] *\w+")
+
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
@@ -205,3 +209,14 @@ size = "a column"
 """As `size`; not `height`."""
 '''
     assert _find_lost_mentions({"m.py": ast.parse(text)}) == ["m.py:2: weight", "m.py:4: height"]
+
+
+def test_what_silences_a_check_says_why() -> None:
+    """Each comment that silences ruff or mypy has its reason on its line."""
+    silent = []
+    for path in sorted(path for folder in CHECKED for path in (ROOT / folder).rglob("*.py") if "_pb" not in path.parts):
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            silencing = SILENCING.search(line)
+            if silencing is not None and not WITH_REASON.match(line[silencing.start() :]):
+                silent.append(f"{path.relative_to(ROOT)}:{number}: {line.strip()}")
+    assert silent == []

@@ -95,7 +95,7 @@ def test_the_units_are_what_systemd_takes(tmp_path: Path) -> None:
     units = {}
     for file in (service, timer):
         parser = units[file] = configparser.ConfigParser(interpolation=None, strict=True)
-        parser.optionxform = str  # type: ignore[assignment, method-assign]
+        parser.optionxform = str  # type: ignore[assignment, method-assign] # the way that configparser documents
         parser.read(file)
     program, configuration = units[service]["Service"]["ExecStart"].split()
     assert (Path(program).name, Path(configuration).name) == (PROGRAM.name, "capture.conf")

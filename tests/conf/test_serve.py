@@ -107,7 +107,7 @@ def check_words(words: list[str]) -> None:
 def test_the_unit_is_what_systemd_takes(tmp_path: Path) -> None:
     """It names the program with options that it has; systemd's own check, where it is installed, has nothing to say."""
     unit = configparser.ConfigParser(interpolation=None, strict=True)
-    unit.optionxform = str  # type: ignore[assignment, method-assign]
+    unit.optionxform = str  # type: ignore[assignment, method-assign] # the way that configparser documents
     file = CONF / "bkmeta-serve.service"
     unit.read(file)
     for key in ("ExecStart", "ExecStartPre"):

@@ -38,6 +38,7 @@ def main() -> int:
         while (folder / "hold").exists():
             time.sleep(0.02)
         if words[0] in SCHEDULED and (folder / "pace").exists():
+            # A job takes time: without it two instances would never want to run at once, and no overlap could show.
             time.sleep(float((folder / "pace").read_text()))
         if "--out" in words:
             write(Path(words[words.index("--out") + 1]), folder, words)

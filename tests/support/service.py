@@ -105,7 +105,7 @@ def fetch(
         if not hasattr(error, "code"):
             raise
         with error:  # type: ignore[attr-defined]  # an HTTPError, which is an answer, too
-            return int(error.code), error.read().decode()  # type: ignore[attr-defined]
+            return int(error.code), error.read().decode()  # type: ignore[attr-defined] # urllib's error has it
 
 
 class InstanceProcess:

@@ -282,9 +282,11 @@ def _list_recent_shapes(question: Question, rows: pa.Table, records: Records) ->
 
 
 def _list_absent(question: Question, rows: pa.Table, buckets: range) -> list[str]:
-    there = set(zip(rows["scope"].to_pylist(), rows["ledger"].to_pylist(), strict=True)) if question.ledgers else set()
+    present = (
+        set(zip(rows["scope"].to_pylist(), rows["ledger"].to_pylist(), strict=True)) if question.ledgers else set()
+    )
     asked = dict.fromkeys(ledger for ledger in question.ledgers or () if ledger.bucket in buckets)
-    return [str(ledger) for ledger in asked if (ledger.scope, ledger.ledger) not in there]
+    return [str(ledger) for ledger in asked if (ledger.scope, ledger.ledger) not in present]
 
 
 def _list_named(question: Question, records: Records) -> list[str]:

@@ -118,14 +118,14 @@ def judge_range(
     closed = pc.fill_null(pc.equal(stored["state"], "CLOSED"), fill_value=False).to_numpy()
     empty = closed & pc.fill_null(pc.less(stored["last_entry"], 0), fill_value=False).to_numpy()
     marked, guarded = _find_among(stored, replication.marks), _find_guarded(stored, replication)
-    held = holds.is_hold(stored) & ~broken
+    is_hold = holds.is_hold(stored) & ~broken
     reason = np.select(
-        [broken, held, ~closed, guarded, marked, empty], ["broken", "held", "open", "guarded", "marked", "empty"], ""
+        [broken, is_hold, ~closed, guarded, marked, empty], ["broken", "held", "open", "guarded", "marked", "empty"], ""
     )
     judged = stored.filter(pa.array(reason == ""))
     faults = find_faults(judged, copies, sight)
-    free = stored.filter(pa.array(~broken & ~held))
-    records = free.filter(pa.array((reason != "guarded")[~broken & ~held]))
+    free = stored.filter(pa.array(~broken & ~is_hold))
+    records = free.filter(pa.array((reason != "guarded")[~broken & ~is_hold]))
     parts = [
         _find_unparsable(stored.filter(pa.array(broken)), run),
         copy_findings.findings(judged, faults, run, everywhere=everywhere),
@@ -142,15 +142,15 @@ def judge_range(
     if demands.topology is not None:
         placed, counts = find_misplaced_segments(records, demands.topology, demands.placement, run)
         parts.append(placed)
-    found = pa.concat_tables(parts)
+    findings = pa.concat_tables(parts)
     unseen = np.zeros(stored.num_rows, np.bool_)
     unseen[np.flatnonzero(reason == "")[faults.undecided]] = True
-    verdicts = give_verdicts(stored, found, reason != "", unseen, np.where(unseen, NOT_SEEN, reason).tolist())
+    verdicts = give_verdicts(stored, findings, reason != "", unseen, np.where(unseen, NOT_SEEN, reason).tolist())
     doubtful = pc.and_(
-        pc.not_equal(found["severity"], "info"), pc.invert(pc.is_in(found["category"], value_set=_OF_RECORDS))
+        pc.not_equal(findings["severity"], "info"), pc.invert(pc.is_in(findings["category"], value_set=_OF_RECORDS))
     )
-    suspect = _find_among(stored, found.filter(doubtful)) | (unseen & name_any(stored, awaited))
-    return Judgement(found, verdicts, suspect, faults.positions, faults.judged, counts)
+    suspect = _find_among(stored, findings.filter(doubtful)) | (unseen & name_any(stored, awaited))
+    return Judgement(findings, verdicts, suspect, faults.positions, faults.judged, counts)
 
 
 def give_verdicts(

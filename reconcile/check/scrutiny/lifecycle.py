@@ -78,11 +78,13 @@ class Lifecycle:
             known = [self.first_seen.get(key) for key in findings["id"].to_pylist()]
             earlier = pa.array(known, findings.schema.field("first_seen").type)
             findings = _replace(findings, "first_seen", pc.coalesce(earlier, findings["first_seen"]))
-        for one in self.suppressions:
-            mask = _match(findings, one)
+        for suppression in self.suppressions:
+            mask = _match(findings, suppression)
             if pc.any(mask).as_py():
                 findings = _replace(findings, "status", pc.if_else(mask, "suppressed", findings["status"]))
-                findings = _replace(findings, "suppressed_by", pc.if_else(mask, str(one), findings["suppressed_by"]))
+                findings = _replace(
+                    findings, "suppressed_by", pc.if_else(mask, str(suppression), findings["suppressed_by"])
+                )
         return findings
 
 

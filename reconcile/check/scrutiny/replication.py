@@ -148,14 +148,14 @@ def find_overdue(stored: pa.Table, replication: Replication, run: Run, grace_s: 
     parts = []
     for category, mask in ((Category.UNDER_REPLICATED_OVERDUE, ~pending), (Category.OPEN_FRAGMENT_PENDING, pending)):
         rows = pa.array(np.flatnonzero(mask))
-        some = late.take(rows)
+        overdue = late.take(rows)
         statements = [
-            Statement("store", "marked since", some["since"]),
+            Statement("store", "marked since", overdue["since"]),
             Statement("store", "bookies that are believed to lack it", texts.take(rows)),
             Statement("store", "why it stands", pa.array(reasons, pa.string()).take(rows)),
         ]
         named = pa.array([list(names) for names in replicas], pa.list_(pa.string())).take(rows)
-        keys = some.select(list(KEY_COLUMNS))
+        keys = overdue.select(list(KEY_COLUMNS))
         parts.append(make_ledger_findings(category, keys, statements, run, subject="mark", bookies=named))
     return pa.concat_tables(parts)
 

@@ -148,7 +148,7 @@ def _word_tally(tally: "Tally") -> str:
         (tally.conflicts, "left: something else stands there"),
         (tally.withheld, "withheld"),
     )
-    return ", ".join(f"{count} {what}" for count, what in parts if count) or "none"
+    return ", ".join(f"{count} {noun}" for count, noun in parts if count) or "none"
 
 
 def _make_result(applied: "Applied", plan: Path, uri: str, command: str) -> Result:

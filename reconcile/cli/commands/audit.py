@@ -69,9 +69,9 @@ def show(places: tuple[Path, ...], **shared: Any) -> None:  # noqa: ANN401 - cli
 
 def _describe_journal(journal: "JournalAccount") -> Iterator[str]:
     binding = journal.binding
-    what = binding.get("journal") or "apply"
+    title = binding.get("journal") or "apply"
     plan = f" of plan {str(binding['plan'])[:12]}" if "plan" in binding else ""
-    yield f"{journal.path}: {what}{plan}, root {binding.get('root', '?')} {binding.get('store', '')}".rstrip()
+    yield f"{journal.path}: {title}{plan}, root {binding.get('root', '?')} {binding.get('store', '')}".rstrip()
     yield from (f"  {_describe_run(run)}" for run in journal.runs)
 
 

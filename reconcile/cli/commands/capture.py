@@ -60,8 +60,8 @@ def capture(uri: str, at: str | None, ops_s: float | None, out: Path, **shared: 
     summary = job.capture(request, make_context(output))
     complete, present = bool(summary.complete), summary.root == "present"
     ledgers, bad = summary.ledgers, summary.unparsable
-    found = f"{count_noun(ledgers, 'ledger')} captured" if present else "the ledgers root does not exist"
-    verdict = found if complete else f"{found}, but not all of the store could be read"
+    summary_line = f"{count_noun(ledgers, 'ledger')} captured" if present else "the ledgers root does not exist"
+    verdict = summary_line if complete else f"{summary_line}, but not all of the store could be read"
     result = Result(
         "capture",
         verdict + (f"; {count_noun(bad, 'record')} cannot be parsed" if bad else ""),

@@ -166,78 +166,78 @@ def collect(
     )
     tell_if_whole(out, "inventory")
     collected = collect_bookie(options, out, make_context(output))
-    found, damage = collected.summary, collected.damage
-    held = f"{count_noun(found.ledgers, 'ledger')}, {count_noun(found.entries, 'entry', 'entries')}"
-    verdict = f"bookie {found.bookie}: {held}"
-    verdict += ", collected completely" if found.complete else ", NOT complete: what is missing may exist"
+    summary, damage = collected.summary, collected.damage
+    counted = f"{count_noun(summary.ledgers, 'ledger')}, {count_noun(summary.entries, 'entry', 'entries')}"
+    verdict = f"bookie {summary.bookie}: {counted}"
+    verdict += ", collected completely" if summary.complete else ", NOT complete: what is missing may exist"
     suspect = list(damage.suspect)
     if suspect:
         verdict += f"; SUSPECT: {'the disk' if len(suspect) == 1 else 'the disks'} of {', '.join(suspect)}"
-    if found.deleted:
-        went = "1 or more ledgers" if found.deleted == 1 else f"{found.deleted} or more ledgers"
+    if summary.deleted:
+        went = "1 or more ledgers" if summary.deleted == 1 else f"{summary.deleted} or more ledgers"
         why = "the metadata store is lost: stop it now; the cluster is healthy: retention, and normal"
         verdict = f"THE BOOKIE DELETES: {went} went while it was collected ({why}). {verdict}"
     storage = {"interleaved": "interleaved or sorted", "none": "not known: no index was found"}
     stopped = (
         "not known how it was stopped"
-        if found.dirty is None
+        if summary.dirty is None
         else "runs, or was killed"
-        if found.dirty
+        if summary.dirty
         else "stopped cleanly"
     )
     details = [
-        f"storage {storage.get(found.storage, found.storage)}; {stopped}",
-        *(f"not given, though the cookie names it: {folder}" for folder in dict.fromkeys(found.missing)),
+        f"storage {storage.get(summary.storage, summary.storage)}; {stopped}",
+        *(f"not given, though the cookie names it: {folder}" for folder in dict.fromkeys(summary.missing)),
     ]
-    if found.leftover:
-        what = "1 of these ledgers is" if found.leftover == 1 else f"{found.leftover} of these ledgers are"
+    if summary.leftover:
+        subject = "1 of these ledgers is" if summary.leftover == 1 else f"{summary.leftover} of these ledgers are"
         details.append(
-            f"{what} in entry logs or old journals only, as bookies leave what they delete: on purpose, or because the "
-            "metadata store did not name it any more"
+            f"{subject} in entry logs or old journals only, as bookies leave what they delete: on purpose, or because "
+            "the metadata store did not name it any more"
         )
-    if found.damaged:
-        hides = "some of it hides entries" if found.hiding else "none of it hides an entry"
-        details.append(f"places of damage: {found.damaged}, {hides}")
+    if summary.damaged:
+        hides = "some of it hides entries" if summary.hiding else "none of it hides an entry"
+        details.append(f"places of damage: {summary.damaged}, {hides}")
         details += [f"  {line}" for line in _damage_lines(damage)]
-    if found.deleted:
+    if summary.deleted:
         details.append(
             "the inventory can be used: what went is listed as damage, by ledger where its own file went, and no "
             "absence on this bookie is believed; all else counts. For a complete one, collect again when it is quiet"
         )
-    if found.deep is not None:
-        details += _describe_deep_counts(found.deep, dirty=found.dirty)
-    if found.reused is not None:
-        details += _describe_spared(found.reused, found.bytes_read)
+    if summary.deep is not None:
+        details += _describe_deep_counts(summary.deep, dirty=summary.dirty)
+    if summary.reused is not None:
+        details += _describe_spared(summary.reused, summary.bytes_read)
     notes = [line.strip() for line in details]
     details.append(f"the report: {out / REPORT}")
-    if not found.ledgers:
+    if not summary.ledgers:
         details.append(
             "no ledger was found. If the bookie has some: name the folders that bk_server.conf names, not one above"
         )
     result = Result(
         "collect",
         verdict,
-        Exit.FOUND if found.deleted else Exit.DONE if found.complete else Exit.UNDECIDABLE,
-        counts={"ledgers": found.ledgers, "entries": found.entries, "damaged": found.damaged},
-        coverage={"complete": found.complete, "missing": list(found.missing), "bytes_read": found.bytes_read},
+        Exit.FOUND if summary.deleted else Exit.DONE if summary.complete else Exit.UNDECIDABLE,
+        counts={"ledgers": summary.ledgers, "entries": summary.entries, "damaged": summary.damaged},
+        coverage={"complete": summary.complete, "missing": list(summary.missing), "bytes_read": summary.bytes_read},
         details=details,
         following="if the store is lost: kill -STOP the bookie's process on its host, at once, and every other "
         f"bookie's; never -CONT. Copy its disks, and collect it again into another folder than {quote_command(out)}. "
         f"If the cluster is healthy: {_next(out)}"
-        if found.deleted
+        if summary.deleted
         else _next(out),
         facts={
-            "bookie": found.bookie,
-            "incarnation": found.incarnation,
-            "storage": found.storage,
-            "dirty": found.dirty,
-            "hiding": found.hiding,
+            "bookie": summary.bookie,
+            "incarnation": summary.incarnation,
+            "storage": summary.storage,
+            "dirty": summary.dirty,
+            "hiding": summary.hiding,
             "suspect": suspect,
-            "deleted": found.deleted,
-            "leftover": found.leftover,
+            "deleted": summary.deleted,
+            "leftover": summary.leftover,
             "out": str(out),
-            **({} if found.deep is None else {"deep": asdict(found.deep)}),
-            **({} if found.reused is None else {"reused": asdict(found.reused)}),
+            **({} if summary.deep is None else {"deep": asdict(summary.deep)}),
+            **({} if summary.reused is None else {"reused": asdict(summary.reused)}),
         },
     )
     _write_page(out, verdict, notes)

@@ -84,13 +84,13 @@ def _frozen_result(frozen: "Frozen", request: "FreezeRequest") -> Result:
     state, trials, silent, untried = frozen.state, frozen.trials, frozen.silent, frozen.untried
     tried_as = sorted({trial.principal for trial in trials})
     verdict, code = _judge(frozen)
-    details = [f"refused: {what}" for what in dict.fromkeys(w for t in trials for w in t.proof.refused)]
-    details += [f"LET PASS by {t.server} for {t.principal}: {what}" for t in trials for what in t.proof.allowed]
+    details = [f"refused: {act}" for act in dict.fromkeys(w for t in trials for w in t.proof.refused)]
+    details += [f"LET PASS by {t.server} for {t.principal}: {act}" for t in trials for act in t.proof.allowed]
     details += [f"its rights are taken, and it was not tried: {principal}" for principal in untried]
     if not untried and not any(trial.proof.starts for trial in trials):
         details.append(f"{frozen.root} cannot be read without our identity: a bookie that restarts does not start")
     details.append("replication is disabled" if state.replication_disabled else "replication is NOT disabled")
-    details += [*(f"not seen: {what}" for what in NOT_SEEN), f"not stopped: {GOES_ON}"]
+    details += [*(f"not seen: {act}" for act in NOT_SEEN), f"not stopped: {GOES_ON}"]
     if frozen.has_journal:
         details.append(f"every change is recorded in {request.journal}: thaw needs it")
     return Result(
@@ -138,7 +138,7 @@ def _judge(frozen: "Frozen") -> tuple[str, int]:
     if state.unknown:
         return f"the rights are taken, but that they hold cannot be told: {'; '.join(state.unknown)}", Exit.UNDECIDABLE
     unseen = [f"{server} did not answer" for server in silent]
-    unseen += [f"{trial.server}: {what}" for trial in trials for what in trial.proof.failed]
+    unseen += [f"{trial.server}: {act}" for trial in trials for act in trial.proof.failed]
     if unseen:
         return f"the rights are taken, but not every server was seen to refuse: {'; '.join(unseen)}", Exit.UNDECIDABLE
     if untried:

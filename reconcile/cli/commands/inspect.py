@@ -48,37 +48,39 @@ def _inspect_file(file: Path, output: Output) -> Result:
     from recovery.inspect.file_kinds import Kind
     from recovery.inspect.file_notes import LISTED
 
-    found = inspect_file(file, make_context(output))
-    counted = ", ".join(_describe_counts(count, name) for name, count in found.counts.items())
-    damage = f"damaged in {_describe_counts(found.damaged, 'places')}" if found.damaged else "no damage"
-    verdict = f"{found.kind}, {found.size} bytes" + (f": {counted}" if counted else "") + f"; {damage}"
-    unit = "row" if found.kind in (Kind.LOCATIONS, Kind.LEDGERS, Kind.CACHED_MAPS) else "byte"
-    details = [f"{name:<{_WIDTH}}{text}" for name, text in found.header.items()]
-    details += [f"{name:<{_WIDTH}}{text}" for name, text in (("first", found.first), ("last", found.last)) if text]
-    details += found.ranges
-    details += [f"note: {note}" for note in found.notes]
+    inspected = inspect_file(file, make_context(output))
+    counted = ", ".join(_describe_counts(count, name) for name, count in inspected.counts.items())
+    damage = f"damaged in {_describe_counts(inspected.damaged, 'places')}" if inspected.damaged else "no damage"
+    verdict = f"{inspected.kind}, {inspected.size} bytes" + (f": {counted}" if counted else "") + f"; {damage}"
+    unit = "row" if inspected.kind in (Kind.LOCATIONS, Kind.LEDGERS, Kind.CACHED_MAPS) else "byte"
+    details = [f"{name:<{_WIDTH}}{text}" for name, text in inspected.header.items()]
+    details += [
+        f"{name:<{_WIDTH}}{text}" for name, text in (("first", inspected.first), ("last", inspected.last)) if text
+    ]
+    details += inspected.ranges
+    details += [f"note: {note}" for note in inspected.notes]
     details += [
         f"damage at {unit} {part.offset}, {part.length or 'unknown'} bytes: {part.reason}"
         + (f" ({part.detail})" if part.detail else "")
-        for part in found.damage
+        for part in inspected.damage
     ]
-    if found.damaged > LISTED:
-        details.append(f"and {found.damaged - LISTED} more pieces of damage")
+    if inspected.damaged > LISTED:
+        details.append(f"and {inspected.damaged - LISTED} more pieces of damage")
     return Result(
         "inspect",
         verdict,
-        Exit.FOUND if found.damaged else 0,
-        counts={**found.counts, "damaged": found.damaged},
-        coverage={"file": str(file), "bytes": found.size, "complete": True},
+        Exit.FOUND if inspected.damaged else 0,
+        counts={**inspected.counts, "damaged": inspected.damaged},
+        coverage={"file": str(file), "bytes": inspected.size, "complete": True},
         details=details,
         facts={
-            "kind": str(found.kind),
-            "header": found.header,
-            "first": found.first,
-            "last": found.last,
-            "ranges": list(found.ranges),
-            "notes": list(found.notes),
-            "damage": [asdict(part) for part in found.damage],
+            "kind": str(inspected.kind),
+            "header": inspected.header,
+            "first": inspected.first,
+            "last": inspected.last,
+            "ranges": list(inspected.ranges),
+            "notes": list(inspected.notes),
+            "damage": [asdict(part) for part in inspected.damage],
         },
     )
 
@@ -87,54 +89,53 @@ def _account_files(paths: list[Path], output: Output) -> Result:
     from reconcile.jobs.diagnose.inspect import account_files
     from recovery.inspect.file_notes import LISTED
 
-    found = account_files(paths, make_context(output))
-    files, size = found.files.total(), found.bytes.total()
+    account = account_files(paths, make_context(output))
+    files, size = account.files.total(), account.bytes.total()
     counted = f"{_describe_counts(files, 'files')}, {size} bytes"
-    if found.odd_files:
-        verdict = (
-            f"{counted}; {found.unexplained} bytes in {_describe_counts(found.odd_files, 'files')} are not explained"
-        )
+    if account.odd_files:
+        odd = f"{account.unexplained} bytes in {_describe_counts(account.odd_files, 'files')}"
+        verdict = f"{counted}; {odd} are not explained"
     else:
         verdict = f"{counted}: every byte is explained"
-    details = list(_kinds(found))
-    for file in found.named:
+    details = list(_kinds(account))
+    for file in account.named:
         details += [f"{file.path}, {file.kind}, {file.size} bytes", *_regions(file.regions, file.more)]
-    for file in found.odd:
+    for file in account.odd:
         problem = f": {file.why}" if file.why else ""
         details.append(f"not explained: {file.unexplained} of {file.size} bytes of {file.path}{problem}")
-        if file not in found.named:
+        if file not in account.named:
             details += _regions([region for region in file.regions if not region.explained], 0)
-    if found.odd_files > LISTED:
-        details.append(f"and {found.odd_files - LISTED} more files that are not wholly explained")
+    if account.odd_files > LISTED:
+        details.append(f"and {account.odd_files - LISTED} more files that are not wholly explained")
     return Result(
         "inspect",
         verdict,
-        Exit.FOUND if found.odd_files else 0,
-        counts={"files": files, "bytes": size, "unexplained": found.unexplained, "odd_files": found.odd_files},
+        Exit.FOUND if account.odd_files else 0,
+        counts={"files": files, "bytes": size, "unexplained": account.unexplained, "odd_files": account.odd_files},
         coverage={"files": [str(path) for path in paths], "bytes": size, "complete": True},
         details=details,
         facts={
             "kinds": {
-                kind: {"files": found.files[kind], "bytes": found.bytes[kind], "parts": dict(found.parts[kind])}
-                for kind in sorted(found.files)
+                kind: {"files": account.files[kind], "bytes": account.bytes[kind], "parts": dict(account.parts[kind])}
+                for kind in sorted(account.files)
             },
-            "accounts": [_as_json(file) for file in found.named],
-            "odd": [_as_json(file) for file in found.odd],
+            "accounts": [_as_json(file) for file in account.named],
+            "odd": [_as_json(file) for file in account.odd],
         },
     )
 
 
-def _kinds(found: "Account") -> Iterator[str]:
-    for kind in sorted(found.files):
-        parts = ", ".join(f"{what} {size}" for what, size in found.parts[kind].most_common())
-        line = f"{kind:<{_WIDTH}}{_describe_counts(found.files[kind], 'files')}, {found.bytes[kind]} bytes"
+def _kinds(account: "Account") -> Iterator[str]:
+    for kind in sorted(account.files):
+        parts = ", ".join(f"{noun} {size}" for noun, size in account.parts[kind].most_common())
+        line = f"{kind:<{_WIDTH}}{_describe_counts(account.files[kind], 'files')}, {account.bytes[kind]} bytes"
         yield f"{line}: {parts}" if parts else line
 
 
 def _regions(regions: "list[Region]", more: int) -> Iterator[str]:
     for region in regions:
         parts = [
-            f"{items} {what}, {size}" if items else f"{what} {size}" for what, (items, size) in region.parts.items()
+            f"{items} {noun}, {size}" if items else f"{noun} {size}" for noun, (items, size) in region.parts.items()
         ]
         yield f"  {region.offset:>14} {region.length:>14}  {region.name}: {'; '.join(parts)}"
     if more:
@@ -156,7 +157,7 @@ def _as_json(file: "File") -> dict[str, Any]:
                 "name": region.name,
                 "explained": region.explained,
                 "parts": [
-                    {"what": what, "items": items, "bytes": size} for what, (items, size) in region.parts.items()
+                    {"what": noun, "items": items, "bytes": size} for noun, (items, size) in region.parts.items()
                 ],
             }
             for region in file.regions

@@ -163,7 +163,7 @@ def _make_result(report: "Report", uri: str, inventories: Sequence[str]) -> Resu
     code = Exit.FOUND if worst in ("critical", "warning") else Exit.UNDECIDABLE if report.undecided else 0
     rest = [remark for remark in report.remarks if remark.text != text]
     details = [remark.text if remark.level == "ok" else f"{remark.level.upper()}: {remark.text}" for remark in rest]
-    details += [f"not read: settings from {one.source} ({one.problem})" for one in report.unread]
+    details += [f"not read: settings from {unread.source} ({unread.problem})" for unread in report.unread]
     if worst == "critical" and report.bookies:
         details += ["", "stop the bookies in this order, kill -STOP each, before anything else is tried:"]
         details += [f"  {number}. {line}" for number, line in enumerate(_stop_order(report), 1)]
@@ -176,7 +176,7 @@ def _make_result(report: "Report", uri: str, inventories: Sequence[str]) -> Resu
             "listed_whole": report.listed_whole,
             "compared_with": list(report.coverage.scanned),
             "not_compared_with": list(report.coverage.not_scanned),
-            "settings_unread": [asdict(one) for one in report.unread],
+            "settings_unread": [asdict(unread) for unread in report.unread],
         },
         details=details,
         following=_choose_next(report, uri, inventories),
@@ -233,19 +233,19 @@ def _choose_next(report: "Report", uri: str, inventories: Sequence[str]) -> str:
     given = carry_options("--inventory", "--inventory-dir", "--metadata")
     recover = shlex.join(["bkmeta", "recover", *given, "--out", "plan"])
     collect = word_collect()
-    again = shlex.join(["bkmeta", "preflight", *given])
+    command = shlex.join(["bkmeta", "preflight", *given])
     stop = "stop every bookie (kill -STOP) and keep them stopped until apply has ended; then "
     lacking = report.level == "critical" or bool(report.counts.get("ledgers_absent"))
     if report.level == "critical" and not frozen:
         if report.of_strangers:
-            return f"stop every bookie that was collected (kill -STOP); is this their store? If not: {again}"
+            return f"stop every bookie that was collected (kill -STOP); is this their store? If not: {command}"
         if report.layout is not None and parse_store_uri(uri).kind == "zookeeper":
             # Who has an identity already must not be given another one by a line that is copied.
             identity = "" if AUTH_VARIABLE in os.environ else f"{AUTH_VARIABLE}=bkmeta:SECRET "
             return identity + shlex.join(["bkmeta", "freeze", *carry_options("--metadata")])
         return stop + (recover if inventories else collect)
     if report.denied:
-        return f"connect as who may look: {AUTH_VARIABLE}=USER:PASSWORD {again}"
+        return f"connect as who may look: {AUTH_VARIABLE}=USER:PASSWORD {command}"
     if not inventories:
         # An incident file says where inventories will be.
         brought = [] if INCIDENT in given else ["--inventory-dir", find_inventories_folder()]

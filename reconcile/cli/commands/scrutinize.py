@@ -193,8 +193,8 @@ def scrutinize(
         aliases,
         references,
     )
-    found = run_scrutiny(request, make_context(output))
-    result = _make_result(found, request.min_coverage, out)
+    scrutinized = run_scrutiny(request, make_context(output))
+    result = _make_result(scrutinized, request.min_coverage, out)
     notes = [f"suppression is over: {suppression}" for suppression in expired]
     sys.exit(output.show(replace(result, details=[*result.details, *notes])))
 
@@ -216,45 +216,49 @@ def _scrutinize_against(
     return output.show(make_result(scrutinize_against(request, make_context(output)), fail_on, out))
 
 
-def _make_result(found: "Scrutinized", min_coverage: float, out: Path) -> Result:
-    covered = found.covered_pct
+def _make_result(scrutinized: "Scrutinized", min_coverage: float, out: Path) -> Result:
+    covered = scrutinized.covered_pct
     code = (
         Exit.FAILED
-        if not found.adds_up
+        if not scrutinized.adds_up
         else Exit.FOUND
-        if found.failing
+        if scrutinized.failing
         else Exit.UNDECIDABLE
         if covered < min_coverage
         else Exit.DONE
     )
     verdict = {
         Exit.FAILED: "INVALID: the sums of this run do not add up; report it",
-        Exit.FOUND: f"{count_noun(found.failing, 'finding')} to act on",
+        Exit.FOUND: f"{count_noun(scrutinized.failing, 'finding')} to act on",
         Exit.UNDECIDABLE: f"nothing found, but only {covered:.1f} % of the copies could be judged",
         Exit.DONE: "bookies and metadata agree",
     }[code]
-    skipped, undecided = sum(found.skipped.values()), sum(found.undecided.values())
-    coverage = found.coverage
+    skipped, undecided = sum(scrutinized.skipped.values()), sum(scrutinized.undecided.values())
+    coverage = scrutinized.coverage
     details = [
         (
-            f"{count_noun(found.listed, 'ledger')}: {found.clean} clean, {skipped} skipped, {undecided} undecided, "
-            f"{found.with_findings} with findings; {found.rechecked} looked at again"
+            f"{count_noun(scrutinized.listed, 'ledger')}: {scrutinized.clean} clean, {skipped} skipped, "
+            f"{undecided} undecided, {scrutinized.with_findings} with findings; {scrutinized.rechecked} looked at again"
         ),
-        *(f"skipped: {count} {reason}" for reason, count in sorted(found.skipped.items())),
-        *(f"undecided: {count} {reason}" for reason, count in sorted(found.undecided.items())),
+        *(f"skipped: {count} {reason}" for reason, count in sorted(scrutinized.skipped.items())),
+        *(f"undecided: {count} {reason}" for reason, count in sorted(scrutinized.undecided.items())),
         f"copies judged: {coverage['judged']} of {coverage['positions']} ({covered:.1f} %)",
         f"bookies: {coverage['bookies']}, {coverage['inventories']} of them by inventory",
         (
             f"bookies asked: {coverage['asked']}; answered: {coverage['answered']}; "
             f"without lists: {coverage['without_lists']}; silent: {len(coverage['silent'])}"
         ),
-        *([] if found.new is None else [f"since the run before: {found.new} new, {found.resolved} resolved"]),
-        *([f"suppressed: {found.suppressed}"] if found.suppressed else []),
-        *(f"{category}: {count}" for category, count in found.found.items()),
-        *(_describe(row) for row in found.worst),
+        *(
+            []
+            if scrutinized.new is None
+            else [f"since the run before: {scrutinized.new} new, {scrutinized.resolved} resolved"]
+        ),
+        *([f"suppressed: {scrutinized.suppressed}"] if scrutinized.suppressed else []),
+        *(f"{category}: {count}" for category, count in scrutinized.found.items()),
+        *(_describe(row) for row in scrutinized.worst),
     ]
     following = ""
-    if found.failing:
+    if scrutinized.failing:
         following = f"all are in {out}/findings; of one ledger: " + quote_command("bkmeta", "explain", "LEDGER")
     elif coverage["without_lists"]:
         following = (
@@ -266,21 +270,21 @@ def _make_result(found: "Scrutinized", min_coverage: float, out: Path) -> Result
         verdict,
         code,
         counts={
-            "listed": found.listed,
-            "clean": found.clean,
-            "skipped": dict(found.skipped),
-            "undecided": dict(found.undecided),
-            "with_findings": found.with_findings,
-            "rechecked": found.rechecked,
-            "failing": found.failing,
-            "suppressed": found.suppressed,
-            "new": found.new,
-            "resolved": found.resolved,
+            "listed": scrutinized.listed,
+            "clean": scrutinized.clean,
+            "skipped": dict(scrutinized.skipped),
+            "undecided": dict(scrutinized.undecided),
+            "with_findings": scrutinized.with_findings,
+            "rechecked": scrutinized.rechecked,
+            "failing": scrutinized.failing,
+            "suppressed": scrutinized.suppressed,
+            "new": scrutinized.new,
+            "resolved": scrutinized.resolved,
         },
         coverage={**coverage, "judged_pct": round(covered, 3)},
         details=details,
         following=following,
-        facts={"found": dict(found.found), "by_severity": dict(found.by_severity), "out": str(out)},
+        facts={"found": dict(scrutinized.found), "by_severity": dict(scrutinized.by_severity), "out": str(out)},
     )
 
 
@@ -289,5 +293,5 @@ def _describe(row: Any) -> str:  # noqa: ANN401 - a row of FINDINGS
     from recovery.model.ids import LedgerId
 
     about = row["subject"] if row["ledger"] is None else f"ledger {LedgerId(row['scope'], row['ledger'])}"
-    said = "; ".join(f"{one['field']} {one['value']}" for one in row["evidence"] if one["value"])
-    return f"{row['severity']} {row['category']} {about}: {said}"
+    evidence = "; ".join(f"{item['field']} {item['value']}" for item in row["evidence"] if item["value"])
+    return f"{row['severity']} {row['category']} {about}: {evidence}"

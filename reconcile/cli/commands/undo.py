@@ -94,7 +94,7 @@ def undo(
         f"{op}: {done.done.get(op, 0)} taken back, {done.there.get(op, 0)} were so already, {done.left.get(op, 0)} left"
         for op in sorted({*done.done, *done.there, *done.left})
     ]
-    details += [f"left as it is: {one.key} ({one.reason})" for one in done.listed[:_SHOWN]]
+    details += [f"left as it is: {conflict.key} ({conflict.reason})" for conflict in done.listed[:_SHOWN]]
     details.append("generators stay raised; empty folders stay")
     fresh = quote_command("--journal", find_next_journal(journal))
     details.append(f"this journal is closed now: to apply the plan again, add {fresh} to its command, without --resume")
@@ -105,7 +105,7 @@ def undo(
         counts={"done": dict(done.done), "there": dict(done.there), "left": dict(done.left)},
         details=details,
         following=quote_command("bkmeta", "audit", "show", journal),
-        facts={"hash": proposal.hash, "journal": str(journal), "left": [asdict(one) for one in done.listed]},
+        facts={"hash": proposal.hash, "journal": str(journal), "left": [asdict(conflict) for conflict in done.listed]},
     )
     sys.exit(output.show(result))
 

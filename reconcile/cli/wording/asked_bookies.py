@@ -22,14 +22,14 @@ def cluster_result(collected: "CollectedCluster", out: Path) -> Result:
     from recovery.bookies.addresses import ALIAS_UNRESOLVED
     from recovery.bookies.wire_results import NOT_TOLD, Kind, folder_of
 
-    found, gaps = collected.summary, collected.gaps
-    made = [bookie for bookie in found.bookies if bookie.kind is Kind.COLLECTED]
-    without = [bookie for bookie in found.bookies if bookie.kind is not Kind.COLLECTED]
+    summary, gaps = collected.summary, collected.gaps
+    made = [bookie for bookie in summary.bookies if bookie.kind is Kind.COLLECTED]
+    without = [bookie for bookie in summary.bookies if bookie.kind is not Kind.COLLECTED]
     partly = [bookie for bookie in made if bookie.unanswered]
-    unknown = bool(without or partly or found.unresolved or gaps or found.scoped)
+    unknown = bool(without or partly or summary.unresolved or gaps or summary.scoped)
     entries = sum(bookie.entries for bookie in made)
-    listed, shown = count_noun(found.listed, "ledger"), count_noun(entries, "entry", "entries")
-    verdict = f"{len(made)} of {count_noun(len(found.bookies), 'bookie')} answered for {listed}: {shown}"
+    listed, shown = count_noun(summary.listed, "ledger"), count_noun(entries, "entry", "entries")
+    verdict = f"{len(made)} of {count_noun(len(summary.bookies), 'bookie')} answered for {listed}: {shown}"
     if unknown:
         verdict += ", NOT complete: what was not answered may exist"
     details = [
@@ -52,11 +52,11 @@ def cluster_result(collected: "CollectedCluster", out: Path) -> Result:
             )
         else:
             details.append(f"{bookie.bookie}: {bookie.kind.replace('_', ' ')} ({bookie.why})")
-    details += [f"{ALIAS_UNRESOLVED} {name}: {why}" for name, why in list(found.unresolved.items())[:_SHOWN]]
+    details += [f"{ALIAS_UNRESOLVED} {name}: {why}" for name, why in list(summary.unresolved.items())[:_SHOWN]]
     details += [f"not read in the store: {gap}" for gap in gaps[:_SHOWN]]
-    if found.scoped:
+    if summary.scoped:
         details.append(
-            f"not asked for: {count_noun(found.scoped, 'ledger')} of other scopes, which no released bookie knows"
+            f"not asked for: {count_noun(summary.scoped, 'ledger')} of other scopes, which no released bookie knows"
         )
     details.append("the wire does not tell: " + "; ".join(NOT_TOLD))
     return Result(
@@ -64,7 +64,7 @@ def cluster_result(collected: "CollectedCluster", out: Path) -> Result:
         verdict,
         Exit.UNDECIDABLE if unknown else Exit.DONE,
         counts={
-            "ledgers": found.listed,
+            "ledgers": summary.listed,
             "bookies": len(made),
             "entries": entries,
             "negatives": sum(bookie.negatives for bookie in made),
@@ -74,10 +74,10 @@ def cluster_result(collected: "CollectedCluster", out: Path) -> Result:
         coverage={
             "complete": False,
             "not_told": list(NOT_TOLD),
-            "bookies": {bookie.bookie: _facts(bookie) for bookie in found.bookies},
-            "unresolved": dict(found.unresolved),
+            "bookies": {bookie.bookie: _facts(bookie) for bookie in summary.bookies},
+            "unresolved": dict(summary.unresolved),
             "gaps": list(gaps),
-            "other_scopes": found.scoped,
+            "other_scopes": summary.scoped,
         },
         details=details,
         following=quote_command("bkmeta", "explain", "LEDGER", "--inventory-dir", out, *carry_options("--metadata"))

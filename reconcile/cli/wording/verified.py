@@ -23,33 +23,33 @@ def make_verify_result(command: str, read: "ReadBack", plan: Path) -> Result:
     """Say what reading back gave."""
     from reconcile.check.verify_results import Outcome, Stored
 
-    found, guards = read.verified, read.guards
-    outcomes = {str(outcome): found.outcomes.get(outcome, 0) for outcome in Outcome}
-    records = {str(stored): found.records.get(stored, 0) for stored in Stored}
-    holds = {str(stored): found.holds.get(stored, 0) for stored in Stored}
-    entries, copies = dict(found.entries), dict(found.copies)
+    verified, guards = read.verified, read.guards
+    outcomes = {str(outcome): verified.outcomes.get(outcome, 0) for outcome in Outcome}
+    records = {str(stored): verified.records.get(stored, 0) for stored in Stored}
+    holds = {str(stored): verified.holds.get(stored, 0) for stored in Stored}
+    entries, copies = dict(verified.entries), dict(verified.copies)
     readable, unchecked = outcomes[Outcome.READABLE], outcomes[Outcome.UNCHECKED]
     wire, unresolved = read.has_wire, read.unresolved
     code = (
         Exit.FOUND
-        if found.wrong or guards.wrong
+        if verified.wrong or guards.wrong
         else Exit.UNDECIDABLE
-        if unchecked or unresolved or found.denied
+        if unchecked or unresolved or verified.denied
         else Exit.DONE
     )
     verdict = (
-        f"{readable} of {count_noun(found.looked_at, 'ledger')} {is_or_are(readable)} readable, every entry from a "
+        f"{readable} of {count_noun(verified.looked_at, 'ledger')} {is_or_are(readable)} readable, every entry from a "
         f"bookie{'' if wire else chr(39) + 's disks'}, "
-        f"{found.full} of them from every bookie that should hold it"
+        f"{verified.full} of them from every bookie that should hold it"
     )
     bad = {name: count for name, count in outcomes.items() if name != Outcome.READABLE and count}
     if bad:
         verdict = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in bad.items()) + f"; {verdict}"
-    if found.wrong > sum(bad.values()) - unchecked:
-        wrong = "1 ledger or hold is" if found.wrong == 1 else f"{found.wrong} ledgers or holds are"
+    if verified.wrong > sum(bad.values()) - unchecked:
+        wrong = "1 ledger or hold is" if verified.wrong == 1 else f"{verified.wrong} ledgers or holds are"
         verdict = f"{wrong} not as they should be: {verdict}"
-    if not found.looked_at:
-        verdict = "no ledger was looked at" + (": the plan restores none" if not found.ledgers else "")
+    if not verified.looked_at:
+        verdict = "no ledger was looked at" + (": the plan restores none" if not verified.ledgers else "")
     if guards.gone:
         verdict = f"{count_noun(guards.gone, 'guarded ledger')} without a lock: {verdict}"
     elif guards.exposed:
@@ -57,34 +57,37 @@ def make_verify_result(command: str, read: "ReadBack", plan: Path) -> Result:
         verdict = f"{exposed} guarded by names alone, and replication is enabled: {verdict}"
     elif guards.unreleased:
         verdict = f"{count_noun(guards.unreleased, 'settled ledger')} with a lock that should be gone: {verdict}"
-    if not found.adds_up:
+    if not verified.adds_up:
         code, verdict = Exit.FAILED, f"INVALID, the sums do not add up: {verdict}"
-    details = [f"ledgers of the plan: {found.ledgers} restored, {found.held} held"]
-    if found.seed:
+    details = [f"ledgers of the plan: {verified.ledgers} restored, {verified.held} held"]
+    if verified.seed:
         details.append(
-            f"looked at: {count_noun(found.looked_at, 'ledger')}, drawn with {found.seed}; the rest may differ"
+            f"looked at: {count_noun(verified.looked_at, 'ledger')}, drawn with {verified.seed}; the rest may differ"
         )
     details += [
         f"entries: {entries.get('readable', 0)} readable of {entries.get('looked_at', 0)} looked at",
         "copies: " + ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in sorted(copies.items()) if count),
     ]
     details.append("records: " + _describe_counts(records))
-    if found.held:
+    if verified.held:
         details.append("holds: " + _describe_counts(holds) + "; their entries are not read, nobody can")
-    if found.longer:
-        longer = "1 record is" if found.longer == 1 else f"{found.longer} records are"
+    if verified.longer:
+        longer = "1 record is" if verified.longer == 1 else f"{verified.longer} records are"
         details.append(f"{longer} longer than the entries: a writer that closes with adds under way leaves such ones")
-    details += [f"{one.ledger}: {one.outcome.replace('_', ' ')}; {one.detail}" for one in found.problems[:_SHOWN]]
-    if len(found.problems) > _SHOWN:
+    details += [
+        f"{problem.ledger}: {problem.outcome.replace('_', ' ')}; {problem.detail}"
+        for problem in verified.problems[:_SHOWN]
+    ]
+    if len(verified.problems) > _SHOWN:
         details.append("more of them with --json")
     details += _describe_guards(read)
-    missing = sorted(found.without_disks.items(), key=lambda item: -item[1])
+    missing = sorted(verified.without_disks.items(), key=lambda item: -item[1])
     if missing:
         named = ", ".join(f"{bookie} ({count_noun(count, 'copy', 'copies')})" for bookie, count in missing[:_SHOWN])
-        said = "cannot be asked:" if wire else f"no disks were given of {count_noun(len(missing), 'bookie')}:"
-        details.append(f"{said} {named}")
+        heading = "cannot be asked:" if wire else f"no disks were given of {count_noun(len(missing), 'bookie')}:"
+        details.append(f"{heading} {named}")
     details += [f"{name}: {why}" for name, why in list(unresolved.items())[:_SHOWN]]
-    for bookie, problems in list(found.incomplete.items())[:_SHOWN]:
+    for bookie, problems in list(verified.incomplete.items())[:_SHOWN]:
         details.append(f"{bookie} was not looked at whole: {problems[0] if problems else 'no cookie'}")
     return Result(
         command,
@@ -92,8 +95,8 @@ def make_verify_result(command: str, read: "ReadBack", plan: Path) -> Result:
         code,
         counts={
             "ledgers": outcomes,
-            "every_copy_good": found.full,
-            "longer_than_entries": found.longer,
+            "every_copy_good": verified.full,
+            "longer_than_entries": verified.longer,
             "records": records,
             "holds": holds,
             "guards": {name: getattr(guards, name) for name in _GUARDS},
@@ -101,22 +104,22 @@ def make_verify_result(command: str, read: "ReadBack", plan: Path) -> Result:
             "copies": copies,
         },
         coverage={
-            "ledgers": found.ledgers,
-            "looked_at": found.looked_at,
-            "held": found.held,
-            "holds_looked_at": sum(found.holds.values()),
-            "sample_seed": found.seed or None,
+            "ledgers": verified.ledgers,
+            "looked_at": verified.looked_at,
+            "held": verified.held,
+            "holds_looked_at": sum(verified.holds.values()),
+            "sample_seed": verified.seed or None,
             "bookies": list(read.bookies),
             "wire": wire,
             "unresolved": dict(unresolved),
             "without_disks": dict(missing),
-            "incomplete": {bookie: list(problems) for bookie, problems in found.incomplete.items()},
+            "incomplete": {bookie: list(problems) for bookie, problems in verified.incomplete.items()},
         },
         details=details,
-        following=_next(command, code, plan, [str(one.ledger) for one in found.problems], wire=wire),
+        following=_next(command, code, plan, [str(problem.ledger) for problem in verified.problems], wire=wire),
         facts={
             "plan": str(plan),
-            "problems": [{**asdict(one), "ledger": str(one.ledger)} for one in found.problems],
+            "problems": [{**asdict(problem), "ledger": str(problem.ledger)} for problem in verified.problems],
             "guards": [{"ledger": str(ledger), "detail": detail} for ledger, detail in guards.listed],
             "looked_at_locks_early": read.is_early,
         },

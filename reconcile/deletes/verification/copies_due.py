@@ -65,16 +65,16 @@ def list_positions(
     segment = np.repeat(np.arange(len(record)), sizes)
     place = np.arange(len(segment)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     names = members.flatten().dictionary_encode()
-    of = record[segment]
+    record_of = record[segment]
     return (
         Positions(
-            rows[of],
+            rows[record_of],
             names.indices.to_numpy(zero_copy_only=False).astype(np.int64),
             place,
             first[segment],
             end[segment],
-            ensemble[of],
-            write[of],
+            ensemble[record_of],
+            write[record_of],
         ),
         names.dictionary.to_pylist(),
     )
@@ -95,13 +95,15 @@ def lay_due(positions: Positions) -> KeyedRuns:
     low = np.floor_divide(first - origin - write + 1 + size - 1, size)
     high = np.floor_divide(last - origin, size)
     count = np.where(whole, 1, np.maximum(high - low + 1, 0))
-    of = np.repeat(np.arange(len(key)), count)
-    step = np.arange(len(of)) - np.repeat(np.cumsum(count) - count, count)
-    begin = np.where(whole[of], first[of], np.maximum(origin[of] + (low[of] + step) * size[of], first[of]))
-    stop = origin[of] + (low[of] + step) * size[of] + write[of] - 1
-    end = np.where(whole[of], last[of], np.minimum(stop, last[of]))
+    number = np.repeat(np.arange(len(key)), count)
+    step = np.arange(len(number)) - np.repeat(np.cumsum(count) - count, count)
+    begin = np.where(
+        whole[number], first[number], np.maximum(origin[number] + (low[number] + step) * size[number], first[number])
+    )
+    stop = origin[number] + (low[number] + step) * size[number] + write[number] - 1
+    end = np.where(whole[number], last[number], np.minimum(stop, last[number]))
     kept = end >= begin
-    return KeyedRuns(key[of][kept], begin[kept], (end - begin + 1)[kept])
+    return KeyedRuns(key[number][kept], begin[kept], (end - begin + 1)[kept])
 
 
 def make_keys(row: Ints, bookie: Ints) -> Ints:

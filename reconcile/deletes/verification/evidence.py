@@ -151,14 +151,14 @@ def gather_holdings(inventories: Sequence[Dataset], wanted: Wanted) -> Holdings:
             # What only entry logs have is served to nobody: the bookie deleted the ledger, or never indexed it.
             served = pc.and_(pc.equal(copies["bookie"], look.bookie), pc.not_equal(copies["source"], _LOG))
             own = served.to_numpy(zero_copy_only=False)
-            rows, found = copies.filter(pa.array(own)).combine_chunks(), numbers[own]
-            holds[found, number] = True
+            rows, ledger_numbers = copies.filter(pa.array(own)).combine_chunks(), numbers[own]
+            holds[ledger_numbers, number] = True
             # A ledger has several rows: one of them that is not complete is enough.
-            np.logical_and.at(whole[:, number], found, rows["complete"].to_numpy(zero_copy_only=False))
-            np.maximum.at(last[:, number], found, _fill(rows["last"]))
-            np.maximum.at(lac[:, number], found, _read_lac(rows))
-            held = from_arrow(rows["groups"])
-            groups.append(KeyedGroups(make_keys(found[held.key], np.array(number)), *held[1:]))
+            np.logical_and.at(whole[:, number], ledger_numbers, rows["complete"].to_numpy(zero_copy_only=False))
+            np.maximum.at(last[:, number], ledger_numbers, _fill(rows["last"]))
+            np.maximum.at(lac[:, number], ledger_numbers, _read_lac(rows))
+            stretches = from_arrow(rows["groups"])
+            groups.append(KeyedGroups(make_keys(ledger_numbers[stretches.key], np.array(number)), *stretches[1:]))
         _mark_hidden(inventory, look, wanted, hidden[:, number])
         if look.is_wire:
             hidden[:, number] |= wanted.scope != 0

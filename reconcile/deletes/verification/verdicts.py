@@ -187,10 +187,10 @@ def _read_records(wanted: Wanted, evidence: Evidence, objections: Objections) ->
     versions = np.full((2, len(wanted)), -1)
     parts: list[pa.Table] = []
     for number, capture in enumerate(evidence.captures):
-        for rows, found in wanted.read(capture, "ledgers", _COLUMNS):
-            versions[number, found] = rows["version"].to_numpy()
+        for rows, ledger_numbers in wanted.read(capture, "ledgers", _COLUMNS):
+            versions[number, ledger_numbers] = rows["version"].to_numpy()
             if number == 1:
-                parts.append(rows.append_column("row", pa.array(found)))
+                parts.append(rows.append_column("row", pa.array(ledger_numbers)))
     gone = versions[1] < 0
     objections.add(np.flatnonzero(gone & (versions[0] < 0)), Reason.NO_RECORD, "the store has no record of it")
     objections.add(np.flatnonzero(gone & (versions[0] >= 0)), Reason.CHANGED, "its record went while it was looked at")

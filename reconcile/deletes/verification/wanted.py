@@ -42,8 +42,8 @@ class Wanted:
             return np.full(len(scope), -1)
         pairs = np.empty(len(scope), _PAIR)
         pairs["scope"], pairs["ledger"] = scope, ledger
-        at = np.minimum(np.searchsorted(self._pairs, pairs), len(self.ledgers) - 1)
-        return np.where(self._pairs[at] == pairs, at, -1).astype(np.int64)
+        place = np.minimum(np.searchsorted(self._pairs, pairs), len(self.ledgers) - 1)
+        return np.where(self._pairs[place] == pairs, place, -1).astype(np.int64)
 
     def find_rows(self, rows: pa.Table) -> Ints:
         """Return the number of each row's ledger; -1 of one that is not wanted, or of none."""

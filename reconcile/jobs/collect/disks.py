@@ -26,10 +26,10 @@ def see(disks: Mapping[str, Sequence[Path]]) -> None:
         InputError: they are not, or are not there.
     """
     for bookie, folders in disks.items():
-        found = survey(tuple(folders), (), (), bookie)
-        if found.bookie != bookie:
-            problem = f"was given for {bookie}, and its cookie is that of {found.bookie}"
-            raise InputError(str(folders[0]), problem, f"name {found.bookie} as its bookie")
+        surveyed = survey(tuple(folders), (), (), bookie)
+        if surveyed.bookie != bookie:
+            problem = f"was given for {bookie}, and its cookie is that of {surveyed.bookie}"
+            raise InputError(str(folders[0]), problem, f"name {surveyed.bookie} as its bookie")
 
 
 def collect_all(

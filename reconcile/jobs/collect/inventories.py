@@ -23,18 +23,18 @@ def find_inventories(folders: Sequence[str], *, may_be_missing: bool = False) ->
     Raises:
         InputError: a folder cannot be read or has none; or one below it has none: what was begun there did not end.
     """
-    found: list[str] = []
+    paths: list[str] = []
     for name in folders:
         folder = Path(name)
         if may_be_missing and (not folder.exists() or not any(folder.iterdir())):
             continue
         kind = _kind_of(folder)
-        here = [str(folder)] if kind == _INVENTORY else [] if kind else list(_below(folder))
-        if not here:
+        in_folder = [str(folder)] if kind == _INVENTORY else [] if kind else list(_below(folder))
+        if not in_folder:
             problem = f"is a {kind}" if kind else "holds no inventory"
             raise InputError(name, problem, "name the folder that the bookies' inventories are in")
-        found += here
-    return tuple(dict.fromkeys(found))
+        paths += in_folder
+    return tuple(dict.fromkeys(paths))
 
 
 def _below(folder: Path) -> Iterator[str]:
@@ -56,7 +56,9 @@ def _has_inventory(folder: Path) -> bool:
 
 def _children(folder: Path) -> list[Path]:
     try:
-        return sorted(Path(one.path) for one in os.scandir(folder) if one.is_dir() and not one.name.startswith("."))
+        return sorted(
+            Path(entry.path) for entry in os.scandir(folder) if entry.is_dir() and not entry.name.startswith(".")
+        )
     except OSError as error:
         raise InputError(
             str(folder), f"cannot be read ({error.strerror})", "name a folder that you can read"

@@ -121,15 +121,15 @@ def read_removed(
     Raises:
         UnavailableError: the store does not answer.
     """
-    told: list[str] = []
+    messages: list[str] = []
 
     def tell(key: str, why: str) -> None:
-        told.append(key)
+        messages.append(key)
         report(key, why)
 
     packed = _find_nodes(opened, instances, tell)
     if packed is None:
-        return iter(()) if told else None
+        return iter(()) if messages else None
     nodes = packed.read_all(lambda node, error: report(node, str(error)))
     return ([tombstone for tombstone in node if tombstone.state in REMOVED] for node in nodes)
 

@@ -224,8 +224,8 @@ def _capture(opened: OpenStore, folder: Path, context: Context) -> Dataset:
 
 def _read_raws(wanted: Wanted, capture: Dataset) -> dict[LedgerId, bytes]:
     raws: dict[LedgerId, bytes] = {}
-    for rows, found in wanted.read(capture, "ledgers", ("raw",)):
-        raws.update(zip((wanted.ledgers[n] for n in found.tolist()), rows["raw"].to_pylist(), strict=True))
+    for rows, ledger_numbers in wanted.read(capture, "ledgers", ("raw",)):
+        raws.update(zip((wanted.ledgers[n] for n in ledger_numbers.tolist()), rows["raw"].to_pylist(), strict=True))
     return raws
 
 

@@ -138,7 +138,7 @@ def _choose_layout(request: ExplainRequest, sides: list[_Side], plan: Dataset | 
 
 def _list_instances(inventories: Sequence[Dataset]) -> Collection[str]:
     rows = (inventory.read("bookies", columns=["instance_id"]) for inventory in inventories)
-    return {one for table in rows for one in table["instance_id"].drop_null().to_pylist()}
+    return {instance for table in rows for instance in table["instance_id"].drop_null().to_pylist()}
 
 
 def _read_side(uri: str, ledger: LedgerId, instances: Collection[str], context: Context, stack: ExitStack) -> _Side:

@@ -35,7 +35,6 @@ from recovery.errors import DatasetError, InputError
 
 VOTES: Final = f"{UNDERREPLICATION}/auditorelection"
 """Folder of who would be the auditor; the lowest of them is."""
-_LIVE: Final = ("zookeeper", "etcd")
 _FORM: Final = "%Y%m%dT%H%M%S.%fZ"
 _KEPT: Final = 2
 _BROKEN_OFF: Final = timedelta(days=1)
@@ -72,7 +71,7 @@ class Statement:
 
 def is_live(uri: str) -> bool:
     """Whether a URI names a store that bookies are registered in while they run; not a copy of one."""
-    return catalog_path(uri) is None and parse_store_uri(uri).kind in _LIVE
+    return catalog_path(uri) is None and parse_store_uri(uri).is_live
 
 
 def provide_catalog(uri: str, folder: Path, max_age: timedelta, context: Context) -> Captured:

@@ -30,9 +30,9 @@ def count_entries(rows: pa.Table, copies: pa.Table) -> dict[str, int]:
             gone = own.filter(pc.is_valid(own["reason"]))
             above = pc.fill_null(pc.subtract(gone["lac_low"], gone["last_entry"]), 0).to_numpy()
             shares["lost"] = holes + int(np.maximum(above, 0).sum())
-    held = rows.filter(pc.equal(rows["outcome"], "held")).select(["scope", "ledger"])
-    if held.num_rows:
-        ends = copies.select(["scope", "ledger", "last"]).join(held, ["scope", "ledger"], join_type="inner")
+    held_keys = rows.filter(pc.equal(rows["outcome"], "held")).select(["scope", "ledger"])
+    if held_keys.num_rows:
+        ends = copies.select(["scope", "ledger", "last"]).join(held_keys, ["scope", "ledger"], join_type="inner")
         last = ends.group_by(["scope", "ledger"]).aggregate([("last", "max")])["last_max"]
         shares["held"] = int((pc.fill_null(last, -1).to_numpy() + 1).sum())
     return dict(shares)

@@ -94,13 +94,13 @@ def list_sources(request: PlanRequest, bookies: pa.Table) -> tuple[clusters.Sour
     """
     of_bookies = clusters.of_bookies(bookies)
     live = [_make_source("the store", request.live)] if request.live is not None else []
-    others = [_make_source("snapshot", snapshot) for snapshot in request.snapshots]
-    others += request.references.stores if request.references is not None else ()
+    snapshots = [_make_source("snapshot", snapshot) for snapshot in request.snapshots]
+    snapshots += request.references.stores if request.references is not None else ()
     is_named = any(source.instance_id is not None for source in of_bookies)
-    clusters.demand_one([*of_bookies, *([] if is_named else live), *others])
+    clusters.demand_one([*of_bookies, *([] if is_named else live), *snapshots])
     # Nothing is believed of a store that is empty.
     is_empty = request.live is None or not request.live.rows("ledgers")
-    return (*of_bookies, *([] if is_empty else live), *others)
+    return (*of_bookies, *([] if is_empty else live), *snapshots)
 
 
 def _make_source(title: str, catalog: Dataset) -> clusters.Source:

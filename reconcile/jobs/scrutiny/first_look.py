@@ -124,8 +124,8 @@ def read_first_look(request: ScrutinyRequest, given: tuple[Dataset, ...], now: d
     """Return what a run that was broken off knew, if it was asked the same; what it did after that is removed."""
     try:
         content = json.loads((request.out / SPILL / _FILE).read_text(encoding="utf-8"))
-        at = datetime.fromisoformat(content["at"])
-        if content["asked"] != _hash_request(request, given) or now - at > _VALID:
+        began = datetime.fromisoformat(content["at"])
+        if content["asked"] != _hash_request(request, given) or now - began > _VALID:
             return None
         summary = None if content["summary"] is None else _read_summary(content["summary"])
         made = [open_dataset(path, "inventory") for path in content["made"]]
@@ -151,7 +151,7 @@ def read_first_look(request: ScrutinyRequest, given: tuple[Dataset, ...], now: d
         tuple(content["absent"]),
     )
     return FirstLook(
-        at, Layout(content["layout"]), tuple(content["gaps"]), bookies, content["answers"], content["born"]
+        began, Layout(content["layout"]), tuple(content["gaps"]), bookies, content["answers"], content["born"]
     )
 
 

@@ -119,7 +119,10 @@ class RangeTask:
     def _name_ids(self, buckets: range) -> used_ids.NamedIds:
         """Return the ids of the range that the store, and that bookies alone name."""
         recorded = _ids(self.catalog.read("ledgers", buckets=buckets, columns=["scope", "ledger"]))
-        parts = [_ids(one.read("copies", buckets=buckets, columns=["scope", "ledger"])) for one in self.inventories]
+        parts = [
+            _ids(inventory.read("copies", buckets=buckets, columns=["scope", "ledger"]))
+            for inventory in self.inventories
+        ]
         return used_ids.NamedIds(recorded, np.setdiff1d(np.concatenate([recorded[:0], *parts]), recorded))
 
     def read_earlier_records(self, buckets: range) -> pa.Table | None:

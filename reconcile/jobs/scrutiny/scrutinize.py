@@ -180,10 +180,10 @@ def scrutinize(
             request.recheck_after_s, request.rechecks, wait,
         )  # fmt: skip
         _look_again(request, second_look, answers, sums, context)
-        found = _find_of_bookies(request, catalog, bookies, second_look)
-        found += bookie_findings.list_listing_doubts(gaps, sums.vanished, sums.listed_before)
-        found += list_returned_data(request, opened, catalog, layout, context)
-        rows = make_rows([*found, *_find_beside(opened, catalog, layout, bookies, answers)], run)
+        of_bookies = _find_of_bookies(request, catalog, bookies, second_look)
+        of_bookies += bookie_findings.list_listing_doubts(gaps, sums.vanished, sums.listed_before)
+        of_bookies += list_returned_data(request, opened, catalog, layout, context)
+        rows = make_rows([*of_bookies, *_find_beside(opened, catalog, layout, bookies, answers)], run)
         sources = ReferenceSources(request.references, request.uri, opened, layout, request.buckets)
         known = find_disagreements(sources, catalog, task.inventories, run, context, seen=task.everywhere)
         known_rows = pa.concat_tables([tables.FINDINGS.empty_table(), *known])
@@ -259,10 +259,10 @@ def _ask_bookies(
     """Ask the bookies of which no inventory is given for the lists of their ledgers, once."""
     members = read_members(opened.store, opened.root, opened.layout_hint, request.aliases)
     sampled = sample_ledgers(catalog)
-    found = {name: members.find(name) for name in sampled}
-    renames = {name: member.bookie for name, member in found.items() if member.bookie != name}
-    has = {row for one in given for row in one.read("bookies", columns=["bookie"])["bookie"].to_pylist()}
-    unresolved = {name: member.why for name, member in found.items() if member.unresolved and name not in has}
+    addresses = {name: members.find(name) for name in sampled}
+    renames = {name: member.bookie for name, member in addresses.items() if member.bookie != name}
+    has = {row for inventory in given for row in inventory.read("bookies", columns=["bookie"])["bookie"].to_pylist()}
+    unresolved = {name: member.why for name, member in addresses.items() if member.unresolved and name not in has}
     known = tuple(sorted({*members.bookies, *has}))
     absent = tuple(name for name in known if name not in has and members.find(name).registered_txn is None)
     if request.wire is None:
@@ -364,7 +364,7 @@ def _find_of_bookies(
     why = {} if bookies.summary is None else {result.bookie: result.why for result in bookies.summary.bookies}
     silent, absent = second_look.recheck_bookies(bookies.silent, bookies.absent)
     task = second_look.task
-    found = [
+    findings = [
         *bookie_findings.list_silent(silent, why),
         *bookie_findings.list_unresolved(bookies.unresolved),
         *bookie_findings.list_suspect_disks(read_all(bookies.given, "damage")),
@@ -379,7 +379,7 @@ def _find_of_bookies(
         stored = catalog.read("ledgers", buckets=part)
         unmarked.update(bookie_findings.count_naming(stored, gone, replication.marks))
     delay = bookie_findings.read_lost_bookie_delay(nodes)
-    return [*found, *bookie_findings.list_unaware(unmarked, replication, delay, second_look.waited_s)]
+    return [*findings, *bookie_findings.list_unaware(unmarked, replication, delay, second_look.waited_s)]
 
 
 def _find_beside(
@@ -398,13 +398,14 @@ def _find_beside(
         {row["bookie"]: row["cookie"] for row in rows},
         sorted({row["instance_id"] for row in rows if row["instance_id"] is not None}),
     )
-    found = [
-        one
-        for one in beside.findings(store, None, about, layout=layout, taken=raises.taken, raised=frozenset())
-        if _still_stands(one, opened, raises.taken)
+    findings = [
+        finding
+        for finding in beside.findings(store, None, about, layout=layout, taken=raises.taken, raised=frozenset())
+        if _still_stands(finding, opened, raises.taken)
     ]
     # A bookie that is down is no harm by itself: what it should hold is looked at, and whether its ledgers are marked.
-    return [replace(one, severity="info") if one.category is Category.COOKIE_WITHOUT_BOOKIE else one for one in found]
+    quiet = Category.COOKIE_WITHOUT_BOOKIE
+    return [replace(finding, severity="info") if finding.category is quiet else finding for finding in findings]
 
 
 def _still_stands(finding: Finding, opened: "OpenStore", taken: Mapping[str, int]) -> bool:

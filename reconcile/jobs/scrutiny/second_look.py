@@ -129,7 +129,7 @@ class SecondLook:
         now = dict(suspects)
         while now:
             seen = self._look(now)
-            again: dict[Key, Suspect] = {}
+            suspects_left: dict[Key, Suspect] = {}
             for key, suspect in now.items():
                 look, rows = seen.get(key, (Look(None), []))
                 outcome = look_again(suspect, look, rechecks=self.rechecks)
@@ -138,8 +138,8 @@ class SecondLook:
                 elif outcome.kind is Kind.WAITS:
                     later[key] = outcome.suspect.last.version or 0
                 else:
-                    again[key] = outcome.suspect
-            now = again
+                    suspects_left[key] = outcome.suspect
+            now = suspects_left
         keys = _keys_of(verdicts)
         waits = np.array([key in later for key in keys], np.bool_)
         if later:
@@ -165,11 +165,11 @@ class SecondLook:
         records = sort_by_key(read_records(store, root, self.layout, scope, ledger))
         marks = Replication.from_nodes(read_marks(store, root, scope, ledger)).marks
         judged = self._judge(records, replace(self.replication, marks=marks))
-        found = _group(judged.findings)
+        groups = _group(judged.findings)
         looks: dict[Key, tuple[Look, list[dict[str, Any]]]] = {}
         words = judged.verdicts.select(["verdict", "reason"]).to_pylist()
         for key, version, word in zip(_keys_of(records), records["version"].to_pylist(), words, strict=True):
-            rows = found.get(key, [])
+            rows = groups.get(key, [])
             kinds = _kinds(rows)
             skipped = word["reason"] if word["verdict"] == SKIPPED and not kinds else None
             unseen = word["verdict"] == UNDECIDED
@@ -186,7 +186,7 @@ class SecondLook:
             inventories = (*self.given, *asked)
         buckets = records["bucket"].to_numpy()
         part = range(int(buckets.min()), int(buckets.max()) + 1) if len(buckets) else range(0)
-        copies = [tables.COPIES.empty_table(), *(one.read("copies", buckets=part) for one in inventories)]
+        copies = [tables.COPIES.empty_table(), *(inventory.read("copies", buckets=part) for inventory in inventories)]
         sight = see_bookies(
             read_all(inventories, "bookies"), read_all(inventories, "damage"), replication.registered, self.task.born
         )
@@ -249,9 +249,9 @@ class SecondLook:
             lambda task, ranges: [task(part) for part in ranges],
             now=self.context.now,
         )
-        found = tuple(open_dataset(result.folder, "inventory") for result in summary.bookies if result.folder)
+        inventories = tuple(open_dataset(result.folder, "inventory") for result in summary.bookies if result.folder)
         answered = all(result.kind is Answered.COLLECTED and not result.unanswered for result in summary.bookies)
-        return found, answered and self._is_whole(self.given)
+        return inventories, answered and self._is_whole(self.given)
 
     def read_members(self, wire: Wire) -> Members:
         """Return who the bookies are now."""
@@ -259,7 +259,9 @@ class SecondLook:
 
     @staticmethod
     def _is_whole(inventories: Sequence[Dataset]) -> bool:
-        return all(all(one.read("bookies", columns=["complete"])["complete"].to_pylist()) for one in inventories)
+        return all(
+            all(inventory.read("bookies", columns=["complete"])["complete"].to_pylist()) for inventory in inventories
+        )
 
     def recheck_bookies(self, silent: Sequence[str], absent: Sequence[str]) -> tuple[list[str], list[str]]:
         """Return which bookies are registered and still do not answer, and which are still not registered.
@@ -294,11 +296,11 @@ class SecondLook:
             rows += [row for row in seen if not is_doubtful(row) or kind_of(row["category"]) in outcome.findings]
             words.append(str(outcome.kind))
             reasons.append(outcome.reason)
-        found = pa.Table.from_pylist(rows, schema=tables.FINDINGS)
+        findings = pa.Table.from_pylist(rows, schema=tables.FINDINGS)
         skipped, undecided = (
             np.array([word == kind for word in words], np.bool_) for kind in (Kind.SKIPPED, Kind.UNDECIDED)
         )
-        return self.task.lifecycle.apply(found), give_verdicts(verdicts, found, skipped, undecided, reasons)
+        return self.task.lifecycle.apply(findings), give_verdicts(verdicts, findings, skipped, undecided, reasons)
 
 
 def _keys_of(rows: pa.Table) -> list[Key]:

@@ -150,7 +150,7 @@ def find_faults(stored: pa.Table, copies: pa.Table, sight: Sight) -> CopyFaults:
     pairs = pairs._replace(known=known)
     suspects, counted = _find_suspects(cells, held_groups, pairs, len(closed))
     dark_cells = ~known[pairs.of_cell] & ~counted[pairs.of_cell]
-    every = int(cells.due.sum())
+    positions = int(cells.due.sum())
     hidden = int(cells.due[dark_cells].sum())
     dark = _find_dark(pairs, counted, suspects)
     load = _weigh(cells, held_groups, suspects & ~dark)
@@ -158,13 +158,13 @@ def find_faults(stored: pa.Table, copies: pa.Table, sight: Sight) -> CopyFaults:
     parts, undecided = [FAULTS.empty_table()], [np.flatnonzero(heavy | dark)]
     quorums = np.column_stack([_numbers(stored, name)[closed] for name in ("write_quorum", "ack_quorum")])
     for selected, low, high in _cut(cells, held_groups, np.where(heavy, 0, load)):
-        found, open_ = _judge(cells, held_groups, pairs, quorums, names, selected, low, high)
-        parts.append(found)
+        faults_of_part, open_ = _judge(cells, held_groups, pairs, quorums, names, selected, low, high)
+        parts.append(faults_of_part)
         undecided.append(open_)
     faults = merge_faults(pa.concat_tables(parts))
     faults = faults.set_column(0, FAULTS.field("row"), pa.array(closed[faults["row"].to_numpy()]))
     open_rows = np.concatenate([closed[np.unique(np.concatenate(undecided))], beyond])
-    return CopyFaults(faults, np.sort(open_rows), every, every - hidden)
+    return CopyFaults(faults, np.sort(open_rows), positions, positions - hidden)
 
 
 def _numbers(table: pa.Table, name: str) -> Ints:
@@ -208,8 +208,8 @@ def _lay_out_cells(stored: pa.Table, closed: Ints) -> tuple[list[str], _Cells]:
 
 def _keep_served(copies: pa.Table, sight: Sight) -> pa.Table:
     """Return the rows of what bookies serve, or will when they start: they read journals again after a crash."""
-    again = pc.invert(pc.is_in(copies["bookie"], value_set=pa.array(sorted(sight.stopped), pa.string())))
-    journal = pc.and_(pc.equal(copies["source"], "journal"), again)
+    starts = pc.invert(pc.is_in(copies["bookie"], value_set=pa.array(sorted(sight.stopped), pa.string())))
+    journal = pc.and_(pc.equal(copies["source"], "journal"), starts)
     return copies.filter(pc.or_(pc.is_in(copies["source"], value_set=_SERVED), journal))
 
 
@@ -363,10 +363,10 @@ def _judge(
 ) -> tuple[pa.Table, Ints]:
     """Return FAULTS of some ledgers, of the entries within bounds, and the ledgers of which something is undecided."""
     expected = _lay_out_due(cells, pairs, selected, low, high)
-    mine = selected[held_groups.ledger]
-    groups = KeyedGroups(pairs.of_group[mine], *(column[mine] for column in held_groups.groups[1:]))
-    there = sequence.within(groups, low, high)
-    intervals = _sweep([expected, there])
+    part_number = selected[held_groups.ledger]
+    groups = KeyedGroups(pairs.of_group[part_number], *(column[part_number] for column in held_groups.groups[1:]))
+    inside = sequence.within(groups, low, high)
+    intervals = _sweep([expected, inside])
     is_due, is_held = intervals.counts[0] > 0, intervals.counts[1] > 0
     known = pairs.known[intervals.key]
     channels = [is_due & is_held, is_due & ~is_held & known, is_due & ~is_held & ~known, ~is_due & is_held]
@@ -439,10 +439,10 @@ def _sweep(parts: Sequence[KeyedRuns]) -> _Intervals:
 
 def _list_bookies(intervals: _Intervals, mask: Mask, pairs: _Pairs, names: Sequence[str]) -> dict[int, list[str]]:
     """Return the bookies of the pairs of some intervals, by ledger: in the order of their names."""
-    found: dict[int, list[str]] = {}
+    by_row: dict[int, list[str]] = {}
     for pair in np.unique(intervals.key[mask]).tolist():
-        found.setdefault(int(pairs.ledger[pair]), []).append(names[pairs.bookie[pair]])
-    return {ledger: sorted(bookies) for ledger, bookies in found.items()}
+        by_row.setdefault(int(pairs.ledger[pair]), []).append(names[pairs.bookie[pair]])
+    return {ledger: sorted(bookies) for ledger, bookies in by_row.items()}
 
 
 def _make_faults(entries: _Intervals, fault: Ints, right: Ints, bookies: Sequence[dict[int, list[str]]]) -> pa.Table:

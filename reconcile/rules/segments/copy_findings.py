@@ -84,15 +84,17 @@ def findings(stored: pa.Table, faults: CopyFaults, run: Run, *, everywhere: bool
     parts = [tables.FINDINGS.empty_table()]
     rows = faults.faults
     for family in (_BELOW, _MISPLACED, (Fault.OVER_REPLICATED,)):
-        mine = rows.filter(pc.is_in(rows["fault"], value_set=pa.array([int(fault) for fault in family], pa.int8())))
-        ledger = mine["row"].to_numpy()
+        of_family = rows.filter(
+            pc.is_in(rows["fault"], value_set=pa.array([int(fault) for fault in family], pa.int8()))
+        )
+        ledger = of_family["row"].to_numpy()
         # Rows are sorted by ledger and fault: the last of a ledger is its gravest.
         last = np.flatnonzero(np.append(ledger[1:] != ledger[:-1], True)) if len(ledger) else np.empty(0, np.int64)
-        worst = mine.take(pa.array(last))
+        worst = of_family.take(pa.array(last))
         for fault in family:
-            some = worst.filter(pc.equal(worst["fault"], int(fault)))
-            if some.num_rows:
-                parts.append(_make(stored, some, fault, run, everywhere=everywhere))
+            of_fault = worst.filter(pc.equal(worst["fault"], int(fault)))
+            if of_fault.num_rows:
+                parts.append(_make(stored, of_fault, fault, run, everywhere=everywhere))
     return pa.concat_tables(parts)
 
 

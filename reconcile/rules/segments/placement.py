@@ -285,9 +285,9 @@ def _choose_by_rack(shape: _Shape, position: Ints, locations: Locations) -> Mask
     """Take the rack of the bookie that goes, or one that no other member is in."""
     racks = locations.rack[shape.members]
     own = np.take_along_axis(racks, position[:, None], 1)
-    others = np.where(np.arange(racks.shape[1]) == position[:, None], NO_LOCATION - 1, racks)
+    other_racks = np.where(np.arange(racks.shape[1]) == position[:, None], NO_LOCATION - 1, racks)
     candidates = locations.rack[None, :]
-    used = (others[:, :, None] == candidates[:, None, :]).any(1)
+    used = (other_racks[:, :, None] == candidates[:, None, :]).any(1)
     placed = (candidates != NO_LOCATION) & ~locations.unplaced[None, :]
     return np.asarray(placed & (~used | (candidates == own)))
 
@@ -301,8 +301,8 @@ def _choose_by_region(shape: _Shape, position: Ints, locations: Locations, setti
     own = locations.domain[shape.members[np.arange(count), position]]
     same = (locations.domain[None, :] == own[:, None]) & (own[:, None] != NO_LOCATION)
     size = shape.members.shape[1]
-    others = np.where(np.arange(size) == position[:, None], NO_LOCATION, locations.domain[shape.members])
-    sets = others[:, (np.arange(size)[:, None] + np.arange(shape.write)) % size]
+    other_regions = np.where(np.arange(size) == position[:, None], NO_LOCATION, locations.domain[shape.members])
+    sets = other_regions[:, (np.arange(size)[:, None] + np.arange(shape.write)) % size]
     broken = (_find_largest(sets, settings.demanded_regions - 1).sum(-1) >= shape.ack).any(1)
     kept = _judge_with_each(shape, position, locations, settings) == Placement.KEPT
     return np.asarray(placed & (same | kept | broken[:, None]))
@@ -315,10 +315,10 @@ def _choose_by_zone(shape: _Shape, position: Ints, locations: Locations, least: 
     allowed = np.repeat(((locations.domain != NO_LOCATION) & ~locations.unplaced)[None, :], count, axis=0)
     for begin in range(1 - shape.write, 1):
         around = np.array([offset for offset in range(begin, begin + shape.write) if offset], np.int64)
-        others = np.take_along_axis(shape.members, (position[:, None] + around) % size, 1)
-        same_zone = locations.domain[others][:, :, None] == zones
-        same_domain = same_zone & (locations.upgrade[others][:, :, None] == domains)
-        few = _count_distinct(locations.domain[others]) < least
+        other_members = np.take_along_axis(shape.members, (position[:, None] + around) % size, 1)
+        same_zone = locations.domain[other_members][:, :, None] == zones
+        same_domain = same_zone & (locations.upgrade[other_members][:, :, None] == domains)
+        few = _count_distinct(locations.domain[other_members]) < least
         allowed &= ~(few[:, None] & same_zone.any(1))
         allowed &= ~(same_domain.any(1) & (same_domain == same_zone).all(1))
     return allowed

@@ -105,8 +105,8 @@ def find_misplaced_segments(
     decided = np.where(verdicts == Placement.UNDECIDED, np.int8(0), verdicts)
     np.maximum.at(worst, ledger, decided)
     firsts = segments.flatten().field("first").to_numpy()
-    told: dict[tuple[tuple[int, ...], int, int], str] = {}
-    found: list[Finding] = []
+    described: dict[tuple[tuple[int, ...], int, int], str] = {}
+    findings: list[Finding] = []
     for row in np.flatnonzero(worst).tolist():
         record = stored.slice(row, 1)
         hard = worst[row] == Placement.VIOLATED
@@ -116,12 +116,12 @@ def find_misplaced_segments(
         for segment in bad[:_LISTED].tolist():
             ensemble = members[starts[segment] : starts[segment] + sizes[segment]]
             key = (tuple(ensemble.tolist()), int(write[segment]), int(ack[segment]))
-            if key not in told:
-                told[key] = _describe(ensemble, key[1], key[2], locations, settings, int(worst[row]))
-            statements.append(Statement("store", f"segment from entry {firsts[segment]}", told[key]))
+            if key not in described:
+                described[key] = _describe(ensemble, key[1], key[2], locations, settings, int(worst[row]))
+            statements.append(Statement("store", f"segment from entry {firsts[segment]}", described[key]))
         if len(bad) > _LISTED:
             statements.append(Statement("store", "more segments", len(bad) - _LISTED))
-        found.append(
+        findings.append(
             Finding(
                 Category.PLACEMENT_VIOLATED if hard else Category.PLACEMENT_SOFT,
                 "placement",
@@ -130,7 +130,7 @@ def find_misplaced_segments(
                 bookies=sorted({locations.bookies[m] for s in bad for m in members[starts[s] : starts[s] + sizes[s]]}),
             )
         )
-    return make_rows(found, run), PlacementCounts(*counts)
+    return make_rows(findings, run), PlacementCounts(*counts)
 
 
 def _rows_of(owner: npt.NDArray[np.int64], row: int) -> npt.NDArray[np.int64]:

@@ -66,19 +66,20 @@ def claim(data: Path, ledgers_root: str, instance_id: str) -> None:
         InputError: it is another cluster's, or cannot be written.
     """
     path = make_private(data) / _CLUSTER
-    mine = {"ledgers_root": ledgers_root, "instance_id": instance_id}
+    identity_here = {"ledgers_root": ledgers_root, "instance_id": instance_id}
     try:
-        known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {**mine, "instance_id": ""}
+        known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {**identity_here, "instance_id": ""}
         named = str(known["instance_id"])
         if known["ledgers_root"] != ledgers_root or (named and instance_id and named != instance_id):
             whose, own = (
-                f"{one['ledgers_root']}, instance {one['instance_id'] or 'not named'}" for one in (known, mine)
+                f"{identity['ledgers_root']}, instance {identity['instance_id'] or 'not named'}"
+                for identity in (known, identity_here)
             )
             problem = f"keeps what was run for {whose}; the store is {own}"
             raise InputError(str(data), problem, "name another folder as `data`, and keep this one")
         if not path.exists() or (instance_id and not named):
             beside = path.with_name(f".{_CLUSTER}.{os.getpid()}")
-            beside.write_text(json.dumps(mine), encoding="utf-8")
+            beside.write_text(json.dumps(identity_here), encoding="utf-8")
             beside.replace(path)
     except OSError as error:
         remedy = "free space, or name another folder as `data`"

@@ -20,7 +20,7 @@ from typing import Final
 
 from recovery.errors import InputError
 
-_DEFAULTS: Final = {"journalDirectories": "/tmp/bk-txn", "ledgerDirectories": "/tmp/bk-data"}  # noqa: S108  # BookKeeper's
+_DEFAULTS: Final = {"journalDirectories": "/tmp/bk-txn", "ledgerDirectories": "/tmp/bk-data"}  # noqa: S108 - BookKeeper's
 _SEPARATOR: Final = re.compile(r"(?<!\\)((?:\\\\)*)(\s*[=:]\s*|\s+)")
 _VARIABLE: Final = re.compile(r"\$\{([^}]*)\}")
 _ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)

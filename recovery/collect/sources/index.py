@@ -216,7 +216,7 @@ def _join_pieces(pieces: Sequence[Piece | Block]) -> list[Piece | list[Block]]:
     for ledger, pieces_of_ledger in groupby(pieces, alone):
         if ledger is None:
             rows = [piece.to_piece() for piece in pieces_of_ledger]
-            columns = zip(*((one.ledger, one.entry, one.location) for one in rows), strict=True)
+            columns = zip(*((row.ledger, row.entry, row.location) for row in rows), strict=True)
             ledgers, entries, locations = (np.concatenate(column) for column in columns)
             parts.append(Piece(ledgers, entries, locations, rows[0].facts[:0]))
         else:

@@ -126,7 +126,7 @@ def test_nothing_is_done_without_a_known_token(service: RunningService, fake: Pa
     with pytest.raises(ApiError) as refused:
         ask(service.grpc_port, method.path, token=token)  # type: ignore[attr-defined]  # a Method
     assert refused.value.why is Why.NO_TOKEN
-    code, text = fetch(service.http_port, f"/v1/{method.path}", {}, token=token)  # type: ignore[attr-defined]
+    code, text = fetch(service.http_port, f"/v1/{method.path}", {}, token=token)  # type: ignore[attr-defined] # a Method
     assert code == 401
     assert TOKEN not in text
     assert read_log(fake) == before

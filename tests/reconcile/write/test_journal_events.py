@@ -153,8 +153,8 @@ def test_an_undo_takes_back_by_a_journal_of_an_earlier_version(tmp_path: Path) -
     (folder / JOURNAL).write_bytes(b"".join(lines[: begun - 1]))
     done = undo.undo(undo.propose(folder, store, ROOT), store, ROOT, now=clock())
     assert (sum(done.left.values()), sum(done.done.values())) == (0, 11)
-    assert store.get(f"{ROOT}/00/0000/L0100").value == b"worse"  # type: ignore[union-attr]
-    assert store.get(f"{ROOT}/00/0000/L0102").value == b"held"  # type: ignore[union-attr]
+    assert store.get(f"{ROOT}/00/0000/L0100").value == b"worse"  # type: ignore[union-attr] # it is there
+    assert store.get(f"{ROOT}/00/0000/L0102").value == b"held"  # type: ignore[union-attr] # as above
 
 
 def test_former_values_of_any_size_are_put_back(tmp_path: Path) -> None:

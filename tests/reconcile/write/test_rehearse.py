@@ -150,7 +150,7 @@ def test_a_removal_that_was_stopped_is_gone_on_with(made: Dataset, tmp_path: Pat
             raise Stopped
         return MemoryStore.write(store, changes)
 
-    store.write = dying  # type: ignore[method-assign, assignment]
+    store.write = dying  # type: ignore[method-assign, assignment] # it dies in the middle
     with pytest.raises(Stopped):
         rehearse.remove(store, ROOT, progress=lambda _done, _all: None)
     assert rehearse.read_mark(store, ROOT) is not None

@@ -319,6 +319,21 @@ def test_who_was_replaced_is_told_from_who_deleted() -> None:
         assert recover(rows)["reason"] == Refusal.DELETED_SOMEWHERE, case
 
 
+def test_a_whole_copy_goes_before_the_bookie_that_it_was_made_for() -> None:
+    """That bookie came back. Where the copy may have been made for any of several, none is replaced."""
+    copied = [header(10, lac=29), header(29, lac=29)]
+    came_back, copy = (row(bookie, range(10, 30)) for bookie in ("a:3181", "d:3181"))
+    copy |= {"headers": copied}
+    moved = recover([row("c:3181", range(10)), came_back, copy], prior=Prior.build(ShapeCounts(), {(1, 1, 1): 1}))
+    assert [(s["first"], s["members"]) for s in moved["segments"]] == [(0, ["c:3181"]), (10, ["d:3181"])]
+    rows = [row("b:3181", range(30)), row("c:3181", range(10)), came_back, copy]
+    either = recover(rows, prior=Prior.build(ShapeCounts(), {(2, 2, 2): 1}))
+    assert [(s["first"], s["members"]) for s in either["segments"]] == [
+        (0, ["b:3181", "c:3181"]),
+        (10, ["b:3181", "a:3181"]),
+    ]
+
+
 def test_what_a_stray_holds_must_stand_elsewhere_too() -> None:
     """A bookie in no segment was replaced before anything was answered, or has another ledger under the same id."""
     both = [header(0), header(19)]

@@ -179,15 +179,15 @@ def edit(
         raise click.UsageError("--where goes with --choose-all or --accept-loss-all")
     if accept_loss_all and where is None:
         raise click.UsageError("--accept-loss-all needs --where: which ledgers may be lost is said, never left open")
-    every = []
+    requests = []
     for text in chosen_all:
         reason, equals, label = text.partition("=")
         if not equals or not reason or not label or meant.reason not in (None, reason):
             raise click.BadParameter(f"{text!r} is not REASON=LABEL of the reason that --where names, if it does")
-        every.append(replace(meant, reason=reason, label=label))
+        requests.append(replace(meant, reason=reason, label=label))
     if not (
         texts
-        or every
+        or requests
         or accept_loss_all
         or restored_of
         or accepted_of
@@ -203,7 +203,7 @@ def edit(
         drop=frozenset(name_ledgers(text, "--drop") for text in dropped),
         accept_loss=frozenset(name_ledgers(text, "--accept-loss") for text in lost),
         choose=choices,
-        choose_all=every,
+        choose_all=requests,
         accept_loss_all=meant if accept_loss_all else None,
         restore_deleted_by=restored_of,
         accept_deleted_by=accepted_of,

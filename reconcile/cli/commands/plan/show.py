@@ -49,10 +49,10 @@ def show(path: Path, shown: int, **shared: Any) -> None:  # noqa: ANN401 - click
 
     output = make_output(shared)
     plan = show_plan(path, shown)
-    dataset, found, manifest, deletions = plan.plan, plan.overview, plan.manifest, plan.deletions
+    dataset, overview, manifest, deletions = plan.plan, plan.overview, plan.manifest, plan.deletions
     counts, binding = manifest.counts, manifest.binding
-    left = sum(ops.get(LEAVE, 0) for ops in found.phases.values())
-    total = sum(sum(ops.values()) for ops in found.phases.values()) - left
+    left = sum(ops.get(LEAVE, 0) for ops in overview.phases.values())
+    total = sum(sum(ops.values()) for ops in overview.phases.values()) - left
     back = "1 ledger comes back" if counts.restored == 1 else f"{counts.restored} ledgers come back"
     verdict = f"{count_noun(total, 'write')}: {back}, {counts.held} {is_or_are(counts.held)} held"
     if counts.guarded:
@@ -62,9 +62,12 @@ def show(path: Path, shown: int, **shared: Any) -> None:  # noqa: ANN401 - click
     if manifest.coverage.not_scanned:
         unseen = len(manifest.coverage.not_scanned)
         verdict += f"; {count_noun(unseen, 'bookie')} {'was' if unseen == 1 else 'were'} not looked at"
-    if found.problems:
-        verdict = f"INVALID, {found.problems[0]}"
-    details = [*found.problems[1:], f"hash {found.hash}, {'not ' if found.problems else ''}as the manifest says"]
+    if overview.problems:
+        verdict = f"INVALID, {overview.problems[0]}"
+    details = [
+        *overview.problems[1:],
+        f"hash {overview.hash}, {'not ' if overview.problems else ''}as the manifest says",
+    ]
     details += [f"made {binding.made} for {binding.root or 'a store without a known root'}"]
     details += [f"layout {binding.layout}, instance {', '.join(binding.instance_ids) or 'unknown'}"]
     details.append(f"to write it takes {time_in_words(estimate_s(Step.APPLY, total))}")
@@ -77,17 +80,21 @@ def show(path: Path, shown: int, **shared: Any) -> None:  # noqa: ANN401 - click
     details += ["", "phases, in their order:"]
     details += [
         f"  {phase.value} {phase.name.lower():<12} " + ", ".join(f"{count} {op}" for op, count in sorted(ops.items()))
-        for phase, ops in found.phases.items()
+        for phase, ops in overview.phases.items()
     ]
     if left:
         details.append(f"  'leave' writes nothing, unless you choose: bkmeta plan edit --choose; {left} of the actions")
-    if set(found.waves) - {0}:
-        details += ["", "waves:", *(f"  {wave}: {count_noun(count, 'write')}" for wave, count in found.waves.items())]
-    if found.first:
+    if set(overview.waves) - {0}:
         details += [
             "",
-            f"the first {len(found.first)} of {count_noun(total, 'write')}, phase by phase, by ledger:",
-            *(f"  {line}" for line in found.first),
+            "waves:",
+            *(f"  {wave}: {count_noun(count, 'write')}" for wave, count in overview.waves.items()),
+        ]
+    if overview.first:
+        details += [
+            "",
+            f"the first {len(overview.first)} of {count_noun(total, 'write')}, phase by phase, by ledger:",
+            *(f"  {line}" for line in overview.first),
         ]
     if counts.guarded:
         details += ["", f"guarded by this plan, {counts.guarded}: readable, every copy is kept until they are settled:"]
@@ -102,37 +109,37 @@ def show(path: Path, shown: int, **shared: Any) -> None:  # noqa: ANN401 - click
         details += ["", left_held]
     if deletions:
         details += ["", *deletion_lines(dataset, deletions)]
-    if found.holds:
+    if overview.holds:
         details += ["", "held, and not settled by what was looked at:"]
         details += [
             f"  {hold.ledger}{f' {hold.topic}' if hold.topic else ''} ({hold.reason}) on {', '.join(hold.holders)}"
-            for hold in found.holds
+            for hold in overview.holds
         ]
     unused = rehearsal_root(dataset)
     following = shlex.join(["bkmeta", "rehearse", str(path), "--metadata", unused, "--disk", "BOOKIE-ID=DIR"])
     result = Result(
         "plan-show",
         verdict,
-        Exit.FAILED if found.problems else 0,
-        counts={**counts.to_json(), "writes": total, "altered": found.altered},
+        Exit.FAILED if overview.problems else 0,
+        counts={**counts.to_json(), "writes": total, "altered": overview.altered},
         coverage=manifest.coverage.to_json(),
         details=details,
-        following="do not apply it: make the plan again" if found.problems else following,
+        following="do not apply it: make the plan again" if overview.problems else following,
         facts={
             "plan": str(path),
-            "hash": found.hash,
+            "hash": overview.hash,
             "hash_in_manifest": manifest.hash,
-            "problems": list(found.problems),
+            "problems": list(overview.problems),
             "binding": binding.to_json(),
-            "phases": {phase.name.lower(): dict(ops) for phase, ops in found.phases.items()},
-            "waves": {str(wave): count for wave, count in found.waves.items()},
+            "phases": {phase.name.lower(): dict(ops) for phase, ops in overview.phases.items()},
+            "waves": {str(wave): count for wave, count in overview.waves.items()},
             "first": [
                 {"seq": line.seq, "op": line.op, "kind": line.kind, "key": line.key, "expects": line.expects}
-                for line in found.first
+                for line in overview.first
             ],
             "held": [
                 {"ledger": str(hold.ledger), "reason": hold.reason, "topic": hold.topic, "holders": list(hold.holders)}
-                for hold in found.holds
+                for hold in overview.holds
             ],
             "reasons": dict(manifest.reasons),
             "doubts": dict(manifest.doubts),
