@@ -29,7 +29,7 @@ def read_doubted(
         All that can be read; of ledgers with two keys by the one that more bookies have, and by the other one.
     """
     held = rows.filter(pc.equal(rows["outcome"], "held"))
-    places = _find_rows(copies, held)
+    places = _find_rows(copies, held) if held.num_rows else np.empty(0, np.int64)
     if not len(places):
         empty = tables.RECONSTRUCTION.empty_table()
         return empty, empty

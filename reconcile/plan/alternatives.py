@@ -1,6 +1,6 @@
 """What a person can choose in place of what a plan writes by itself."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -41,7 +41,11 @@ GUARDS: Final = {
 
 
 def offer_alternatives(
-    part: Range, layout: Layout, passwords: Passwords, actions: pa.Table, hiding: Sequence[str] | None = None
+    part: Range,
+    layout: Layout,
+    passwords: Passwords,
+    actions: pa.Table,
+    list_hiding: Callable[[], Sequence[str] | None] = lambda: None,
 ) -> tuple[pa.Table, int]:
     """Return the actions with what a person can choose instead, and how many more they are.
 
@@ -54,9 +58,8 @@ def offer_alternatives(
         layout: of the target.
         passwords: as of the plan.
         actions: ACTIONS of the range, in their order.
-        hiding: all bookies that may have more than was seen; None: not all of them are known.
+        list_hiding: returns all bookies that may have more than was seen; None: not all of them are known.
     """
-    offers = _make_offers(part, layout, passwords, hiding)
     keys = list(tables.KEY_COLUMNS)
     tables_of_actions = [actions]
     deleted, unparsable = (part.compared.where(relation) for relation in (Relation.DELETED, Relation.UNPARSABLE))
@@ -69,9 +72,15 @@ def offer_alternatives(
     is_held[place[(place != sides.ABSENT) & (hold != sides.ABSENT)]] = True
     held_rows = np.setdiff1d(np.flatnonzero(is_held), np.append(deleted, unparsable))
     left_out = np.setdiff1d(part.find_left_out(), deleted)
-    for places in (deleted, unparsable, held_rows, left_out):
-        if not len(places):
-            continue
+    choosable = [places for places in (deleted, unparsable, held_rows, left_out) if len(places)]
+    if not choosable:
+        return actions, 0
+    # Records are encoded of these ledgers alone.
+    shown = part.compared.shown[np.unique(np.concatenate(choosable))]
+    offers = _make_offers(
+        take_rows(part.shown, shown[shown != sides.ABSENT]), part.doubted, layout, passwords, list_hiding
+    )
+    for places in choosable:
         records = sides.last_records(part.compared, part.snapshot, part.history, places)
         bad = pc.or_(pc.is_valid(records["error"]), pa.array(holds.is_hold(records)))
         raw = pc.if_else(bad, pa.scalar(None, pa.binary()), records["raw"]).combine_chunks()
@@ -139,24 +148,30 @@ class _Offer:
         return self.label, self.values.take(places), self.texts.take(places)
 
 
-def _make_offers(part: Range, layout: Layout, passwords: Passwords, hiding: Sequence[str] | None) -> list[_Offer]:
+def _make_offers(
+    shown: pa.Table,
+    doubted: Sequence[pa.Table],
+    layout: Layout,
+    passwords: Passwords,
+    list_hiding: Callable[[], Sequence[str] | None],
+) -> list[_Offer]:
     """Return what bookies show of ledgers, as records that a person can choose.
 
     What an upper layer deleted keeps the record that it would have had. Where a store has no locks, guarded ones name
     everybody; those that cannot are not offered.
     """
-    outcome = part.shown["outcome"]
-    plain = part.shown.filter(pc.is_in(outcome, pa.array(["restored", "deleted"])))
+    outcome = shown["outcome"]
+    plain = shown.filter(pc.is_in(outcome, pa.array(["restored", "deleted"])))
     guarded = [
-        pa.concat_tables([part.shown.filter(pc.equal(outcome, "guarded")), *part.doubted[:1]]),
-        *part.doubted[1:],
+        pa.concat_tables([shown.filter(pc.equal(outcome, "guarded")), *doubted[:1]]),
+        *doubted[1:],
     ]
     offers = [_encode_offer(FROM_BOOKIES, plain, layout, passwords)]
     for rows, other in zip(guarded, ("", _OTHER), strict=False):
         label, readable = GUARDED, _set_outcome(rows, "guarded")
         if not kind_of(layout).has_replication:
             label = GUARDED_BY_NAMES
-            readable, named = guard_beyond_locks(sort_by_key(readable), np.arange(rows.num_rows), 0, hiding)
+            readable, named = guard_beyond_locks(sort_by_key(readable), np.arange(rows.num_rows), 0, list_hiding)
             readable = readable.filter(pa.array(named))
         offers.append(_encode_offer(label + other, readable, layout, passwords))
     return offers

@@ -217,7 +217,7 @@ class RangeTasks:
         )
         compared, looked_at = range_findings.give_verdicts(evidence, sides, findings, listed)
         layout, passwords = self.request.layout, self.request.passwords
-        actions, left = alternatives.offer_alternatives(sides, layout, passwords, actions, self.case.list_hiding())
+        actions, left = alternatives.offer_alternatives(sides, layout, passwords, actions, self.case.list_hiding)
         name = f"buckets-{buckets.start:04d}-{buckets.stop - 1:04d}"
         contents = {"actions": actions, "findings": findings, "reconstruction": rows, "sides": compared}
         parts = {

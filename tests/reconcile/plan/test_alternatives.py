@@ -65,7 +65,7 @@ def offer(rows: Sequence[Row], layout: Layout, hiding: Sequence[str] | None = HI
     part = decide.decide_range(case, KNOWN, pa.Table.from_pylist(list(rows), schema=tables.COPIES), beside, 0)
     assert part.outcomes()["outcome"].to_pylist() == ["held"]
     actions = make_ledger_actions(part.outcomes(), layout, PASSWORDS, b"\0" * HOLD_PASSWORD_SIZE)
-    offered, _ = offer_alternatives(part, layout, PASSWORDS, actions, hiding)
+    offered, _ = offer_alternatives(part, layout, PASSWORDS, actions, lambda: hiding)
     (action,) = offered.to_pylist()
     others: list[Row] = action["alternatives"]
     return others
