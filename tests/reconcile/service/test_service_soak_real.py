@@ -205,12 +205,12 @@ class Soak:
         for line in self._lines.values():
             line.down()
         for name in self._running:
-            self.until(lambda name=name: self.fetch(name, "/readyz")[0] == 503, "it is not ready")  # type: ignore[misc]
+            self.until(lambda name=name: self.fetch(name, "/readyz")[0] == 503, "it is not ready")  # type: ignore[misc] # mypy types no default here
             assert self.fetch(name, "/healthz")[0] == 200
         for line in self._lines.values():
             line.up()
         for name in self._running:
-            self.until(lambda name=name: self.fetch(name, "/readyz")[0] == 200, "it is ready")  # type: ignore[misc]
+            self.until(lambda name=name: self.fetch(name, "/readyz")[0] == 200, "it is ready")  # type: ignore[misc] # mypy types no default here
 
     def bookie(self) -> None:
         """A bookie is stopped or killed, a scrutiny comes to its verdict, and it starts again."""

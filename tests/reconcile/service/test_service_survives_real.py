@@ -179,7 +179,7 @@ def test_a_store_that_is_gone_is_said_and_what_was_missed_is_counted(make: Make,
             server.kill()
         began = time.monotonic()
         for service in services:
-            until(lambda at=service: at.fetch("/readyz")[0] == 503, "it says that it is not ready")  # type: ignore[misc]
+            until(lambda at=service: at.fetch("/readyz")[0] == 503, "it says that it is not ready")  # type: ignore[misc] # mypy types no default here
             demand_patience(service)
         before = [(service.read_job().last.number, read_figures(service)) for service in services]
         while time.monotonic() < began + OUTAGE_S:
@@ -276,7 +276,7 @@ def test_a_clock_that_jumps_stops_nothing(
             before = count()
             clock.ahead += timedelta(hours=3)
             ask(running.grpc_port, "run-now", job="orphans")  # or it would look at the clock within 30 s
-            until(lambda before=before: count() > before, "it ran after the jump")  # type: ignore[misc] # mypy knows no type of a default here
+            until(lambda before=before: count() > before, "it ran after the jump")  # type: ignore[misc] # mypy types no default here
 
 
 @contextmanager
