@@ -74,6 +74,11 @@ class Case:
 
     def find(self) -> Orphans:
         """Return what is found."""
+        sides, listings = self.gather()
+        return find_orphans(sides, listings, DAY_MS, RUN, lists_all=self.lists_all, has_earlier=self.has_earlier)
+
+    def gather(self) -> tuple[Sides, tuple[Listing, Listing]]:
+        """Return what is looked at."""
         stored, first = (
             make_rows(tables.CATALOG_LEDGERS, rows)
             for rows in (self.stored, self.stored if self.first is None else self.first)
@@ -88,7 +93,7 @@ class Case:
             make_rows(KEYS, [make_key(n) for n in self.known]),
         )
         before, after = (self.list_references(place) for place in range(2))
-        return find_orphans(sides, (before, after), DAY_MS, RUN, lists_all=self.lists_all, has_earlier=self.has_earlier)
+        return sides, (before, after)
 
     def list_references(self, place: int) -> Listing:
         """Return one of the two listings."""
@@ -223,3 +228,42 @@ def test_records_that_went() -> None:
     assert {category for category, _ in list_found(case.find())} == {"DATA_WITHOUT_RECORD"}
     case.has_earlier, case.lists_all = True, False
     assert case.find().findings.num_rows == 0
+
+
+def test_a_record_is_stated_as_it_stands() -> None:
+    """Born at the beginning of time is a time; nothing known is nothing; entries are those of the bookie with most."""
+    born = Case(stored=[make_record(1, born=0)], copies=[make_copy(1, "b1")])
+    assert list_evidence(born.find())["created"] == "1970-01-01T00:00:00+00:00"
+    never = Case(stored=[make_record(1, born=None)])
+    orphans = find_orphans(*never.gather(), 0, RUN, lists_all=True, has_earlier=True)
+    assert orphans.candidates.to_pylist() == [make_key(1)]
+    assert list_evidence(orphans)["created"] == "nothing"
+
+
+def test_each_ledger_is_left_out_for_its_own_reason() -> None:
+    """Beside others of every reason, one stays a candidate, and each of the others is counted once."""
+    case = Case(
+        stored=[
+            *(make_record(n) for n in (1, 2, 3, 4)), make_record(5, error="no record"), make_record(6, born=LISTED_MS),
+            make_record(7, custom=[]), make_record(8, version=4),
+        ],
+        first=[
+            *(make_record(n) for n in (1, 2, 3, 4)), make_record(5, error="no record"), make_record(6, born=LISTED_MS),
+            make_record(7, custom=[]), make_record(8, version=3),
+        ],
+        named=((2,), (3,)),
+        tombstones=[(4, False), (3, True)],
+    )  # fmt: skip
+    found = case.find()
+    assert found.candidates.to_pylist() == [make_key(1)]
+    assert found.left_out == {
+        "REFERENCED": 2, "DELETE_REQUESTED": 1, "UNPARSABLE": 1, "CHANGED": 1, "TOO_YOUNG": 1, "MAKER_UNLISTED": 1,
+    }  # fmt: skip
+
+
+def test_an_earlier_copy_tells_whether_a_ledger_was_ever_recorded() -> None:
+    """Data that an earlier copy lists had a record; without an earlier copy nobody knows."""
+    alone = Case(stored=[], copies=[make_copy(1, "b1")], has_earlier=False)
+    told = list_evidence(alone.find())
+    alone.earlier = [make_record(2)]
+    assert list_evidence(alone.find()) != told
