@@ -11,6 +11,7 @@ import ast
 import copy
 import multiprocessing
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -19,6 +20,7 @@ import time
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from random import Random, SystemRandom
 from typing import Final
@@ -43,6 +45,8 @@ TESTS: Final[Mapping[str, Sequence[str]]] = {
 """What is changed, and the tests without Java that belong to it, the quickest first."""
 _JUDGED: Final = ("_histories.py", "_nasty.py", "_properties.py", "_machine.py")
 """Ends of the names of tests that take long."""
+_PROGRAM: Final = "tests/support/command.py"
+"""What runs the program: whoever imports it may reach anything."""
 _SPOKEN: Final = "mutants.out"
 """What the tests last printed, in the copy."""
 DEADLINE_S: Final = 3600.0
@@ -134,7 +138,8 @@ def _nodes(value: object) -> Iterator[ast.AST]:
 def tests_of(path: str) -> tuple[list[str], list[str]]:
     """Return the tests of a file that are there: what is asked first, and what is asked if that notices nothing.
 
-    First come examples of its own folder: a change that they notice need not be judged by thousands of histories.
+    First come examples of its own folder: a change that they notice need not be judged by thousands of histories. Those
+    that never import the file are left out.
     """
     found = [tests for prefix, tests in TESTS.items() if path == prefix or path.startswith(f"{prefix}/")]
     if not found:
@@ -142,10 +147,40 @@ def tests_of(path: str) -> tuple[list[str], list[str]]:
     if missing := [test for test in found[0] if not Path(test).exists()]:
         raise SystemExit(f"{path}: its tests are not there any more: {', '.join(missing)}")
     files = [str(file) for folder in found[0] for file in sorted(Path(folder).rglob("test_*.py"))]
+    files = [file for file in files if not is_served(file) and reached(file) & {path, _PROGRAM}]
     own = f"test_{Path(path).stem}"
     files.sort(key=lambda file: (not Path(file).name.startswith(own), file.endswith(_JUDGED)))
     first = [file for file in files if file.startswith(f"{found[0][0]}/") and not file.endswith(_JUDGED)]
     return first, [file for file in files if file not in first]
+
+
+def is_served(path: str) -> bool:
+    """Say whether all tests of a file need servers or Spark: these are not run."""
+    return re.search(r"^pytestmark = .*\bmark\.(real|spark)\b", Path(path).read_text(), re.MULTILINE) is not None
+
+
+@cache
+def imported(path: str) -> frozenset[str]:
+    """Return the files of the repository that a file imports, anywhere in it."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(Path(path).read_text())):
+        if isinstance(node, ast.Import):
+            names.update(name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.update((node.module, *(f"{node.module}.{name.name}" for name in node.names)))
+    stems = [name.replace(".", "/") for name in names]
+    return frozenset(file for stem in stems for file in (f"{stem}.py", f"{stem}/__init__.py") if Path(file).is_file())
+
+
+@cache
+def reached(path: str) -> frozenset[str]:
+    """Return the files that a file imports, and those that they do."""
+    seen, left = {path}, [path]
+    while left:
+        fresh = imported(left.pop()) - seen
+        seen |= fresh
+        left += fresh
+    return frozenset(seen)
 
 
 def run(folder: str, tests: Sequence[str]) -> None:
