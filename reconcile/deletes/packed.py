@@ -33,11 +33,17 @@ NODE_BYTES: Final = 512 << 10
 FIRST: Final = "t"
 _BITS: Final = 64
 _BUCKET_BITS: Final = 12
+TRANSACTION_BYTES: Final = 900_000
+"""Of the values that are written together, at most: servers refuse a million, and fewer ledgers are changed then."""
 _ROUNDS: Final = 10
 """Times that a change is made again because somebody changed its node meanwhile."""
 
 T = TypeVar("T")
 Places = npt.NDArray[np.uint64]
+
+
+class _TooMuchError(Exception):
+    """What is decided of some ledgers does not fit into one transaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,16 +321,21 @@ class PackedRecords(Generic[T]):
         open_ledgers = deque(ledgers[n] for n in order.tolist())
         open_places = deque(places[order].tolist())
         names = self._list_names()
-        tries = 0
+        tries, most = 0, rows
         while open_ledgers:
             name = names[_find_nodes(names, np.array([open_places[0]], np.uint64))[0]]
             end = _find_start(name) + (1 << (_BITS - len(name) + 1))
             count = 0
-            while count < min(rows, len(open_places)) and open_places[count] < end:
+            while count < min(most, len(open_places)) and open_places[count] < end:
                 count += 1
             batch = [open_ledgers[n] for n in range(count)]
             prepare(batch)
-            conflict, is_split = self._change_node(name, batch, decide, log)
+            try:
+                conflict, is_split = self._change_node(name, batch, decide, log)
+            except _TooMuchError:
+                most = count // 2
+                continue
+            most = rows
             if conflict is not None:
                 tries += 1
                 if tries > _ROUNDS:
@@ -365,6 +376,8 @@ class PackedRecords(Generic[T]):
         if not is_changed:
             return None, False
         own = self._write_node(name, stored.version, node)
+        if len(batch) > 1 and sum(len(write.value or b"") for write in (*own, *beside)) > TRANSACTION_BYTES:
+            raise _TooMuchError
         outcome = log.carry_out(self._store, self._top.rpartition("/")[2], [*own, *beside], replaced)
         return outcome.conflict, outcome.conflict is None and len(own) > 1
 

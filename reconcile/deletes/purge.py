@@ -6,7 +6,6 @@ The tombstone is written and the record removed in one transaction: neither is t
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final
 
 from backends.pace import Pace
 from backends.protocols import LiveStore, MetadataStore, Versioned, Write
@@ -28,11 +27,8 @@ from reconcile.deletes.tombstones import (
 from reconcile.errors import GuardRefusedError, PartlyAppliedError
 from recovery.codecs.replication_lock import lock_key
 from recovery.codecs.store import Layout, ledger_key, mark_key
+from recovery.codecs.store_kind import kind_of
 from recovery.model.ids import LedgerId
-
-BATCH: Final = 25
-"""Ledgers in a transaction. An etcd takes 128 comparisons by default, and each ledger needs two."""
-MOST_IN_BATCH: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +41,7 @@ class PurgeRequest:
         name_owners: says who names those of some ledgers that are named now.
         archived: whether each ledger must have a mark of the backup application still.
         rate: ledgers a second, at most; None: no limit.
-        batch: ledgers in a transaction, at most.
+        batch: ledgers in a transaction, at most; None: as many as the store takes.
     """
 
     certificate: Certificate
@@ -53,7 +49,7 @@ class PurgeRequest:
     name_owners: Callable[[Sequence[LedgerId]], Mapping[LedgerId, str]]
     archived: bool = False
     rate: float | None = None
-    batch: int = BATCH
+    batch: int | None = None
 
 
 @dataclass(slots=True)
@@ -82,6 +78,11 @@ class Cluster:
     store: MetadataStore
     root: str
     layout: Layout
+
+    @property
+    def most_removals(self) -> int:
+        """Records that a transaction may remove."""
+        return kind_of(self.layout).removals
 
     def make_key(self, ledger: LedgerId) -> str:
         """Return the store's key of a ledger's record."""
@@ -128,6 +129,7 @@ def purge_ledgers(
     certified = request.certificate.ledgers
     total, result, look = len(certified), Purged(), _LastLook()
     pace = Pace(request.rate)
+    rows = min(request.batch or cluster.most_removals, cluster.most_removals)
 
     def prepare(batch: Sequence[LedgerId]) -> None:
         pace.take(len(batch))
@@ -158,9 +160,7 @@ def purge_ledgers(
         progress(len(result.purged) + len(result.earlier), total)
 
     try:
-        own.tombstones.change(
-            list(certified), decide, log, rows=min(request.batch, MOST_IN_BATCH), prepare=prepare, done=take_up
-        )
+        own.tombstones.change(list(certified), decide, log, rows=rows, prepare=prepare, done=take_up)
     except StepRefusedError as error:
         remedy = "see what became of it: ask for its status; then verify again, and purge by the new certificate"
         if result.purged:
@@ -212,7 +212,7 @@ def undo_deletes(
             return None
         return Decision(None, (Write(key, tombstone.record.raw, None, tombstone.record.acl),))
 
-    own.tombstones.change(ledgers, decide, log, rows=BATCH)
+    own.tombstones.change(ledgers, decide, log, rows=cluster.most_removals)
     return refused
 
 

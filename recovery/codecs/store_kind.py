@@ -5,6 +5,7 @@
     marks, locks, an auditor     yes             no: BookKeeper's auto-recovery does not work there
     Pulsar's records beside it   perhaps         never: Pulsar keeps other keys there
     ids are given out by         one counter     a counter of each of 128 buckets
+    removals in a transaction    200             50: it takes 128 comparisons by default, two each
     LAYOUT                       always made     may be missing
 
 Source: docs/formats/store-keys.md.
@@ -28,6 +29,7 @@ class StoreKind:
         has_replication: ledgers are marked as under-replicated and locked, and an auditor is elected.
         has_pulsar: Pulsar's own records may stand beside the ledgers root.
         has_bucket_counters: ids are given out by a counter of each bucket; False: by one of the layout.
+        removals: keys that one transaction may remove beside the change of another, at most.
         makes_layout: whoever makes the ledgers root makes the node of the layout with it.
     """
 
@@ -38,6 +40,7 @@ class StoreKind:
     has_replication: bool
     has_pulsar: bool
     has_bucket_counters: bool
+    removals: int
     makes_layout: bool
 
 
@@ -49,6 +52,7 @@ ZOOKEEPER: Final = StoreKind(
     has_replication=True,
     has_pulsar=True,
     has_bucket_counters=False,
+    removals=200,
     makes_layout=True,
 )
 ETCD: Final = StoreKind(
@@ -59,6 +63,7 @@ ETCD: Final = StoreKind(
     has_replication=False,
     has_pulsar=False,
     has_bucket_counters=True,
+    removals=50,
     makes_layout=False,
 )
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from backends.registry import OpenStore
 from reconcile.deletes.certificate import Certificate, Validity, judge_certificate, read_certificate
 from reconcile.deletes.own_root import read_instance_id
-from reconcile.deletes.purge import BATCH, Purged, PurgeRequest, count_lately, purge_ledgers
+from reconcile.deletes.purge import Purged, PurgeRequest, count_lately, purge_ledgers
 from reconcile.deletes.tombstones import REMOVED, StepRefusedError
 from reconcile.deletes.verification.evidence import Listing
 from reconcile.deletes.verification.unreferenced import select_live
@@ -34,7 +34,7 @@ class PurgeJob:
         certificate: its file.
         key: PEM file of the public key that must have signed it; None: it need not be signed.
         rate: ledgers a second, at most.
-        batch: ledgers in a transaction, at most.
+        batch: ledgers in a transaction, at most; None: as many as the store takes.
         confirmed: hash of the certificate, where the breaker trips.
     """
 
@@ -42,7 +42,7 @@ class PurgeJob:
     certificate: Path
     key: Path | None = None
     rate: float | None = None
-    batch: int = BATCH
+    batch: int | None = None
     confirmed: str | None = None
 
 

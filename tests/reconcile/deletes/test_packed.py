@@ -148,3 +148,27 @@ def test_other_keys_change_with_the_record_or_not_at_all(tmp_path: Path) -> None
         own.archive.change([LedgerId(0, 1)], lambda *_: right, log, rows=1)
     assert store.get(f"{ROOT}/L1") is None
     assert len(own.archive.read_some([LedgerId(0, 1)])) == 1
+
+
+class Narrow(MemoryStore):
+    """A store that takes a million bytes at a time, as servers do."""
+
+    def write(self, changes: Sequence[Write]) -> list[int]:
+        """Make changes that fit."""
+        assert sum(len(change.value or b"") for change in changes) < 1_000_000
+        return super().write(changes)
+
+
+def test_large_records_are_written_a_few_at_a_time(tmp_path: Path) -> None:
+    """Two hundred records of 30 kB are six times what a transaction takes: fewer go together, and all are there."""
+    store = Narrow()
+    ledgers = [LedgerId(0, number) for number in range(200)]
+    done: list[LedgerId] = []
+    own = open_own(store, tmp_path)
+    with open_log(tmp_path / "journal", store, ROOT, clock) as log:
+        own.archive.change(
+            ledgers, lambda ledger, _: Decision(make_mark(ledger, 30_000)), log, rows=200, done=done.extend
+        )
+        assert log.cost.transactions < 100
+    assert sorted(done) == ledgers
+    assert sorted(mark.ledger for node in own.archive.read_all() for mark in node) == ledgers

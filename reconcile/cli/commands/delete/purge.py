@@ -31,7 +31,7 @@ from reconcile.words import count_noun
     "--rate", type=click.FloatRange(min=0, min_open=True), metavar="N", help="At most N ledgers are purged in a second."
 )
 @click.option(
-    "--batch", type=click.IntRange(1, 50), default=25, show_default=True, help="Ledgers in a transaction, at most."
+    "--batch", type=click.IntRange(min=1), help="Ledgers in a transaction, at most. [default: 200, on etcd 50]"
 )
 @click.option("--confirm", "confirmed", metavar="HASH", help="Of the certificate, where the breaker trips.")
 @output_options
@@ -39,7 +39,7 @@ def purge(
     certificate: Path,
     key: Path | None,
     rate: float | None,
-    batch: int,
+    batch: int | None,
     confirmed: str | None,
     **shared: Any,  # noqa: ANN401 - the shared options
 ) -> None:
