@@ -3,6 +3,7 @@
 import dataclasses
 import re
 import socket
+import ssl
 import stat
 import tomllib
 import typing
@@ -292,6 +293,25 @@ def _check(config: Config, source: str) -> None:
         demand(f"{place}.arguments", f"{own} is given by the service", "leave it out", holds=not own)
         counts = (job.keep.runs, job.keep.hourly, job.keep.daily, job.keep.weekly)
         demand(f"{place}.keep", "is out of range", "write numbers from 0 on", holds=min(counts) >= 0)
+
+
+def read_tls(access: Access) -> ssl.SSLContext | None:
+    """Return what a server needs for TLS; None: it is not encrypted.
+
+    Raises:
+        InputError: the files cannot be read, are none, do not belong together, or the key has a password.
+    """
+    if not access.tls_cert:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        # A key with a password would be asked for at a terminal that nobody sits at.
+        context.load_cert_chain(access.tls_cert, access.tls_key, password="-")  # noqa: S106 - none that opens anything
+    except OSError as error:
+        remedy = "name a certificate and its key, PEM, without a password, that you can read"
+        problem = f"and {access.tls_key} cannot be used ({error.strerror or error})"
+        raise InputError(access.tls_cert, problem, remedy) from error
+    return context
 
 
 def read_tokens(path: str) -> dict[str, str]:

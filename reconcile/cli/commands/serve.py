@@ -32,12 +32,13 @@ def serve(path: Path, check: bool, **shared: Any) -> None:  # noqa: ANN401, FBT0
     Several instances may run for one store: one of them is elected, and runs the jobs; all answer questions. What a
     token holder asks for, deletes among it, is written as its own command writes it.
     """
-    from reconcile.service.config import read_config, read_tokens
+    from reconcile.service.config import read_config, read_tls, read_tokens
 
     output = make_output(shared)
     config = read_config(path)
     if check:
         read_tokens(config.access.tokens)
+        read_tls(config.access)
         jobs = [f"{name}: every {job.every:g} s, {job.shares} shares" for name, job in sorted(config.jobs.items())]
         listens = [f"http {config.listen.http}", f"grpc {config.listen.grpc}"]
         facts = {"instance": config.name, "jobs": sorted(config.jobs)}

@@ -18,7 +18,6 @@ import json
 import re
 import select
 import socket
-import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -35,7 +34,7 @@ from reconcile.service.api.answers import Api
 from reconcile.service.api.methods import METHODS, ApiError, Method, Why
 from reconcile.service.api.metrics import CONTENT_TYPE, format_service
 from reconcile.service.api.page import make_page
-from reconcile.service.config import Config
+from reconcile.service.config import Config, read_tls
 from reconcile.service.runs.leader import Instance
 from recovery.errors import InputError, RecoveryError
 from recovery.model.ids import parse
@@ -70,16 +69,13 @@ class HttpServer(ThreadingHTTPServer):
         self.api = api
         self.instance = instance
         self._places = threading.BoundedSemaphore(_MOST_CONNECTIONS)
-        self._tls: ssl.SSLContext | None = None
+        self._tls = read_tls(config.access)
         host, _, port = config.listen.http.rpartition(":")
         self.address_family = socket.AF_INET6 if host.startswith("[") else socket.AF_INET
         try:
-            if config.access.tls_cert:
-                self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-                self._tls.load_cert_chain(config.access.tls_cert, config.access.tls_key)
             super().__init__((host.strip("[]"), int(port)), _Handler)
         except OSError as error:
-            remedy = "name an address of this host that is free, and PEM files that you can read"
+            remedy = "name an address of this host that is free"
             raise InputError(f"listen.http {config.listen.http}", f"cannot be listened at ({error})", remedy) from error
 
     @property

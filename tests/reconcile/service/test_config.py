@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+import subprocess
 import tomllib
 import typing
 from pathlib import Path
@@ -12,7 +13,8 @@ import pytest
 from reconcile.service.config import COMMANDS, Config, Job, read_config, read_tokens
 from reconcile.service.runs.commands import ON_SPARK
 from recovery.errors import InputError
-from tests.support.command import commands
+from tests.support import certificates
+from tests.support.command import Done, commands, run
 from tests.support.paths import ROOT
 
 SHIPPED = ROOT / "conf" / "serve.toml"
@@ -120,6 +122,28 @@ def test_others_are_told_an_address_that_they_can_ask(listen: str, address: str,
     path = tmp_path / "serve.toml"
     path.write_text(f'{_ALONE}instance = "bk-1"\n[listen]\n{listen}')
     assert read_config(path).address == address
+
+
+def test_files_of_tls_that_cannot_be_used_are_named_before_anything_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One of another key, one with a password, and none at all; a pair is taken."""
+    certificates.authority(tmp_path, "ca")
+    for name in ("one", "other"):
+        certificates.signed(tmp_path, name, "ca")
+    locked = ["openssl", "rsa", "-aes256", "-passout", "pass:secret", "-in", str(tmp_path / "one.key")]
+    subprocess.run([*locked, "-out", str(tmp_path / "locked.key")], check=True, capture_output=True)
+    path = tmp_path / "serve.toml"
+
+    def check(certificate: str, key: str) -> Done:
+        given = f'tls_cert = "{tmp_path / certificate}"\ntls_key = "{tmp_path / key}"\n'
+        path.write_text(f"{_ALONE}[access]\n{given}")
+        return run(capsys, "serve", "--config", path, "--check")
+
+    assert check("one.crt", "one.key").code == 0
+    for certificate, key in (("one.crt", "other.key"), ("one.crt", "locked.key"), ("none.crt", "one.key")):
+        done = check(certificate, key)
+        assert (done.code, certificate in done.err) == (2, True), done
 
 
 def test_tokens_are_read_by_line(tmp_path: Path) -> None:

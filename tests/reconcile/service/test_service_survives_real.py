@@ -6,7 +6,7 @@
 import json
 import os
 import re
-import threading
+import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -326,7 +326,7 @@ def test_a_reader_that_is_too_slow_is_told_that_it_was_not_all(
 ) -> None:
     """By gRPC's status; by the last line over HTTP."""
     monkeypatch.setenv("BKMETA_FAKE", str(tmp_path))
-    write_findings(tmp_path / "findings-1", range(12_000))
+    write_findings(tmp_path / "findings-1", range(25_000))
     uri = f"etcd://{etcd_server.hosts}/{tmp_path.name}/l"
     jobs = '[jobs.scrutinize]\nevery = "300d"\n'
     path = write_config(tmp_path, uri, "one", tmp_path / "data", jobs, '[requests]\ndeadline = "1s"\n')
@@ -340,7 +340,16 @@ def test_a_reader_that_is_too_slow_is_told_that_it_was_not_all(
                 response_deserializer=method.response.FromString,
             )(method.request(), timeout=60)
             next(call)
-            threading.Event().wait(2.0)
+            with socket.socket() as line:
+                line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 13)
+                line.settimeout(60)
+                line.connect(("127.0.0.1", running.http_port))
+                line.sendall(b"GET /v1/list-findings HTTP/1.0\r\n\r\n")
+                began = line.recv(100)
+                await_time(2.0)
+                rest = began + b"".join(iter(lambda: line.recv(1 << 20), b""))
+            assert rest.startswith(b"HTTP/1.0 200"), "what comes late comes after the status"
+            assert "not all" in json.loads(rest.splitlines()[-1])["error"]
             with pytest.raises(grpc.RpcError) as ended:
                 list(call)
             assert ended.value.code().name in ("CANCELLED", "DEADLINE_EXCEEDED")
