@@ -27,6 +27,7 @@ from reconcile.check.impact.thin_ledgers import find_thin_ledgers
 from reconcile.check.preflight_report import Bookie, Level, Remark, Report, rank_remark
 from reconcile.findings.categories import Category
 from reconcile.findings.table import Finding, Statement
+from reconcile.rules.holds import find_without_index
 from reconcile.words import count_noun, list_names
 from reconcile.write.freezing import freeze_state
 from recovery.codecs.store import UNDERREPLICATION, Layout, decode_instance_id, layout_of
@@ -88,13 +89,13 @@ class _Look:
         self._root = root
         self._settings = settings
         self._now = now
-        self._remarks: list[Remark] = []
         self._denied = False
         self._foreign = False
         self._has_layout = True
         self._inventories = inventories
-        columns = ["bookie", "instance_id", "version_files", "complete", "ended"]
+        columns = ["bookie", "instance_id", "version_files", "complete", "ended", "dirs"]
         rows = [row for i in inventories for row in i.read("bookies", columns=columns).to_pylist()]
+        self._remarks = [Remark.from_finding(found) for found in find_without_index(rows)]
         self._about = {row["bookie"]: row for row in rows}
         self._scanned = {bookie: bool(row["complete"]) for bookie, row in self._about.items()}
 

@@ -23,7 +23,7 @@ class Level(StrEnum):
 
 
 _SUBJECTS: Final = (
-    "root", "ledgers", "instance", "layout", "freeze", "margin", "replication", "registrations", "coverage"
+    "root", "ledgers", "index", "instance", "layout", "freeze", "margin", "replication", "registrations", "coverage"
 )  # fmt: skip
 """What a verdict names first where two things are equally bad."""
 _ORDER: Final = (Level.CRITICAL, Level.WARNING, Level.UNDECIDED, Level.OK)
@@ -35,7 +35,7 @@ class Remark:
 
     Attributes:
         level: how bad it is.
-        subject: one of `_SUBJECTS`.
+        subject: one of `_SUBJECTS`; of a bookie, with its id behind.
         text: for people.
         finding: of what is wrong; None: it is good, or not known.
     """
@@ -160,4 +160,4 @@ def word_duration(milliseconds: int) -> str:
 
 def rank_remark(remark: Remark) -> tuple[int, int]:
     """Return where a remark stands in a report: the worst first."""
-    return _ORDER.index(remark.level), _SUBJECTS.index(remark.subject)
+    return _ORDER.index(remark.level), _SUBJECTS.index(remark.subject.partition(" ")[0])

@@ -97,6 +97,8 @@ class Category(StrEnum):
     """Bookies have entries of a ledger that was deleted with bkmeta, and had been seen without them."""
     INCARNATION_CHANGED = "INCARNATION_CHANGED"
     """A bookie was started anew without its data, and records from before that name it."""
+    INDEX_INCOMPLETE = "INDEX_INCOMPLETE"
+    """A bookie has logs, and not all of its index was seen: with a new one it deletes from its logs what that lacks."""
     SUSPECT_DISK = "SUSPECT_DISK"
     """Many files of one folder of a bookie are damaged."""
     OPEN_FRAGMENT_PENDING = "OPEN_FRAGMENT_PENDING"
@@ -176,6 +178,7 @@ SEVERITIES: Final[dict[Category, str]] = {
     Category.ALIAS_UNRESOLVED: "warning",
     Category.ENTRIES_OF_DELETED_LEDGER: "critical",
     Category.INCARNATION_CHANGED: "critical",
+    Category.INDEX_INCOMPLETE: "critical",
     Category.SUSPECT_DISK: "warning",
     Category.OPEN_FRAGMENT_PENDING: "warning",
     Category.RETURNED_WRITER: "critical",
@@ -239,6 +242,9 @@ SUGGESTED: Final = {
     "bkmeta delete confirm says when they are without it",
     Category.INCARNATION_CHANGED: "keep its old disks; let no other bookie be wiped before its ledgers are replicated: "
     "bookkeeper shell recover BOOKIE",
+    Category.INDEX_INCOMPLETE: "stop this bookie first, and do not start it with an empty index: no guard keeps "
+    "what its logs have; copy its logs, then rebuild its index (bookkeeper shell rebuild-db-ledgers-index and "
+    "rebuild-db-ledger-locations-index; index files are copied back)",
     Category.SUSPECT_DISK: "collect its disks with --deep; replace it, and let the ledgers of its bookie be replicated",
     Category.OPEN_FRAGMENT_PENDING: "see whether its writer lives; a client that opens the ledger ends the segment",
     Category.RETURNED_WRITER: "keep both bookies as they are; a person compares the entries: bkmeta explain LEDGER",

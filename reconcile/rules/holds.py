@@ -5,6 +5,7 @@ every copy, and its custom metadata says nothing: it is known by the lock. One t
 lock, but a mark in its custom metadata.
 """
 
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -13,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.findings.categories import Category
-from reconcile.findings.table import Run, Statement, make_ledger_findings
+from reconcile.findings.table import Finding, Run, Statement, make_ledger_findings
 from recovery.codecs.replication_lock import is_guard, ledger_of_lock
 from recovery.model import tables
 from recovery.model.groups import count, from_arrow
@@ -143,6 +144,27 @@ def _estimate_requests(rows: pa.Table, served: npt.NDArray[np.int64]) -> npt.NDA
     copy_counts = write * entries - rows["missing"].to_numpy()
     copies = np.clip(copy_counts / np.maximum(served, 1), 1, write)
     return np.asarray(np.round((write + 1) / (copies + 1), 1))
+
+
+def find_without_index(bookies: Iterable[Mapping[str, Any]], lost: Sequence[str] = ()) -> list[Finding]:
+    """Return a finding for each bookie that has logs, and of whose index a folder is missing or damaged.
+
+    It takes what its logs have, and its index lacks, for garbage, whatever the store lists.
+
+    Args:
+        bookies: rows of BOOKIES; folders alone are read.
+        lost: those of which all that is not seen is given up: a warning.
+    """
+    found = []
+    for row in bookies:
+        gone = [folder["path"] for folder in row["dirs"] if folder["role"] == "index" and not folder["complete"]]
+        if gone and any(folder["role"] == "ledger" and folder["bytes"] for folder in row["dirs"]):
+            text = f"{row['bookie']} has logs, and of its index not all was seen: {', '.join(sorted(gone))}"
+            severity = "warning" if row["bookie"] in lost else None
+            statement = Statement("bookies", "index", text)
+            subject, names = f"index of {row['bookie']}", [row["bookie"]]
+            found.append(Finding(Category.INDEX_INCOMPLETE, subject, (statement,), severity=severity, bookies=names))
+    return found
 
 
 def find_lost(rows: pa.Table, run: Run) -> pa.Table:

@@ -39,6 +39,7 @@ def write_inventory(
     ended: datetime = datetime(2026, 1, 1, tzinfo=UTC),
     last: int | None = None,
     entries: int = 0,
+    dirs: Sequence[Mapping[str, Any]] = (),
 ) -> Path:
     """Write the inventory of one bookie; `formatted` are the times of its VERSION files, `entries` each ledger has."""
     ids = np.array(sorted(ledgers), np.int64)
@@ -52,6 +53,7 @@ def write_inventory(
         "ledgers": len(ids),
         "ended": ended,
         "complete": True,
+        "dirs": list(dirs),
     }
     groups = [{"first": 0, "last": 0, "size": entries, "period": 0}] if entries else []
     row = fill_row(

@@ -29,6 +29,7 @@ from reconcile.plan.manifest import (
 )
 from reconcile.plan.plan_hash import Hashes, bucket_hashes
 from reconcile.rules import reference_checks, used_ids
+from reconcile.rules.holds import find_without_index
 from reconcile.rules.nodes import list_far_ids
 from reconcile.rules.used_ids import RaiseTargets, UsedNumbers
 from recovery.dataset import write_part
@@ -110,7 +111,7 @@ def finish_plan(
 def _find_beside_ledgers(
     request: PlanRequest, case: Case, raises: RaiseTargets, writes: Sequence[SystemWrite], run: Run
 ) -> pa.Table:
-    """Return the findings of no bucket range: of nodes beside the ledgers, of ids far above, of references."""
+    """Return the findings of no bucket range: of nodes, ids far above, bookies without index, references."""
     findings = range_findings.find_beside_ledgers(
         case.evidence,
         case.bookies,
@@ -119,7 +120,7 @@ def _find_beside_ledgers(
         taken=raises.taken,
         raised=frozenset(write.key for write in writes if write.op == "raise"),
     )
-    rows = [*list_far_ids(raises)]
+    rows = [*list_far_ids(raises), *find_without_index(case.bookies.to_pylist(), case.options.lost_bookies)]
     if request.references is not None:
         rows += reference_checks.unreadable(request.references.unreadable, request.references.gaps)
     return pa.concat_tables([findings, make_rows(rows, run)])

@@ -336,3 +336,14 @@ def test_what_is_wrong_is_a_finding_as_plans_have_them(tmp_path: Path) -> None:
     assert report.findings[0].category is Category.STORE_EMPTY
     assert report.findings[0].severity in (None, SEVERITIES[Category.STORE_EMPTY])
     assert {remark.level for remark in report.remarks} > {remark.level for remark in wrong}
+
+
+def test_a_bookie_that_lacks_a_folder_of_its_index_is_to_be_stopped_first(tmp_path: Path) -> None:
+    """With a new folder it would delete what its logs have, though every ledger is listed."""
+    folders = [
+        {"path": f"/d/{role}", "role": role, "complete": role == "ledger", "bytes": 9, "unread": 0}
+        for role in ("ledger", "index")
+    ]
+    path = write_inventory(tmp_path / "b1", "b1", range(5), instance="one", ended=NOW, dirs=folders)
+    report = examined(cluster(range(5), bookies=("b1",)), [open_dataset(path, "inventory")])
+    assert levels(report)["index of b1"] is Level.CRITICAL

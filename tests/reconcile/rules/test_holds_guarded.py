@@ -114,3 +114,21 @@ def test_a_guarded_record_is_not_compared_as_if_it_were_the_true_one() -> None:
     left = holds.drop_compared(findings, stored, np.array([False, True, True]))
     assert left["ledger"].to_pylist() == [8, 7]
     assert holds.drop_compared(findings, stored, np.zeros(3, np.bool_)) is findings
+
+
+def test_a_bookie_with_logs_and_without_its_index_is_found() -> None:
+    """What it would delete no guard keeps; without logs it has nothing to delete, and what is given up is a warning."""
+
+    def folder(role: str, *, whole: bool, size: int = 9) -> dict[str, Any]:
+        return {"path": f"/d/{role}", "role": role, "complete": whole, "bytes": size, "unread": 0}
+
+    rows = [
+        {"bookie": "whole:1", "dirs": [folder("ledger", whole=True), folder("index", whole=True)]},
+        {"bookie": "torn:1", "dirs": [folder("ledger", whole=False), folder("index", whole=True)]},
+        {"bookie": "bare:1", "dirs": [folder("ledger", whole=True), folder("index", whole=False)]},
+        {"bookie": "gone:1", "dirs": [folder("ledger", whole=False, size=0), folder("index", whole=False)]},
+    ]
+    (found,) = holds.find_without_index(rows)
+    assert (found.category, found.bookies, found.severity) == (Category.INDEX_INCOMPLETE, ["bare:1"], None)
+    assert "/d/index" in str(found.statements[0].value)
+    assert [one.severity for one in holds.find_without_index(rows, ["bare:1"])] == ["warning"]
