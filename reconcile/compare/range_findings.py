@@ -24,10 +24,8 @@ from reconcile.rules import (
 from reconcile.rules.segments import copy_findings
 from reconcile.rules.segments.copies import Sight, find_faults
 from reconcile.rules.sides import Relation, take_rows
-from recovery.codecs.keys import read_marks
 from recovery.codecs.store import Layout
 from recovery.model import tables
-from recovery.model.ids import buckets as buckets_of
 from recovery.model.ids import to_unsigned
 
 _LISTED: Final = 12
@@ -131,22 +129,7 @@ def _find_stale_marks(evidence: Evidence, part: Range, buckets: range, run: Run)
     if evidence.live is None:
         return tables.FINDINGS.empty_table()
     rows = evidence.live.dataset.read("nodes", columns=["path", "kind"])
-    paths = rows["path"].filter(pc.equal(rows["kind"], "mark")).combine_chunks()
-    marks = read_marks(paths)
-    bucket = buckets_of(marks.scope, marks.ledger)
-    is_inside = (bucket >= buckets.start) & (bucket < buckets.stop)
-    keys = pa.table({"bucket": bucket[is_inside], "scope": marks.scope[is_inside], "ledger": marks.ledger[is_inside]})
-    keys = keys.append_column("path", paths.take(pa.array(marks.rows[is_inside])))
-    if not keys.num_rows:
-        return tables.FINDINGS.empty_table()
-    marked, stored = sides.unite([keys, part.stored]).rows
-    stale = np.sort(marked[(marked != sides.ABSENT) & (stored == sides.ABSENT)])
-    keys = keys.take(pa.array(stale))
-    statements = [
-        Statement("store", "mark", keys["path"], evidence.live.source),
-        Statement("store", "record", "none", evidence.live.source),
-    ]
-    return table.make_ledger_findings(Category.STALE_UR_MARK, keys, statements, run, subject="mark")
+    return nodes.find_stale_marks(rows, part.stored, buckets, run, evidence.live.source)
 
 
 def give_verdicts(

@@ -11,16 +11,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.findings.categories import Category
-from reconcile.findings.table import Finding, Statement
+from reconcile.findings.table import Finding, Run, Statement, make_ledger_findings
+from reconcile.rules.sides import ABSENT, unite
 from reconcile.rules.used_ids import RaiseTargets, is_behind
 from recovery.codecs import store
+from recovery.codecs.keys import read_marks
 from recovery.codecs.replication_lock import is_guard
 from recovery.codecs.store import Layout
 from recovery.errors import FormatError
+from recovery.model.ids import buckets as buckets_of
+from recovery.model.tables import FINDINGS
 
 _OF_SESSIONS: Final = ("registration", "lock")
 _VOTES: Final = "/underreplication/auditorelection/V_"
@@ -189,6 +194,33 @@ def _generator(live: Side, counter: str, largest: int, *, raised: bool) -> Itera
             ],
             suggested="the plan raises it, before anything else" if raised else None,
         )
+
+
+def find_stale_marks(nodes: pa.Table, stored: pa.Table, buckets: range, run: Run, source: str) -> pa.Table:
+    """Return a finding for each ledger of a bucket range that is marked as under-replicated and not in the store.
+
+    Args:
+        nodes: CATALOG_NODES: path and kind at least.
+        stored: key columns of the store's ledgers in the range.
+        buckets: the range.
+        run: this one.
+        source: address of the store.
+    """
+    paths = nodes["path"].filter(pc.equal(nodes["kind"], "mark")).combine_chunks()
+    marks = read_marks(paths)
+    bucket = buckets_of(marks.scope, marks.ledger)
+    is_inside = (bucket >= buckets.start) & (bucket < buckets.stop)
+    keys = pa.table({"bucket": bucket[is_inside], "scope": marks.scope[is_inside], "ledger": marks.ledger[is_inside]})
+    keys = keys.append_column("path", paths.take(pa.array(marks.rows[is_inside])))
+    if not keys.num_rows:
+        return FINDINGS.empty_table()
+    marked, listed = unite([keys, stored]).rows
+    keys = keys.take(pa.array(np.sort(marked[(marked != ABSENT) & (listed == ABSENT)])))
+    statements = [
+        Statement("store", "mark", keys["path"], source),
+        Statement("store", "record", "none", source),
+    ]
+    return make_ledger_findings(Category.STALE_UR_MARK, keys, statements, run, subject="mark")
 
 
 def list_far_ids(raises: RaiseTargets) -> Iterator[Finding]:

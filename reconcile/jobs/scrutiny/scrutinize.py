@@ -27,12 +27,13 @@ from reconcile.check.scrutiny.judge import Demands
 from reconcile.check.scrutiny.lifecycle import Lifecycle
 from reconcile.check.scrutiny.replication import Replication
 from reconcile.clusters import demand_of_cluster, name_earlier
-from reconcile.findings.categories import SEVERITY_ORDER, Category
+from reconcile.findings.categories import SEVERITY_ORDER
 from reconcile.findings.table import Finding, Run, make_rows
 from reconcile.jobs.capture import capture_store
 from reconcile.jobs.context import Context, add_remedy, connect, start_spark, throttle
 from reconcile.jobs.make_plan.request import open_inventories
 from reconcile.jobs.references import ReferenceSources, find_disagreements
+from reconcile.jobs.scrutiny.beside_ledgers import find_beside, find_stale_marks, list_returned_data
 from reconcile.jobs.scrutiny.first_look import (
     STORE,
     AskedBookies,
@@ -52,7 +53,6 @@ from reconcile.jobs.scrutiny.range_task import (
     read_all,
 )
 from reconcile.jobs.scrutiny.request import Scrutinized, ScrutinyRequest
-from reconcile.jobs.scrutiny.returned_data import list_returned_data
 from reconcile.jobs.scrutiny.returned_writers import compare_all
 from reconcile.jobs.scrutiny.run_report import (
     count_known,
@@ -63,8 +63,6 @@ from reconcile.jobs.scrutiny.run_report import (
     write_report,
 )
 from reconcile.jobs.scrutiny.second_look import SecondLook
-from reconcile.rules import nodes as beside
-from reconcile.rules import used_ids
 from reconcile.rules.segments.placement import PlacementSettings
 from recovery.bookies.addresses import read_members
 from recovery.bookies.wire_inventory import Request, collect_wire
@@ -180,14 +178,16 @@ def scrutinize(
             request.recheck_after_s, request.rechecks, wait,
         )  # fmt: skip
         _look_again(request, second_look, answers, sums, context)
-        of_bookies = _find_of_bookies(request, catalog, bookies, second_look)
-        of_bookies += bookie_findings.list_listing_doubts(gaps, sums.vanished, sums.listed_before)
-        of_bookies += list_returned_data(request, opened, catalog, layout, context)
-        rows = make_rows([*of_bookies, *_find_beside(opened, catalog, layout, bookies, answers)], run)
+        beside = _find_of_bookies(request, catalog, bookies, second_look)
+        beside += bookie_findings.list_listing_doubts(gaps, sums.vanished, sums.listed_before)
+        beside += list_returned_data(request, opened, catalog, layout, context)
+        beside += find_beside(opened, catalog, layout, bookies, answers, task.earlier_store)
+        rows = make_rows(beside, run)
+        stale = find_stale_marks(opened, catalog, layout, _cut_share(request.buckets, catalog, ()), run)
         sources = ReferenceSources(request.references, request.uri, opened, layout, request.buckets)
         known = find_disagreements(sources, catalog, task.inventories, run, context, seen=task.everywhere)
         known_rows = pa.concat_tables([tables.FINDINGS.empty_table(), *known])
-        rows = lifecycle.apply(pa.concat_tables([rows, known_rows]))
+        rows = lifecycle.apply(pa.concat_tables([rows, *stale, known_rows]))
     overtaken = _count_in(request, sums, known_rows)
     sums.parts["findings"].append(write_part(request.out, "findings", "beside", [rows], secret=True))
     sums.add("findings", count_findings(rows))
@@ -380,46 +380,6 @@ def _find_of_bookies(
         unmarked.update(bookie_findings.count_naming(stored, gone, replication.marks))
     delay = bookie_findings.read_lost_bookie_delay(nodes)
     return [*findings, *bookie_findings.list_unaware(unmarked, replication, delay, second_look.waited_s)]
-
-
-def _find_beside(
-    opened: "OpenStore", catalog: Dataset, layout: Layout, bookies: AskedBookies, answers: Sequence[Mapping[str, Any]]
-) -> list[Finding]:
-    """Return the findings of what stands beside the ledgers: cookies, sessions, generators, layout, instance id."""
-    nodes = catalog.read("nodes")
-    used = [used_ids.UsedNumbers(**answer["used"]) for answer in answers]
-    counters = used_ids.numbers(layout, used_ids.of_counters([(nodes, layout)]))
-    raises = used_ids.decide_raises([counters, *used])
-    source = next(iter(catalog.read("sources", columns=["uri"])["uri"].to_pylist()), catalog.path)
-    complete = bool(catalog.manifest["coverage"].get("complete"))
-    store = beside.Side.from_catalog("store", source, nodes, catalog.rows("ledgers"), complete=complete)
-    rows = read_all(bookies.given, "bookies").select(["bookie", "cookie", "instance_id"]).to_pylist()
-    about = beside.Bookies(
-        {row["bookie"]: row["cookie"] for row in rows},
-        sorted({row["instance_id"] for row in rows if row["instance_id"] is not None}),
-    )
-    findings = [
-        finding
-        for finding in beside.findings(store, None, about, layout=layout, taken=raises.taken, raised=frozenset())
-        if _still_stands(finding, opened, raises.taken)
-    ]
-    # A bookie that is down is no harm by itself: what it should hold is looked at, and whether its ledgers are marked.
-    quiet = Category.COOKIE_WITHOUT_BOOKIE
-    return [replace(finding, severity="info") if finding.category is quiet else finding for finding in findings]
-
-
-def _still_stands(finding: Finding, opened: "OpenStore", taken: Mapping[str, int]) -> bool:
-    """Look again at the node of a finding: while a capture reads one node after the other, the cluster goes on."""
-    node = opened.store.get(opened.root.rstrip("/") + finding.subject)
-    match finding.category:
-        case Category.GENERATOR_BEHIND:
-            return node is None or used_ids.is_behind(node.children_created, taken[finding.subject])
-        case Category.DEAD_LOCK | Category.DEAD_REGISTRATION:
-            return node is not None and not node.owner
-        case Category.BOOKIE_WITHOUT_COOKIE:
-            return node is None
-        case _:
-            return True
 
 
 def _finish(

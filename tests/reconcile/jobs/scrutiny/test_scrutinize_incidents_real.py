@@ -3,12 +3,15 @@
 import base64
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from recovery.codecs import ledger_metadata
 from recovery.dataset import open_dataset
+from recovery.model.ids import LedgerId
 from tests.support.cluster import Cluster
 from tests.support.command import Done, run
 from tests.support.findings import said
@@ -146,3 +149,83 @@ def test_runs_know_each_other(there: ScrutinizedCluster, tmp_path: Path, capsys:
     assert fifth.code == 3
     [doubt] = found["LISTING_INCOMPLETE"]
     assert said(doubt)["earlier", "ledgers that it listed and are gone"].startswith("30 of ")
+
+
+def test_what_stands_beside_the_ledgers_is_found_and_nothing_else(
+    there: ScrutinizedCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Marks of no ledger, locks and registrations of no session, cookies of nobody, a generator that is behind.
+
+    Beside the run before: a layout that is another, and a ledger whose record is another ledger's.
+    """
+    reused = there.write((3, 3, 2), 5)
+    before, _ = scrutinize(capsys, there, tmp_path / "before")
+    assert before.code == 0, before
+    layout = base64.b64decode(there.cluster.nodes("/ledgers/LAYOUT")["/ledgers/LAYOUT"]["data"])
+    lock, registered, cookie = (
+        "/underreplication/locks/urL0000000003", "/available/nobody.example:3181", "/cookies/gone.example:3181"
+    )  # fmt: skip
+    high = 70_000
+    there.mark(987_654, "bk0:3181", None)
+    there.edit(reused, password=b"of another ledger")
+    # Empty, so that no bookie has to hold anything of it; no generator gave its id.
+    empty = replace(there.record(reused), last_entry=-1, length=0)
+    there.put({
+        f"/ledgers{lock}": b"", f"/ledgers{registered}": b"", f"/ledgers{cookie}": b"4\n",
+        there.key(high): ledger_metadata.encode(empty), "/ledgers/LAYOUT": layout.replace(b":1", b":2"),
+    })  # fmt: skip
+    try:
+        done, found = scrutinize(capsys, there, tmp_path / "run", "--since", tmp_path / "before")
+    finally:
+        for path in (lock, registered, cookie, "/underreplication/ledgers/0000"):
+            there.remove(f"/ledgers{path}")
+        there.remove(there.key(high))
+        there.put({"/ledgers/LAYOUT": layout})
+        there.cluster("delete", ledger=reused)
+    subjects = {
+        category: {row["subject"] if row["ledger"] is None else row["ledger"] for row in rows}
+        for category, rows in found.items()
+    }
+    assert subjects == {
+        "STALE_UR_MARK": {987_654},
+        "DEAD_LOCK": {lock},
+        "DEAD_REGISTRATION": {registered},
+        "COOKIE_WITHOUT_BOOKIE": {cookie},
+        # Who is registered for ever, without a cookie, answers nobody.
+        "BOOKIE_WITHOUT_COOKIE": {"/cookies/nobody.example:3181"},
+        "BOOKIE_SILENT": {"nobody.example:3181"},
+        "GENERATOR_BEHIND": {"/idgen"},
+        "LAYOUT_DIFFERS": {"/LAYOUT"},
+        "ID_REUSE": {reused},
+    }
+    assert done.code == 3
+    quiet = {row["severity"] for name in ("STALE_UR_MARK", "COOKIE_WITHOUT_BOOKIE") for row in found[name]}
+    assert quiet == {"info"}
+
+
+def test_zones_that_a_policy_would_rather_have_are_a_note(
+    there: ScrutinizedCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two zones where two are demanded and three are wanted: PLACEMENT_SOFT, which fails no run; in one: VIOLATED."""
+    ledger = there.write((3, 3, 2), 5)
+    policy, wide, narrow = (tmp_path / name for name in ("client.conf", "wide", "narrow"))
+    policy.write_text(
+        "ensemblePlacementPolicy=org.apache.bookkeeper.client.ZoneawareEnsemblePlacementPolicy\n"
+        "enforceStrictZoneawarePlacement=true\n"
+    )
+    names = there.members(ledger)
+    others = [bookie.id for bookie in there.bookies if bookie.id not in names]
+    for file, zones in ((wide, ("a", "a", "b")), (narrow, ("a", "a", "a"))):
+        places = [*zip(names, zones, strict=True), *((name, "c") for name in others)]
+        file.write_text("".join(f"{name} /{zone}/domain{n}\n" for n, (name, zone) in enumerate(places)))
+    share = ("--buckets", f"{LedgerId(0, ledger).bucket + 1}/4096")
+    runs = {
+        file.name: scrutinize(
+            capsys, there, tmp_path / f"run-{file.name}", "--topology", file, "--placement", policy, *share
+        )
+        for file in (wide, narrow)
+    }
+    there.cluster("delete", ledger=ledger)
+    assert {name: (done.code, [*found]) for name, (done, found) in runs.items()} == {
+        "wide": (0, ["PLACEMENT_SOFT"]), "narrow": (3, ["PLACEMENT_VIOLATED"])
+    }  # fmt: skip
