@@ -17,6 +17,7 @@ from reconcile.errors import Advice, GuardRefusedError, Remedy
 from recovery.capture.catalog_store import CatalogStore
 from recovery.codecs.store_kind import kind_of
 from recovery.dataset import MANIFEST, Dataset, open_dataset
+from recovery.place import is_remote
 
 CATALOG = "catalog"
 
@@ -100,6 +101,8 @@ class AccessAs:
 def catalog_path(uri: str) -> str | None:
     """Return the folder of a catalog that is named by a URI, or by its path; None: the URI is of something else."""
     scheme, slashes, path = uri.partition("://")
+    if is_remote(uri) or scheme == "file":
+        return uri
     if slashes:
         return path if scheme == CATALOG else None
     return uri if (Path(uri) / MANIFEST).is_file() else None

@@ -24,7 +24,7 @@ Columns that are not there, or are of another type, are damage, but for null one
 A plan's folder also holds `store/`: the catalog of the store that it was compared with, a dataset of its own; and in
 `earlier/` those of files of the store that were named as snapshots.
 
-Reading goes through `pyarrow.fs`: a path is a local path or a URI that it knows.
+A path is one of this machine or a URI of a store: `recovery/place.py`.
 
 In one module because writer and reader share the folder's form and the manifest's.
 """
@@ -32,7 +32,9 @@ In one module because writer and reader share the folder's form and the manifest
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import pairwise
@@ -51,7 +53,8 @@ from recovery.errors import DatasetError
 from recovery.manifest import Part, demand_shape, digest_of
 from recovery.model import tables
 from recovery.model.ids import BUCKETS
-from recovery.out_folder import claim_folder, create_file, disk_error, release_folder, sync_folder
+from recovery.out_folder import claim_folder, disk_error, release_folder, sync_folder, write_whole
+from recovery.place import DatasetPlace, open_system, to_place
 from recovery.verified_file import VerifiedFile, hash_blocks
 
 MANIFEST: Final = "manifest.json"
@@ -113,7 +116,7 @@ def _slices(table: pa.Table) -> Iterator[pa.Table]:
 
 
 def write_part(
-    folder: Path,
+    folder: DatasetPlace,
     table_name: str,
     part: str,
     batches: Iterable[pa.Table],
@@ -135,42 +138,35 @@ def write_part(
         DatasetError: the disk is full or refuses.
     """
     target = folder / table_name / f"{part}.parquet"
-    temporary = target.with_suffix(f".{os.getpid()}.tmp")
     rows = 0
     low = high = None
     try:
         target.parent.mkdir(mode=0o700 if secret else 0o755, parents=True, exist_ok=True)
-        with os.fdopen(create_file(temporary, secret=secret), "wb") as sink:
-            writer: pq.ParquetWriter | None = None
-            for batch in batches:
-                if writer is None:
-                    writer = pq.ParquetWriter(sink, batch.schema, compression=compression, write_page_checksum=True)
-                for piece in _slices(batch):
-                    writer.write_table(piece)
-                if batch.num_rows and "bucket" in batch.schema.names:
-                    # Findings of no ledger have none.
-                    edge = pc.min_max(batch["bucket"].drop_null()).as_py()
-                    if edge["min"] is not None:
-                        low = edge["min"] if low is None else min(low, edge["min"])
-                        high = edge["max"] if high is None else max(high, edge["max"])
-                rows += batch.num_rows
-            if writer is None:
-                raise ValueError("a part needs at least one batch, which may be empty")
-            writer.close()
-            sink.flush()
-            os.fsync(sink.fileno())
-        with temporary.open("rb") as source:
-            digest, blocks = hash_blocks(source)
-        size = temporary.stat().st_size
-        temporary.replace(target)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise disk_error(target, error) from error
-    return Part(f"{table_name}/{part}.parquet", rows, size, digest, low, high, blocks)
+    # A task may be tried twice at the same time.
+    with write_whole(target, secret=secret, temporary=f"{part}.{os.getpid()}.tmp") as whole:
+        writer: pq.ParquetWriter | None = None
+        for batch in batches:
+            if writer is None:
+                writer = pq.ParquetWriter(whole.sink, batch.schema, compression=compression, write_page_checksum=True)
+            for piece in _slices(batch):
+                writer.write_table(piece)
+            if batch.num_rows and "bucket" in batch.schema.names:
+                # Findings of no ledger have none.
+                edge = pc.min_max(batch["bucket"].drop_null()).as_py()
+                if edge["min"] is not None:
+                    low = edge["min"] if low is None else min(low, edge["min"])
+                    high = edge["max"] if high is None else max(high, edge["max"])
+            rows += batch.num_rows
+        if writer is None:
+            raise ValueError("a part needs at least one batch, which may be empty")
+        writer.close()
+    return Part(f"{table_name}/{part}.parquet", rows, whole.size, whole.sha256, low, high, whole.blocks)
 
 
 def write_manifest(
-    folder: Path,
+    folder: DatasetPlace,
     kind: str,
     parts: Mapping[str, Iterable[Part]],
     *,
@@ -199,14 +195,10 @@ def write_manifest(
     }
     manifest |= sign(manifest)
     manifest["digest"] = digest_of(manifest)
-    temporary = folder / f"{MANIFEST}.tmp"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with os.fdopen(create_file(temporary, secret=secret), "w", encoding="utf-8") as sink:
-            json.dump(manifest, sink, indent=1)
-            sink.flush()
-            os.fsync(sink.fileno())
-        temporary.replace(folder / MANIFEST)
+        with write_whole(folder / MANIFEST, secret=secret) as whole:
+            whole.sink.write(json.dumps(manifest, indent=1).encode())
         sync_folder(folder)
         release_folder(folder)
     except OSError as error:
@@ -214,13 +206,15 @@ def write_manifest(
     return manifest
 
 
-def prepare(folder: Path, kind: str, *, secret: bool) -> None:
+def prepare(folder: DatasetPlace, kind: str, *, secret: bool) -> None:
     """Make a folder ready to be written: create it, or clear what a broken-off run of the same kind left.
 
     Raises:
         DatasetError: a whole dataset, or files that are not ours, are already there.
     """
-    if (folder / MANIFEST).exists():
+    with _reading(str(folder)):
+        is_whole = (folder / MANIFEST).exists()
+    if is_whole:
         raise DatasetError(str(folder), "already holds a dataset", "name another folder, or remove this one yourself")
     beside = {
         "plan": ["store", SNAPSHOTS, COLLECTED],
@@ -237,13 +231,14 @@ def prepare(folder: Path, kind: str, *, secret: bool) -> None:
 class DatasetWriter:
     """Writes one dataset from one process, rows in any order, in bounded memory.
 
-    Rows of keyed tables are sorted in runs that are spilled beside the dataset, and merged by bucket ranges at the end.
+    Rows of keyed tables are sorted in runs that are spilled beside the dataset, or into TMPDIR where it is in a store,
+    and merged by bucket ranges at the end.
     Used as a context manager: leaving it by an exception leaves a folder without a manifest, which is not a dataset.
     """
 
     def __init__(
         self,
-        path: Path,
+        path: DatasetPlace,
         kind: str,
         *,
         binding: Mapping[str, object],
@@ -261,6 +256,8 @@ class DatasetWriter:
         self._waiting: dict[str, int] = dict.fromkeys(tables.KINDS[kind], 0)
         self.rows: dict[str, int] = dict.fromkeys(tables.KINDS[kind], 0)
         prepare(path, kind, secret=secret)
+        self.scratch = path if isinstance(path, Path) else Path(tempfile.mkdtemp(prefix="bkmeta-spill-"))
+        """Folder of this machine for what is needed while the dataset is made."""
 
     def __enter__(self) -> Self:
         return self
@@ -268,7 +265,10 @@ class DatasetWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        shutil.rmtree(self._path / SPILL, ignore_errors=True)
+        self._clear()
+
+    def _clear(self) -> None:
+        shutil.rmtree(self.scratch / SPILL if self.scratch is self._path else self.scratch, ignore_errors=True)
 
     def append(self, name: str, rows: pa.Table) -> None:
         """Take rows of a table; their columns must be the schema's, by name and type."""
@@ -287,8 +287,8 @@ class DatasetWriter:
         rows = self._take_buffer(name)
         # What is merged at a time is a row group of its own, so that nothing is read twice.
         parts = _steps_of(rows) if _is_keyed(rows.schema) else [rows]
-        write_part(self._path, SPILL, run, parts, secret=self._secret, compression="lz4")
-        self._runs[name].append(self._path / SPILL / f"{run}.parquet")
+        write_part(self.scratch, SPILL, run, parts, secret=self._secret, compression="lz4")
+        self._runs[name].append(self.scratch / SPILL / f"{run}.parquet")
         self._buffers[name] = []
         self._bytes[name] = self._waiting[name] = 0
 
@@ -321,7 +321,7 @@ class DatasetWriter:
             name: [write_part(self._path, name, "part-00000", self._merge(name), secret=self._secret)]
             for name in self._buffers
         }
-        shutil.rmtree(self._path / SPILL, ignore_errors=True)
+        self._clear()
         return write_manifest(
             self._path,
             self._kind,
@@ -361,7 +361,7 @@ class Dataset:
     def _scan(self, name: str, parts: Sequence[Part]) -> Any:  # noqa: ANN401 - a pyarrow dataset
         import pyarrow.dataset as pads  # noqa: PLC0415 - takes longer to load than a small command
 
-        system, root = _file_system(self.path)
+        system, root = open_system(self.path)
         checked = pads.ParquetFileFormat(
             default_fragment_scan_options=pads.ParquetFragmentScanOptions(
                 page_checksum_verification=True, pre_buffer=False
@@ -453,7 +453,7 @@ class Dataset:
         Raises:
             DatasetError: names the first file that differs.
         """
-        system, root = _file_system(self.path)
+        system, root = open_system(self.path)
         for name in self.manifest["tables"]:
             for part in self.parts(name):
                 try:
@@ -468,29 +468,41 @@ class Dataset:
         return DatasetError(f"{self.path}/{name}", problem, "copy or make the dataset again")
 
 
+def read_part(folder: DatasetPlace, file: str, **wanted: Any) -> pa.Table:  # noqa: ANN401 - as pyarrow takes it
+    """Return a file of a folder that is no dataset yet, with columns and filters as `pyarrow.parquet` takes them."""
+    system, root = open_system(str(folder))
+    return pq.read_table(f"{root}/{file}", filesystem=system, **wanted)
+
+
 def _overlaps(part: Part, buckets: range) -> bool:
     if part.first_bucket is None or part.last_bucket is None:
         return True
     return part.first_bucket < buckets.stop and part.last_bucket >= buckets.start
 
 
-def _file_system(path: str) -> tuple[Any, str]:
-    if "://" in path:
-        system, root = pafs.FileSystem.from_uri(path)
-        return system, root.rstrip("/")
-    return pafs.LocalFileSystem(), str(Path(path).resolve())
+@contextmanager
+def _reading(where: str) -> Iterator[None]:
+    """Say of a place that does not answer that it does not."""
+    try:
+        yield
+    except OSError as error:
+        problem = f"cannot be read ({str(error).splitlines()[0]})"
+        raise DatasetError(where, problem, "see that it can be reached, and what you may do there") from error
 
 
-def open_dataset(path: str | Path, kind: str) -> Dataset:
+def open_dataset(path: str | DatasetPlace, kind: str) -> Dataset:
     """Open a dataset: read its manifest, and see that every file is there with its size.
 
     Raises:
         DatasetError: no dataset, another kind, a newer major schema version, or files missing or cut.
+        InputError: a URI that names no place, or has credentials in it.
     """
     # Absolute: tasks open it, too, and theirs may be another working folder.
-    where = str(path) if "://" in str(path) else str(Path(path).absolute())
-    system, root = _file_system(where)
-    if system.get_file_info(root).type == pafs.FileType.NotFound:
+    where = str(to_place(path).absolute())
+    system, root = open_system(where)
+    with _reading(where):
+        is_there = system.get_file_info(root).type != pafs.FileType.NotFound
+    if not is_there:
         raise DatasetError(where, "no such folder", f"name the folder that a bkmeta command wrote as its {kind}")
     try:
         file = system.get_file_info(f"{root}/{MANIFEST}")
@@ -521,7 +533,8 @@ def open_dataset(path: str | Path, kind: str) -> Dataset:
     if "digest" in manifest and manifest["digest"] != digest_of(manifest):
         problem = "was altered after it was written: it does not agree with its digest"
         raise DatasetError(f"{where}/{MANIFEST}", problem, "copy or make the dataset again")
-    infos = system.get_file_info([f"{root}/{p.file}" for p in parts])
+    with _reading(where):
+        infos = system.get_file_info([f"{root}/{p.file}" for p in parts])
     for part, info in zip(parts, infos, strict=True):
         if info.type == pafs.FileType.NotFound:
             raise DatasetError(f"{where}/{part.file}", "is missing", "copy or make the dataset again")

@@ -3,20 +3,25 @@
     <folder>/.bkmeta-unfinished    first into an empty folder, removed when the manifest is written
 
 The mark is JSON: kind, tool_version. A folder that has it is what a broken-off run left. Any other folder must be
-empty: one named `ledgers` in it may be a bookie's own.
+empty: one named `ledgers` in it may be a bookie's own. In a store that is no file system the store's own rules say who
+can write and read there.
 """
 
 import errno
 import json
 import os
-import shutil
 import stat
-from collections.abc import Collection
+import tempfile
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from recovery import __version__
 from recovery.errors import DatasetError, DiskError
+from recovery.place import DatasetPlace, remove_tree
+from recovery.verified_file import hash_blocks
 
 MARK: Final = ".bkmeta-unfinished"
 _LARGEST_MARK: Final = 4096
@@ -26,9 +31,26 @@ _PUBLIC: Final = 0o755
 _OTHERS_WRITE: Final = 0o022
 
 
-def disk_error(path: Path, error: OSError) -> DatasetError:
+@dataclass(slots=True)
+class WholeFile:
+    """A file that is being written; what is known of it once it is whole.
+
+    Attributes:
+        sink: takes its bytes.
+        size: in bytes.
+        sha256: of the file.
+        blocks: SHA-256 of each block, as `hash_blocks` gives them.
+    """
+
+    sink: BinaryIO
+    size: int = 0
+    sha256: str = ""
+    blocks: Sequence[str] = ()
+
+
+def disk_error(path: DatasetPlace, error: OSError) -> DatasetError:
     """Return what an error of writing there means: the disk's fault, or that of who named the place."""
-    problem = f"cannot be written ({error.strerror or error})"
+    problem = f"cannot be written ({error.strerror or str(error).partition(chr(10))[0]})"
     if error.errno in _DISK:
         return DiskError(str(path), problem, "free space or choose another folder, then run it again")
     return DatasetError(str(path), problem, "choose another folder")
@@ -41,7 +63,51 @@ def create_file(path: Path, *, secret: bool) -> int:
     return os.open(path, flags, 0o600 if secret else 0o644)
 
 
-def claim_folder(folder: Path, kind: str, own_names: Collection[str], *, secret: bool) -> None:
+@contextmanager
+def write_whole(target: DatasetPlace, *, secret: bool, temporary: str = "") -> Iterator[WholeFile]:
+    """Give a file to write, and give it its name when it is whole: synced, or stored and read again.
+
+    Args:
+        target: its place, in a folder that is there.
+        secret: mode 0600 instead of what the umask gives.
+        temporary: the name that it has until then; empty: its own with `.tmp`. What goes to a store is kept in TMPDIR.
+
+    Raises:
+        DatasetError: the disk is full, or the place refuses.
+    """
+    try:
+        if not isinstance(target, Path):
+            with tempfile.TemporaryDirectory(prefix="bkmeta-part-") as folder:
+                kept = Path(folder) / "part"
+                with kept.open("xb") as sink:
+                    whole = WholeFile(sink)
+                    yield whole
+                _measure(whole, kept)
+                target.put(kept, whole.sha256)
+            return
+        begun = target.with_name(temporary or f"{target.name}.tmp")
+        try:
+            with os.fdopen(create_file(begun, secret=secret), "wb") as sink:
+                whole = WholeFile(sink)
+                yield whole
+                sink.flush()
+                os.fsync(sink.fileno())
+            _measure(whole, begun)
+            begun.replace(target)
+        except BaseException:
+            begun.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise disk_error(target, error) from error
+
+
+def _measure(whole: WholeFile, path: Path) -> None:
+    with path.open("rb") as source:
+        whole.sha256, whole.blocks = hash_blocks(source)
+    whole.size = path.stat().st_size
+
+
+def claim_folder(folder: DatasetPlace, kind: str, own_names: Collection[str], *, secret: bool) -> None:
     """Create a folder, or take an empty one, or clear what a broken-off run of the same kind left; mark it as ours.
 
     Args:
@@ -55,7 +121,8 @@ def claim_folder(folder: Path, kind: str, own_names: Collection[str], *, secret:
     """
     try:
         folder.mkdir(mode=_PRIVATE if secret else _PUBLIC, parents=True, exist_ok=True)
-        _shut_out_others(folder, secret=secret)
+        if isinstance(folder, Path):
+            _shut_out_others(folder, secret=secret)
         entries = [entry for entry in folder.iterdir() if entry.name != MARK]
         mark = _read_marked_kind(folder)
         if entries and mark is None:
@@ -68,8 +135,8 @@ def claim_folder(folder: Path, kind: str, own_names: Collection[str], *, secret:
             problem = f"is what a broken-off run left that was writing the dataset of kind {mark}, not {kind}"
             raise DatasetError(str(folder), problem, "name an empty or a new folder, or remove this one yourself")
         for entry in entries:
-            if entry.is_dir() and not entry.is_symlink():
-                shutil.rmtree(entry)
+            if entry.is_dir() and not (isinstance(entry, Path) and entry.is_symlink()):
+                remove_tree(entry, ignore_errors=False)
             else:
                 entry.unlink()
         _write_mark(folder, kind)
@@ -89,37 +156,43 @@ def _shut_out_others(folder: Path, *, secret: bool) -> None:
         raise DatasetError(str(folder), problem, "name a new folder, or one of your own") from error
 
 
-def _read_marked_kind(folder: Path) -> str | None:
+def _read_marked_kind(folder: DatasetPlace) -> str | None:
     """Return what the mark of a folder says was being written; None: no mark. A torn one says nothing: ""."""
+    if not isinstance(folder, Path):
+        mark = folder / MARK
+        return _parse_mark(mark.read_bytes()) if mark.is_file() else None
     try:
         handle = os.open(folder / MARK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
     with os.fdopen(handle, "rb") as file:
-        raw = file.read(_LARGEST_MARK) if stat.S_ISREG(os.fstat(handle).st_mode) else b""
+        return _parse_mark(file.read(_LARGEST_MARK) if stat.S_ISREG(os.fstat(handle).st_mode) else b"")
+
+
+def _parse_mark(raw: bytes) -> str:
     try:
         return str(json.loads(raw)["kind"])
     except (ValueError, TypeError, KeyError, RecursionError):
         return ""
 
 
-def _write_mark(folder: Path, kind: str) -> None:
+def _write_mark(folder: DatasetPlace, kind: str) -> None:
     """Write the mark, on the disk before anything else is."""
-    with os.fdopen(create_file(folder / MARK, secret=True), "w", encoding="utf-8") as file:
-        json.dump({"kind": kind, "tool_version": __version__}, file)
-        file.flush()
-        os.fsync(file.fileno())
+    with write_whole(folder / MARK, secret=True) as file:
+        file.sink.write(json.dumps({"kind": kind, "tool_version": __version__}).encode())
     sync_folder(folder)
 
 
-def release_folder(folder: Path) -> None:
+def release_folder(folder: DatasetPlace) -> None:
     """Remove the mark: what was being written is whole."""
     (folder / MARK).unlink(missing_ok=True)
     sync_folder(folder)
 
 
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder survive a loss of power."""
+def sync_folder(folder: DatasetPlace) -> None:
+    """Make the names in a folder survive a loss of power; a store sees to that itself."""
+    if not isinstance(folder, Path):
+        return
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(handle)

@@ -7,16 +7,17 @@ checksums do not cover its footer: a bit that flips in the name of a column ther
 import hashlib
 import io
 from collections.abc import Callable, Iterator, Sequence
-from typing import BinaryIO, Final
+from typing import TYPE_CHECKING, BinaryIO, Final
 
-import pyarrow as pa
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 BLOCK: Final = 1 << 20
 _KEPT: Final = 4
 """Blocks that are kept: a read rarely ends where the next one begins."""
 
 
-def hash_blocks(source: BinaryIO | pa.NativeFile) -> tuple[str, list[str]]:
+def hash_blocks(source: "BinaryIO | pa.NativeFile") -> tuple[str, list[str]]:
     """Return the SHA-256 of a file, and that of each block; no blocks where the file is a single one."""
     whole = hashlib.sha256()
     blocks = []
@@ -39,7 +40,7 @@ class VerifiedFile(io.RawIOBase):
 
     def __init__(
         self,
-        opened: Callable[[], pa.NativeFile],
+        opened: "Callable[[], pa.NativeFile]",
         size: int,
         sha256: str,
         blocks: Sequence[str],

@@ -157,7 +157,7 @@ class _Entry:
 _VALUES: Final = {
     "store": _Entry.text,
     "bookies": _Entry.bookies,
-    "inventories": _Entry.files,
+    "inventories": _Entry.places,
     "passwords": _Entry.file,
     "quorums": _Entry.text,
     "quorums_file": _Entry.file,

@@ -18,6 +18,7 @@ from reconcile.cli.incident import OPTION as INCIDENT
 from reconcile.cli.incident import incident_file, is_typed, read_incident
 from reconcile.cli.output import Output
 from recovery.errors import InputError
+from recovery.place import DatasetPlace, to_place
 
 if TYPE_CHECKING:
     from reconcile.jobs.context import Context
@@ -31,6 +32,20 @@ R = TypeVar("R")
 
 FOLDER = click.Path(file_okay=False, path_type=Path)
 FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+class PlaceType(click.ParamType[DatasetPlace]):
+    """A folder of this machine, or of a store: s3://, gs://, hdfs://, file://."""
+
+    name = "directory"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> DatasetPlace:
+        """Return the place."""
+        place = to_place(str(value))
+        return Path(FOLDER.convert(str(place), param, ctx)) if isinstance(place, Path) else place
+
+
+PLACE = PlaceType()
 
 
 def now() -> datetime:

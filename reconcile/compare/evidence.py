@@ -7,16 +7,16 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from reconcile.rules import holds, sides
 from reconcile.rules.segments.member_names import rename_members, rename_records
 from recovery.codecs.store import Layout, generator_key
-from recovery.dataset import Dataset, select_rows, sort_by_key
+from recovery.dataset import Dataset, read_part, select_rows, sort_by_key
 from recovery.infer.references import select_stated
 from recovery.model import tables
 from recovery.model.ids import LedgerId
 from recovery.model.ids import buckets as buckets_of
+from recovery.place import to_place
 
 FEW_DELETIONS: Final = 10
 """Deleted ledgers that bookies still have, of a cluster of any size, that are taken for what somebody wanted."""
@@ -132,7 +132,8 @@ class Evidence:
         collided = tables.CATALOG_LEDGERS.empty_table().select(list(tables.KEY_COLUMNS))
         if self.collisions:
             wanted = [("bucket", ">=", buckets.start), ("bucket", "<", buckets.stop)]
-            collided = pa.concat_tables([pq.read_table(path, filters=wanted) for path in self.collisions])
+            files = map(to_place, self.collisions)
+            collided = pa.concat_tables([read_part(path.parent, path.name, filters=wanted) for path in files])
         snapshots = tuple(
             (rename_records(read_unguarded(catalog.dataset, buckets), self.aliases), catalog.txn)
             for catalog in self.snapshots

@@ -20,6 +20,8 @@ from reconcile.write.apply_results import Applied
 from reconcile.write.audit_journal import Approval
 from recovery.codecs.store_kind import kind_of
 from recovery.dataset import Dataset
+from recovery.errors import InputError
+from recovery.place import DatasetPlace
 
 TYPED: Final = 8
 """Digits of the hash that count as having read it."""
@@ -42,7 +44,7 @@ class ApplyRequest:
         approval: who else confirmed it, for the journal; None: nobody.
     """
 
-    plan: Path
+    plan: DatasetPlace
     uri: str
     acl: str | None = None
     has_acl: bool = False
@@ -100,6 +102,7 @@ def review(request: ApplyRequest) -> Review:
         PlanError: it is not what its hash was made of, or lacks the wave.
         UnsupportedStoreError: the URI is malformed.
     """
+    journal_folder(request)
     plan, seen = open_whole(request.plan)
     # One of few ledgers may have waves without any.
     manifest = read_plan_manifest(plan)
@@ -175,8 +178,17 @@ def apply(request: ApplyRequest, reviewed: Review, confirmation: Confirmation, c
 
 
 def journal_folder(request: ApplyRequest) -> Path:
-    """Return the folder where every write of a request is recorded."""
-    return request.journal or request.plan / "journal"
+    """Return the folder where every write of a request is recorded.
+
+    Raises:
+        InputError: the plan is in a store, and no folder is named.
+    """
+    if request.journal is not None:
+        return request.journal
+    if not isinstance(request.plan, Path):
+        problem = "is in a store, and each line of a journal must be on a disk before the next write"
+        raise InputError(str(request.plan), problem, "name a folder of this machine for the journal")
+    return request.plan / "journal"
 
 
 def count_writes(plan: Dataset) -> int:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -12,6 +11,7 @@ from recovery.capture import live
 from recovery.capture.summary import CaptureSummary
 from recovery.codecs.store import Layout
 from recovery.dataset import DatasetWriter
+from recovery.place import DatasetPlace
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class CaptureRequest:
     """
 
     uri: str
-    out: Path
+    out: DatasetPlace
     at: str | None = None
     ops_s: float | None = None
     settings: Mapping[str, object] = field(default_factory=dict)
@@ -48,7 +48,7 @@ def capture(request: CaptureRequest, context: Context) -> CaptureSummary:
 
 def capture_store(
     opened: OpenStore,
-    out: Path,
+    out: DatasetPlace,
     context: Context,
     known: Iterable[pa.Table] = (),
     *,

@@ -30,6 +30,7 @@ from recovery.dataset import COLLECTED, SNAPSHOTS, Dataset, open_dataset, prepar
 from recovery.errors import InputError
 from recovery.infer.lost_disks import LostDisk
 from recovery.infer.search import Tail
+from recovery.place import DatasetPlace
 from recovery.spark import demand_spark
 
 _TABLES: Final = "tables"
@@ -62,7 +63,7 @@ class RecoverRequest:
         settings: of the run, each with where it came from, for the manifest.
     """
 
-    out: Path
+    out: DatasetPlace
     inventories: tuple[str, ...]
     disks: Mapping[str, Sequence[Path]]
     uri: str | None
@@ -206,7 +207,7 @@ def _capture_target(
 
 
 def _open_snapshot(
-    uri: str, out: Path, context: Context, inventories: Sequence[Dataset], known: list[References]
+    uri: str, out: DatasetPlace, context: Context, inventories: Sequence[Dataset], known: list[References]
 ) -> Dataset:
     """Return what a store held earlier as a catalog: a capture as it is, anything else captured beside the plan.
 

@@ -15,6 +15,8 @@ from reconcile.write import apply
 from reconcile.write import rehearse as engine
 from reconcile.write.apply_results import Applied
 from recovery.dataset import Dataset
+from recovery.errors import InputError
+from recovery.place import to_place
 
 if TYPE_CHECKING:
     from recovery.bookies.disk_reader import BookieDisks
@@ -78,11 +80,16 @@ def rehearse(request: RehearseRequest, context: Context) -> Rehearsed:
     """Apply a plan where it can do no harm, and read back what was written.
 
     Raises:
+        InputError: the plan is in a store, where no journal can stand.
         GuardRefusedError: the root is neither absent nor marked as a rehearsal of this plan.
         PlanError: the plan is not what its hash was made of.
         UnavailableError: the store does not answer.
     """
     plan, binding = request.plan, read_plan_manifest(request.plan).binding
+    here = to_place(plan.path)
+    if not isinstance(here, Path):
+        problem = "is in a store, and a rehearsal keeps its journal beside the plan, on a disk"
+        raise InputError(plan.path, problem, "copy the plan to a folder of this machine, and rehearse that")
     with ExitStack() as stack:
         opened = stack.enter_context(open_store(request.uri, context.access, writable=True))
         demand_same_keys(opened, binding.layout or "")
@@ -95,7 +102,7 @@ def rehearse(request: RehearseRequest, context: Context) -> Rehearsed:
             bookies = stack.enter_context(open_bookies(request.source, registry, context, request.aliases))
         seen = demand_whole(plan)
         mark = engine.begin(plan, seen.hash, opened.store, opened.root, now=context.now)
-        journal = Path(plan.path) / engine.JOURNALS / mark.journal
+        journal = here / engine.JOURNALS / mark.journal
         stopped = add_remedy("the rehearsal is begun, go on: run the same command again")
         with stopped, context.reporter.progress("writing", "writes") as progress:
             applied = apply.apply(

@@ -17,6 +17,7 @@ from reconcile.rules.segments.member_names import demand_other_names
 from reconcile.stores import open_store
 from recovery.bookies.addresses import read_members
 from recovery.dataset import Dataset
+from recovery.place import DatasetPlace
 
 if TYPE_CHECKING:
     from recovery.bookies.disk_reader import BookieDisks
@@ -35,7 +36,7 @@ class VerifyRequest:
         aliases: other names of bookies in records → ids.
     """
 
-    plan: Path
+    plan: DatasetPlace
     uri: str
     source: Mapping[str, Sequence[Path]] | Wire
     sample: int | None

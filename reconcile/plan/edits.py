@@ -9,11 +9,9 @@ replace an instance id, a cookie     replaces what the captured store has, by it
 """
 
 import re
-import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -33,6 +31,7 @@ from recovery.dataset import Dataset, prepare, write_part
 from recovery.manifest import Part
 from recovery.model import tables
 from recovery.model.ids import LedgerId
+from recovery.place import DatasetPlace, copy_tree, to_place
 
 _NUMBER: Final = re.compile(r"-?[0-9]+")
 _NUMBERS: Final = frozenset({"length", "last_entry"})
@@ -74,7 +73,7 @@ class Edits:
         ]
 
 
-def edit_plan(dataset: Dataset, edits: Edits, out: Path) -> PlanManifest:
+def edit_plan(dataset: Dataset, edits: Edits, out: DatasetPlace) -> PlanManifest:
     """Write a plan again with some of its actions changed; return the manifest of the new one, which has its own hash.
 
     Args:
@@ -115,9 +114,9 @@ def edit_plan(dataset: Dataset, edits: Edits, out: Path) -> PlanManifest:
     for name in ("findings", "sides"):
         rows_of = [tables.PLAN[name].empty_table(), *dataset.batches(name)]
         parts[name] = [write_part(out, name, "part-00000", rows_of, secret=True)]
-    store_folder = Path(dataset.path) / STORE
+    store_folder = to_place(dataset.path) / STORE
     if store_folder.is_dir():
-        shutil.copytree(store_folder, out / STORE)
+        copy_tree(store_folder, out / STORE)
     changed = {name: getattr(manifest_before.counts, name) + change for name, change in run.changed.items()}
     counts = replace(manifest_before.counts, **changed, actions=sum(part.rows for part in parts["actions"]))
     binding = replace(

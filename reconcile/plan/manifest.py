@@ -6,7 +6,6 @@ lacks the later ones, and reads as if nothing was counted there.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 from reconcile.plan.plan_hash import Hashes
@@ -16,6 +15,7 @@ from recovery.infer.prior import PriorShape, Source
 from recovery.manifest import Part
 from recovery.model.coverage import Coverage
 from recovery.model.ids import LedgerId
+from recovery.place import DatasetPlace
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,7 +374,7 @@ def read_plan_manifest(plan: Dataset) -> PlanManifest:
 
 
 def write_plan_manifest(
-    folder: Path, manifest: PlanManifest, parts: Mapping[str, Iterable[Part]], hashes: Hashes
+    folder: DatasetPlace, manifest: PlanManifest, parts: Mapping[str, Iterable[Part]], hashes: Hashes
 ) -> PlanManifest:
     """Make a folder of parts a plan; return its manifest with its hash.
 

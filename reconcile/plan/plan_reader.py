@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -30,6 +29,7 @@ from recovery.codecs.keys import ledger_keys
 from recovery.dataset import Dataset, open_dataset
 from recovery.model import tables
 from recovery.model.ids import BUCKETS, LedgerId, bucket_ranges, buckets
+from recovery.place import DatasetPlace, to_place
 
 SYSTEM: Final = range(SYSTEM_BUCKET, SYSTEM_BUCKET + 1)
 """The bucket range of the actions of no ledger."""
@@ -94,7 +94,7 @@ def ranges_of(dataset: Dataset) -> list[range]:
     return [SYSTEM, *bucket_ranges(dataset.rows("actions"))]
 
 
-def open_whole(path: str | Path) -> tuple[Dataset, Overview]:
+def open_whole(path: str | DatasetPlace) -> tuple[Dataset, Overview]:
     """Open a plan, and see that its files are what its hash was made of.
 
     Its files are hashed whenever they are read, and the manifest is read only here: whatever is put in their place
@@ -115,7 +115,7 @@ def open_captured_store(dataset: Dataset) -> Dataset | None:
         DatasetError: it is no whole catalog.
         PlanError: it is not the one that the plan was made of.
     """
-    folder = Path(dataset.path) / STORE
+    folder = to_place(dataset.path) / STORE
     if not folder.is_dir():
         return None
     catalog = open_dataset(folder, "catalog")

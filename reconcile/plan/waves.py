@@ -10,12 +10,10 @@ not cut has wave 0 everywhere.
 """
 
 import re
-import shutil
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -30,6 +28,7 @@ from recovery.dataset import Dataset, prepare, write_part
 from recovery.manifest import Part
 from recovery.model import tables
 from recovery.model.ids import BUCKETS
+from recovery.place import DatasetPlace, copy_tree, to_place
 
 _SHARE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)%")
 _REST: Final = "rest"
@@ -79,7 +78,7 @@ class Wave:
     ledgers: int
 
 
-def split_plan(dataset: Dataset, waves: Sequence[range], out: Path) -> tuple[PlanManifest, list[Wave]]:
+def split_plan(dataset: Dataset, waves: Sequence[range], out: DatasetPlace) -> tuple[PlanManifest, list[Wave]]:
     """Write a plan again, with a wave for every action; return its manifest and what is in each wave.
 
     The waves are part of the binding, so the new plan has a hash of its own.
@@ -136,9 +135,9 @@ def split_plan(dataset: Dataset, waves: Sequence[range], out: Path) -> tuple[Pla
         for name in tables.PLAN
         if name != "actions"
     }
-    captured = Path(dataset.path) / STORE
+    captured = to_place(dataset.path) / STORE
     if captured.is_dir():
-        shutil.copytree(captured, out / STORE)
+        copy_tree(captured, out / STORE)
     manifest = write_plan_manifest(out, replace(whole, binding=binding), {"actions": parts, **tables_kept}, hashes)
     cut = [Wave(n, r.start, r.stop - 1, actions[n], ledgers[n]) for n, r in enumerate(waves, 1)]
     return manifest, cut

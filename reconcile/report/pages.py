@@ -5,7 +5,6 @@ What is counted is streamed; what is shown ledger by ledger is bounded, and says
 
 import itertools
 import logging
-import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,9 +28,11 @@ from reconcile.report.picture import entries_by_outcome, stack, strip_of
 from reconcile.rules.sides import RIGHT, WORDS, Relation
 from reconcile.topics import topics
 from recovery.dataset import REPORT, Dataset
+from recovery.errors import DatasetError
 from recovery.model import tables
 from recovery.model.ids import LedgerId
-from recovery.out_folder import create_file
+from recovery.out_folder import write_whole
+from recovery.place import DatasetPlace
 
 logger = logging.getLogger(__name__)
 
@@ -285,20 +286,17 @@ def inventory_page(inventory: Dataset, *, verdict: str, made: datetime, notes: S
     )
 
 
-def write_page(folder: Path, page: Callable[[], str]) -> None:
+def write_page(folder: DatasetPlace, page: Callable[[], str]) -> None:
     """Write the report page of a dataset beside it; a disk that refuses costs the page only, and is logged.
 
     Args:
         folder: the dataset's.
         page: makes the page.
     """
-    path = folder / REPORT
-    begun = path.with_suffix(".tmp")
+    text = printable(page())
     try:
         # A plan's page has no passwords, but it names ledgers and their sizes: its owner's business.
-        with os.fdopen(create_file(begun, secret=True), "w", encoding="utf-8") as file:
-            file.write(printable(page()))
-        begun.replace(path)
-    except OSError as error:
-        begun.unlink(missing_ok=True)
-        logger.warning("%s cannot be written (%s); the dataset beside it is whole", path, error.strerror)
+        with write_whole(folder / REPORT, secret=True) as file:
+            file.sink.write(text.encode())
+    except DatasetError as error:
+        logger.warning("%s %s; the dataset beside it is whole", error.path, error.problem)

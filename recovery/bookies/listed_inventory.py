@@ -31,6 +31,7 @@ from recovery.dataset import DatasetWriter
 from recovery.errors import InputError
 from recovery.model.groups import KeyedRuns, group_runs, union_runs
 from recovery.model.ids import LedgerId, is_bookie_id
+from recovery.place import DatasetPlace
 
 Ints = npt.NDArray[np.int64]
 
@@ -55,7 +56,7 @@ class _Ranges:
     last: Ints
 
 
-def write_listed(table: Path, out: Path, now: datetime) -> list[Path]:
+def write_listed(table: Path, out: DatasetPlace, now: datetime) -> list[DatasetPlace]:
     """Make an inventory of each bookie that a table names; return their folders.
 
     Args:
@@ -70,7 +71,7 @@ def write_listed(table: Path, out: Path, now: datetime) -> list[Path]:
     names, ranges = _check(table, _read(table))
     order = np.lexsort((ranges.ledger, ranges.bookie))
     bounds = np.searchsorted(ranges.bookie[order], np.arange(len(names) + 1))
-    folders = []
+    folders: list[DatasetPlace] = []
     for number, name in enumerate(names):
         own = order[bounds[number] : bounds[number + 1]]
         folders.append(out / folder_of(name))
@@ -141,7 +142,7 @@ def _refuse_ranges(table: Path, row_of: Ints, is_wrong: npt.NDArray[np.bool_]) -
         raise InputError(f"{table}, row {row_of[wrong[0]] + 1}", "has a range that is none", _REMEDY)
 
 
-def _write(folder: Path, bookie: str, ranges: _Ranges, table: Path, now: datetime) -> None:
+def _write(folder: DatasetPlace, bookie: str, ranges: _Ranges, table: Path, now: datetime) -> None:
     evidence = [Evidence("bookie", bookie), Evidence("table", str(table))]
     number = hash_incarnation([(part.kind, part.value) for part in evidence])
     ledgers = np.unique(ranges.ledger)

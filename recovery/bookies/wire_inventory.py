@@ -26,7 +26,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 from backends.bookie.client import Options
@@ -50,6 +49,7 @@ from recovery.dataset import Dataset, prepare, write_manifest, write_part
 from recovery.errors import InputError
 from recovery.model import tables
 from recovery.model.ids import BUCKETS, LedgerId
+from recovery.place import DatasetPlace
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ Carry = Callable[["Task", Sequence[range]], Sequence[Mapping[str, Any]]]
 """Runs a task for each of the bucket ranges, at the same time if it can, and returns what each said."""
 
 
-def collect_wire(request: Request, out: Path, carry: Carry, *, now: Callable[[], datetime]) -> WireSummary:
+def collect_wire(request: Request, out: DatasetPlace, carry: Carry, *, now: Callable[[], datetime]) -> WireSummary:
     """Ask the bookies of a cluster into inventories, one below `out` for each that answers.
 
     Args:
@@ -177,7 +177,7 @@ def _read_instance(catalog: Dataset) -> str | None:
 
 
 def _finish_inventory(
-    request: Request, member: Member, tally: Tally, out: Path, started: datetime, ended: datetime
+    request: Request, member: Member, tally: Tally, out: DatasetPlace, started: datetime, ended: datetime
 ) -> BookieResult:
     """Make a bookie's parts an inventory."""
     folder = out / folder_of(member.bookie)

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -16,6 +15,7 @@ from recovery.bookies.wire_questions import BookieAnswers, LedgerQuestions
 from recovery.bookies.wire_results import COPIES, DAMAGE, SCOPE, Ints, folder_of
 from recovery.dataset import Dataset, sort_by_key, write_part
 from recovery.manifest import Part
+from recovery.place import to_place
 
 _AT_ONCE: Final = 8
 """Bookies that a task asks at the same time."""
@@ -157,7 +157,7 @@ class Task:
         return shares
 
     def _write(self, target: Target, answers: BookieAnswers, name: str, tally: Tally) -> None:
-        folder = Path(self.out) / folder_of(target.bookie)
+        folder = to_place(self.out) / folder_of(target.bookie)
         rows = sort_by_key(answers.make_rows(target.bookie, target.incarnation))
         damage = answers.make_damage(target.bookie, target.incarnation)
         for table, content, parts in ((COPIES, rows, tally.copies), (DAMAGE, damage, tally.damage)):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from recovery.collect.deep_check.counts import DeepCounts
 from recovery.collect.incremental.records import Reused
+from recovery.place import DatasetPlace
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class CollectOptions:
     deep: bool = False
     processes: int = 1
     keep: bool = False
-    since: Path | None = None
+    since: DatasetPlace | None = None
     settings: Mapping[str, object] = field(default_factory=dict)
 
     def __repr__(self) -> str:

@@ -50,12 +50,13 @@ from recovery.dataset import DatasetWriter
 from recovery.errors import InputError
 from recovery.model.groups import KeyedGroups
 from recovery.model.ids import LedgerId
+from recovery.place import DatasetPlace
 
 _MEGABYTE: Final = 1_000_000
 
 
 def collect(
-    options: CollectOptions, out: Path, *, now: Callable[[], datetime], progress: Callable[[Progress], None]
+    options: CollectOptions, out: DatasetPlace, *, now: Callable[[], datetime], progress: Callable[[Progress], None]
 ) -> CollectSummary:
     """Read one bookie's disks into an inventory dataset.
 
@@ -80,7 +81,7 @@ def collect(
         damage = DamageLog(writer, disks.bookie, disks.incarnation)
         for unread in disks.damage:
             damage.add(unread)
-        run = _Run(disks, options, meter, damage, out, started)
+        run = _Run(disks, options, meter, damage, writer.scratch, started)
         try:
             for table in run.make_tables():
                 writer.append("copies", table)
@@ -112,12 +113,12 @@ def collect(
     )
 
 
-def _demand_apart(options: CollectOptions, out: Path) -> None:
+def _demand_apart(options: CollectOptions, out: DatasetPlace) -> None:
     given = [*options.ledger_dirs, *options.index_dirs, *options.journal_dirs]
     if not given:
         raise InputError("no folder", "nothing to collect from", "name the bookie's folders or its bk_server.conf")
     for folder in given:
-        if out.resolve().is_relative_to(folder.resolve()):
+        if isinstance(out, Path) and out.resolve().is_relative_to(folder.resolve()):
             problem = f"is inside the bookie's folder {folder}"
             raise InputError(str(out), problem, "name a folder elsewhere: nothing is written below a bookie's")
 
@@ -197,7 +198,7 @@ class _Run:
         """What was taken over; None: no earlier inventory was named."""
         return None if self._incremental is None or self._options.since is None else self._incremental.reused
 
-    def write_kept(self, out: Path) -> str | None:
+    def write_kept(self, out: DatasetPlace) -> str | None:
         """Write what the next collection need not read again, if that was asked for; when `make_tables` has ended.
 
         Returns:

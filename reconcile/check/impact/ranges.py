@@ -6,7 +6,6 @@ What it returns is JSON, and small: counts by set and impact, and the first segm
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -25,6 +24,7 @@ from reconcile.rules.segments.member_names import rename_members
 from recovery.dataset import Dataset, write_part
 from recovery.model import tables
 from recovery.model.ids import LedgerId
+from recovery.place import to_place
 
 SAMPLE: Final = 50
 """Segments that are described."""
@@ -221,7 +221,7 @@ def _answer_range(question: Question, buckets: range) -> RangeAnswer:
     answer.sample = _describe(question, pieces, rows, owners)
     if question.out is not None:
         table = _make_rows(pieces, rows)
-        part = write_part(Path(question.out), "impacts", f"part-{buckets.start:05d}", [table])
+        part = write_part(to_place(question.out), "impacts", f"part-{buckets.start:05d}", [table])
         answer.parts = [asdict(part)]
     return answer
 

@@ -11,6 +11,7 @@ from reconcile.cli.approval import approval_option, carry_approval, demand_appro
 from reconcile.cli.command import Command, Exit
 from reconcile.cli.options import (
     FOLDER,
+    PLACE,
     make_context,
     make_output,
     output_options,
@@ -21,6 +22,7 @@ from reconcile.cli.output import Result
 from reconcile.jobs.context import add_remedy
 from reconcile.printable import printable
 from reconcile.words import count_noun, count_released_holds
+from recovery.place import DatasetPlace
 
 if TYPE_CHECKING:
     from reconcile.jobs.apply import Confirmation, Review
@@ -52,7 +54,7 @@ _LOCKS: Final = {("lock", "lock"): "locks of guarded ledgers", ("lock", "release
     epilog="Example: bkmeta apply plan --metadata zk+hierarchical://zk1:2181/ledgers --confirm 3f9a61c07b2e\n\n"
     "The hash is printed by `bkmeta recover` and `bkmeta plan show`; its first 8 digits are enough.",
 )
-@click.argument("plan", type=FOLDER)
+@click.argument("plan", type=PLACE)
 @click.option("--metadata", "uri", required=True, metavar="URI", help="The store to be written.")
 @click.option("--confirm", metavar="HASH", help="The plan's hash; asked for on a terminal if it is not given.")
 @click.option(
@@ -69,7 +71,7 @@ _LOCKS: Final = {("lock", "lock"): "locks of guarded ledgers", ("lock", "release
 @reason_option
 @output_options
 def apply(
-    plan: Path,
+    plan: DatasetPlace,
     uri: str,
     confirm: str | None,
     acl: str | None,
@@ -151,7 +153,7 @@ def _word_tally(tally: "Tally") -> str:
     return ", ".join(f"{count} {noun}" for count, noun in parts if count) or "none"
 
 
-def _make_result(applied: "Applied", plan: Path, uri: str, command: str) -> Result:
+def _make_result(applied: "Applied", plan: DatasetPlace, uri: str, command: str) -> Result:
     tallies = applied.tallies
     created = sum(t.written for (kind, op), t in tallies.items() if kind == "ledger" and op in ("create", "hold"))
     changed = sum(t.written for (kind, op), t in tallies.items() if kind == "ledger" and op in ("replace", "remove"))

@@ -8,7 +8,7 @@ import click
 
 from reconcile.cli.command import Command, Exit
 from reconcile.cli.options import (
-    FOLDER,
+    PLACE,
     make_context,
     make_output,
     output_options,
@@ -18,6 +18,7 @@ from reconcile.cli.output import Result
 from reconcile.cli.settings import effective_settings
 from reconcile.cli.wording.whole_datasets import tell_if_whole
 from reconcile.words import count_noun
+from recovery.place import DatasetPlace
 
 _SHOWN: Final = 10
 
@@ -44,9 +45,9 @@ _SHOWN: Final = 10
     metavar="N",
     help="At most N nodes are asked of a live ZooKeeper in a second: a value, names, or rights each count one.",
 )
-@click.option("--out", type=FOLDER, required=True, help="A new folder for the catalog; it will hold passwords.")
+@click.option("--out", type=PLACE, required=True, help="A new folder for the catalog; it will hold passwords.")
 @output_options
-def capture(uri: str, at: str | None, ops_s: float | None, out: Path, **shared: Any) -> None:  # noqa: ANN401 - the shared options
+def capture(uri: str, at: str | None, ops_s: float | None, out: DatasetPlace, **shared: Any) -> None:  # noqa: ANN401 - the shared options
     """Read a metadata store into a catalog: every ledger's record, and the nodes beside them.
 
     Run daily it is the cheapest insurance there is: `recover --snapshot catalog:///DIR` takes it. Stores that remember
@@ -77,7 +78,7 @@ def capture(uri: str, at: str | None, ops_s: float | None, out: Path, **shared: 
             *(f"note: {note}" for note in summary.notes[:_SHOWN]),
         ],
         following="keep it somewhere else; after a loss, recover takes it: "
-        + quote_command("--snapshot", f"catalog://{out.resolve()}"),
+        + quote_command("--snapshot", f"catalog://{out.resolve()}" if isinstance(out, Path) else out),
         facts={"out": str(out), "layout": summary.layout, "instance_id": summary.instance_id},
     )
     sys.exit(output.show(result))

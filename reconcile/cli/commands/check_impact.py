@@ -16,6 +16,7 @@ from reconcile.cli.options import (
     DURATION,
     FILE,
     FOLDER,
+    PLACE,
     aliases_option,
     demand_bookie_ids,
     inventory_options,
@@ -34,6 +35,7 @@ from reconcile.cli.options import (
 from reconcile.cli.output import Result
 from reconcile.cli.wording.impacts import list_not_applicable, make_set_json, word_details, word_verdict
 from recovery.errors import InputError
+from recovery.place import DatasetPlace
 
 if TYPE_CHECKING:
     from reconcile.jobs.impact.question import ImpactAnswer
@@ -116,7 +118,7 @@ def _split(_context: click.Context, _option: click.Parameter, values: tuple[str,
 )
 @aliases_option
 @click.option("--master", default="local[*]", show_default=True, help="Spark's master, where ledgers are very many.")
-@click.option("--out", type=FOLDER, help="A new folder: every segment that is hit, and a report page.")
+@click.option("--out", type=PLACE, help="A new folder: every segment that is hit, and a report page.")
 @output_options
 def check_impact(
     uri: str,
@@ -144,7 +146,7 @@ def check_impact(
     zookeeper: tuple[tuple[str, ...], ...],
     aliases: Path | None,
     master: str,
-    out: Path | None,
+    out: DatasetPlace | None,
     **shared: Any,  # noqa: ANN401 - the shared options
 ) -> None:
     """May these bookies be taken away? Every segment of every ledger is judged by its own E, W and A. Reads only.
@@ -203,7 +205,7 @@ def check_impact(
     sys.exit(output.show(make_result(answer, request.uri, target, out, asked=bool(zookeeper))))
 
 
-def make_result(answer: "ImpactAnswer", uri: str, target: str, out: Path | None, *, asked: bool) -> Result:
+def make_result(answer: "ImpactAnswer", uri: str, target: str, out: DatasetPlace | None, *, asked: bool) -> Result:
     """Return an answer as it is printed.
 
     Args:
@@ -320,7 +322,7 @@ def read_weights(path: Path) -> dict[str, float]:
     return weights
 
 
-def _write_page(out: Path, answer: "ImpactAnswer", target: str) -> None:
+def _write_page(out: DatasetPlace, answer: "ImpactAnswer", target: str) -> None:
     from reconcile.report.impact_page import impact_page
     from reconcile.report.pages import write_page
 

@@ -16,6 +16,7 @@ from reconcile.cli.incident import is_typed
 from reconcile.cli.options import (
     FILE,
     FOLDER,
+    PLACE,
     carry_options,
     demand_bookie_ids,
     executor_option,
@@ -32,6 +33,7 @@ from reconcile.cli.wire import take_wire, wire_options
 from reconcile.cli.wording.asked_bookies import cluster_result
 from reconcile.cli.wording.whole_datasets import tell_if_whole
 from reconcile.words import count_noun
+from recovery.place import DatasetPlace
 
 if TYPE_CHECKING:
     from reconcile.jobs.collect.bookie import Damage, DamagePlace
@@ -72,7 +74,7 @@ _PROCESSES: Final = 2
 @click.option("--incremental", is_flag=True, help="Keep in --out what the next collection need not read again.")
 @click.option(
     "--since",
-    type=FOLDER,
+    type=PLACE,
     metavar="DIR",
     help="An inventory of this bookie made with --incremental: read only what changed. Implies --incremental.",
 )
@@ -85,7 +87,7 @@ _PROCESSES: Final = 2
     metavar="N",
     help=f"That read index files at the same time. [default: {_PROCESSES}, or the cores, if fewer]",
 )
-@click.option("--out", type=FOLDER, required=True, help="A new folder for the inventory, not on the bookie's disks.")
+@click.option("--out", type=PLACE, required=True, help="A new folder for the inventory, not on the bookie's disks.")
 @output_options
 def collect(
     uri: str | None,
@@ -101,10 +103,10 @@ def collect(
     passwords: Path | None,
     deep: bool,  # noqa: FBT001 - click's option
     incremental: bool,  # noqa: FBT001 - click's option
-    since: Path | None,
+    since: DatasetPlace | None,
     max_mb_s: float | None,
     processes: int | None,
-    out: Path,
+    out: DatasetPlace,
     **shared: Any,  # noqa: ANN401 - click's options
 ) -> None:
     """Read one bookie's disks into an inventory. Nothing is written below the bookie's folders.
@@ -244,7 +246,7 @@ def collect(
     sys.exit(output.show(result))
 
 
-def _next(out: Path) -> str:
+def _next(out: DatasetPlace) -> str:
     """Name the command that takes all inventories: with the incident file if there is one, else with what was typed."""
     given = carry_options("--passwords")
     if not given or given[0] != INCIDENT:
@@ -317,7 +319,7 @@ def _collect_over_wire(
     wire: "Wire",
     passwords: Path | None,
     spark: tuple[str, Path | None],
-    out: Path,
+    out: DatasetPlace,
     output: Output,
 ) -> Result:
     """Ask the bookies of a cluster; on a master, with what its executors are to run."""
@@ -327,7 +329,7 @@ def _collect_over_wire(
     return cluster_result(collect_cluster(request, make_context(output)), out)
 
 
-def _write_page(out: Path, verdict: str, notes: Sequence[str]) -> None:
+def _write_page(out: DatasetPlace, verdict: str, notes: Sequence[str]) -> None:
     from reconcile.report.pages import inventory_page, write_page
     from recovery.dataset import open_dataset
 

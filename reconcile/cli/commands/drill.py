@@ -9,7 +9,7 @@ import click
 from reconcile.cli.command import Command, Exit
 from reconcile.cli.options import (
     FILE,
-    FOLDER,
+    PLACE,
     aliases_option,
     bookies_option,
     executor_option,
@@ -26,6 +26,7 @@ from reconcile.cli.output import Result
 from reconcile.cli.settings import effective_settings
 from reconcile.cli.wording.drills import describe_drill, list_advice
 from reconcile.words import count_noun
+from recovery.place import DatasetPlace
 
 if TYPE_CHECKING:
     from reconcile.jobs.records.drill import Drilled
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
 @aliases_option
 @click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
 @executor_option
-@click.option("--out", type=FOLDER, required=True, help="A new folder for the drill; it will hold passwords.")
+@click.option("--out", type=PLACE, required=True, help="A new folder for the drill; it will hold passwords.")
 @output_options
 def drill(
     inventories: tuple[str, ...],
@@ -70,7 +71,7 @@ def drill(
     aliases: Path | None,
     master: str,
     python: Path | None,
-    out: Path,
+    out: DatasetPlace,
     **shared: Any,  # noqa: ANN401 - click's options
 ) -> None:
     """Try, on a good day, what would come back if the store were lost now. Writes nothing but --out.
@@ -98,7 +99,7 @@ def drill(
     sys.exit(output.show(_make_result(run_drill(request, make_context(output)), out)))
 
 
-def _make_result(drilled: "Drilled", out: Path) -> Result:
+def _make_result(drilled: "Drilled", out: DatasetPlace) -> Result:
     ledgers = drilled.ledgers
     missing = ledgers["held"] + ledgers["lost"]
     code = (

@@ -12,7 +12,7 @@ from reconcile.cli.command import Command, Exit
 from reconcile.cli.commands.recover import LAYOUTS, TAILS
 from reconcile.cli.options import (
     FILE,
-    FOLDER,
+    PLACE,
     aliases_option,
     bookies_option,
     carry_options,
@@ -33,6 +33,7 @@ from reconcile.cli.options import (
 )
 from reconcile.cli.output import Result
 from reconcile.words import list_names
+from recovery.place import DatasetPlace
 
 if TYPE_CHECKING:
     from reconcile.explain.field_evidence import Field
@@ -85,7 +86,7 @@ _VALUE: Final = 18
 @inventory_options("One bookie's inventory, or a table of entries.")
 @click.option("--metadata", "uri", metavar="URI", help="The store, or a capture of it: catalog:///DIR.")
 @click.option("--snapshot", "snapshots", multiple=True, metavar="URI", help="What the store held earlier, as recover.")
-@click.option("--plan", type=FOLDER, help="A plan; what it says of the ledger is explained, not made anew.")
+@click.option("--plan", type=PLACE, help="A plan; what it says of the ledger is explained, not made anew.")
 @click.option("--passwords", type=FILE, help="Candidates, one a line; mode 0600.")
 @bookies_option
 @click.option("--default-quorum", callback=parse_quorum, metavar="E/W/A", help="Where nothing else decides.")
@@ -95,7 +96,7 @@ _VALUE: Final = 18
 @click.option("--tail", type=click.Choice(TAILS), default=TAILS[0], show_default=True, help="As recover.")
 @click.option("--layout", type=click.Choice(LAYOUTS), help="Of the store to be repaired, where nothing else names it.")
 @aliases_option
-@click.option("--out", type=FOLDER, help="With --bookie: a new folder for its ledgers, a page, and files of ids.")
+@click.option("--out", type=PLACE, help="With --bookie: a new folder for its ledgers, a page, and files of ids.")
 @output_options
 def explain(
     ledger: str | None,
@@ -105,7 +106,7 @@ def explain(
     inventories: tuple[str, ...],
     uri: str | None,
     snapshots: tuple[str, ...],
-    plan: Path | None,
+    plan: DatasetPlace | None,
     passwords: Path | None,
     expect_bookies: Path | tuple[str, ...] | None,
     default_quorum: tuple[int, int, int] | None,
@@ -115,7 +116,7 @@ def explain(
     tail: str,
     layout: str | None,
     aliases: Path | None,
-    out: Path | None,
+    out: DatasetPlace | None,
     **shared: Any,  # noqa: ANN401 - click's options
 ) -> None:
     """Say what is known of one LEDGER: who holds what, what follows from it, what the store and a plan have.
@@ -168,7 +169,7 @@ def _explain_bookie(
     inventories: tuple[str, ...],
     uri: str | None,
     aliases: Path | None,
-    out: Path | None,
+    out: DatasetPlace | None,
     shared: dict[str, Any],
 ) -> int:
     """Show what there is of a bookie; return the exit code."""
@@ -186,7 +187,7 @@ def _explain_bookie(
     return output.show(make_result(explain_bookie(request, make_context(output)), out))
 
 
-def _result(explanation: "Explanation", given: Sequence[str], uri: str | None, plan: Path | None) -> Result:
+def _result(explanation: "Explanation", given: Sequence[str], uri: str | None, plan: DatasetPlace | None) -> Result:
     return Result(
         "explain",
         explanation.verdict,
@@ -288,7 +289,7 @@ def _coverage(coverage: Mapping[str, Any]) -> Iterator[str]:
         yield "nothing says which bookies the cluster has: others may hold this ledger"
 
 
-def _next(explanation: "Explanation", given: Sequence[str], uri: str | None, plan: Path | None) -> str:
+def _next(explanation: "Explanation", given: Sequence[str], uri: str | None, plan: DatasetPlace | None) -> str:
     if explanation.actions and plan is not None:
         return quote_command("bkmeta", "plan", "show", plan)
     unseen = explanation.coverage.bookies.not_scanned

@@ -2,7 +2,6 @@
 
 import sys
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,7 +10,7 @@ from reconcile.cli.command import Command, Exit
 from reconcile.cli.deletes import metadata_option, to_ms
 from reconcile.cli.options import (
     DURATION,
-    FOLDER,
+    PLACE,
     inventory_options,
     make_context,
     make_output,
@@ -22,6 +21,7 @@ from reconcile.cli.options import (
 from reconcile.cli.output import Result
 from reconcile.cli.settings import effective_settings
 from reconcile.words import count_noun
+from recovery.place import DatasetPlace
 
 if TYPE_CHECKING:
     from reconcile.jobs.orphans.request import FoundOrphans
@@ -49,20 +49,20 @@ if TYPE_CHECKING:
     help="What the store held earlier: a capture, or copies of ZooKeeper's files or etcd's snapshot, whose "
     "history says who deleted what.",
 )
-@click.option("--since", type=FOLDER, metavar="RUN", help="The run before: its listing of references counts as one.")
+@click.option("--since", type=PLACE, metavar="RUN", help="The run before: its listing of references counts as one.")
 @click.option(
     "--min-age", type=DURATION, default="1d", show_default=True, help="Of a ledger when references were listed."
 )
-@click.option("--out", type=FOLDER, required=True, help="A new folder for what is answer.")
+@click.option("--out", type=PLACE, required=True, help="A new folder for what is answer.")
 @output_options
 def orphans(
     uri: str,
     references: tuple[str, ...],
     inventories: tuple[str, ...],
     earlier: tuple[str, ...],
-    since: Path | None,
+    since: DatasetPlace | None,
     min_age: timedelta,
-    out: Path,
+    out: DatasetPlace,
     **shared: Any,  # noqa: ANN401 - the shared options
 ) -> None:
     """Find ledgers that nobody names, data without a record, and deletes that went past bkmeta. Reads only.
@@ -80,7 +80,7 @@ def orphans(
     sys.exit(output.show(_make_result(answer, uri, out)))
 
 
-def _make_result(answer: "FoundOrphans", uri: str, out: Path) -> Result:
+def _make_result(answer: "FoundOrphans", uri: str, out: DatasetPlace) -> Result:
     from reconcile.findings.categories import Category
     from reconcile.jobs.orphans.request import CANDIDATES
     from recovery.model.ids import LedgerId

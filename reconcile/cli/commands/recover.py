@@ -11,7 +11,7 @@ from reconcile.cli.command import Command, Exit
 from reconcile.cli.incident import is_typed
 from reconcile.cli.options import (
     FILE,
-    FOLDER,
+    PLACE,
     aliases_option,
     bookies_option,
     by_bookie,
@@ -36,6 +36,7 @@ from reconcile.estimates import Step, estimate_s
 from reconcile.estimates import in_words as time_in_words
 from reconcile.findings.refusal_texts import describe_reason
 from reconcile.words import count_noun, list_names
+from recovery.place import DatasetPlace, to_place
 
 if TYPE_CHECKING:
     from reconcile.jobs.recover import Recovered
@@ -124,7 +125,7 @@ _SAID: Final = ("HELD", "GUARDED")
 )
 @click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
 @executor_option
-@click.option("--out", type=FOLDER, required=True, help="A new folder for the plan; it will hold passwords.")
+@click.option("--out", type=PLACE, required=True, help="A new folder for the plan; it will hold passwords.")
 @output_options
 def recover(
     inventories: tuple[str, ...],
@@ -144,7 +145,7 @@ def recover(
     raise_past: int | None,
     master: str,
     python: Path | None,
-    out: Path,
+    out: DatasetPlace,
     **shared: Any,  # noqa: ANN401 - click's options
 ) -> None:
     """Turn inventories into a plan that brings lost ledger metadata back. Writes nothing but the plan.
@@ -197,7 +198,7 @@ def make_result(recovered: "Recovered") -> Result:
     from reconcile.plan.deletions import group_by_session
     from reconcile.report.plan_verdict import describe_plan
 
-    manifest, out = recovered.manifest, Path(recovered.plan.path)
+    manifest, out = recovered.manifest, to_place(recovered.plan.path)
     counts = manifest.counts
     deletions = group_by_session(recovered.plan)
     following = quote_command("bkmeta", "plan", "show", out) if counts.add_up else "do not apply it, report it"
@@ -247,7 +248,7 @@ def _describe_plan(recovered: "Recovered") -> Iterator[str]:
     yield f"of these in the store already: {counts.in_store_already}"
     yield f"the plan: {count_noun(counts.writes, 'write')}, hash {manifest.hash}"
     yield f"to write it takes {time_in_words(estimate_s(Step.APPLY, counts.writes))}"
-    yield f"the report: {Path(recovered.plan.path) / REPORT}"
+    yield f"the report: {to_place(recovered.plan.path) / REPORT}"
     if counts.guarded_by_names:
         yield (
             f"{count_noun(counts.guarded_by_names, 'ledger')} guarded by names alone, without a lock: replication must "
@@ -330,7 +331,7 @@ def _describe_ids(counts: "PlanCounts") -> Iterator[str]:
         yield f"in the store, on no bookie looked at: {counts.in_store_not_on_bookies}"
 
 
-def _describe_references(references: "ReferenceCounts | None", out: Path) -> Iterator[str]:
+def _describe_references(references: "ReferenceCounts | None", out: DatasetPlace) -> Iterator[str]:
     if references is None:
         return
     yield (

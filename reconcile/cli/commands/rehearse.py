@@ -10,7 +10,7 @@ import click
 from reconcile.cli.command import Command, Exit
 from reconcile.cli.incident import is_typed
 from reconcile.cli.options import (
-    FOLDER,
+    PLACE,
     by_bookie,
     make_context,
     make_output,
@@ -22,6 +22,7 @@ from reconcile.cli.output import Result
 from reconcile.cli.wire import take_wire, wire_options
 from reconcile.words import count_noun
 from recovery.errors import InputError
+from recovery.place import DatasetPlace
 
 if TYPE_CHECKING:
     from reconcile.jobs.rehearse import Rehearsed
@@ -49,7 +50,7 @@ _SHOWN: Final = 10
     epilog="Example: bkmeta rehearse plan --metadata zk+hierarchical://zk1:2181/bkmeta-rehearsal/ledgers "
     "--disk bk1:3181=/mnt/bk1",
 )
-@click.argument("plan", type=FOLDER)
+@click.argument("plan", type=PLACE)
 @click.option("--metadata", "uri", required=True, metavar="URI", help="A root that is absent, or an earlier rehearsal.")
 @click.option("--disk", "disks", multiple=True, callback=by_bookie, metavar="ID=DIR", help="A bookie's folder.")
 @click.option("--wire", is_flag=True, help="Ask the running bookies instead of reading disks.")
@@ -70,7 +71,7 @@ _SHOWN: Final = 10
 @click.option("--remove", "away", is_flag=True, help="Remove the rehearsal of URI instead; only what is marked as one.")
 @output_options
 def rehearse(
-    plan: Path,
+    plan: DatasetPlace,
     uri: str,
     disks: dict[str, list[Path]],
     sample: int | None,
@@ -110,7 +111,7 @@ def rehearse(
     sys.exit(output.show(_make_result(rehearsed, dataset, plan, uri)))
 
 
-def _make_result(rehearsed: "Rehearsed", dataset: "Dataset", plan: Path, uri: str) -> Result:
+def _make_result(rehearsed: "Rehearsed", dataset: "Dataset", plan: DatasetPlace, uri: str) -> Result:
     from reconcile.cli.wording.plan_store import store_of
 
     applied = rehearsed.applied

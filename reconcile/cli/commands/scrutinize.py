@@ -11,7 +11,7 @@ import click
 from reconcile.cli.command import Command, Exit
 from reconcile.cli.options import (
     FILE,
-    FOLDER,
+    PLACE,
     executor_option,
     inventory_options,
     make_context,
@@ -26,6 +26,7 @@ from reconcile.cli.output import Result
 from reconcile.cli.settings import effective_settings
 from reconcile.cli.wire import take_wire, wire_options
 from reconcile.words import count_noun
+from recovery.place import DatasetPlace
 
 if TYPE_CHECKING:
     from reconcile.jobs.scrutiny.request import Scrutinized
@@ -110,7 +111,7 @@ def _parse_share(_context: click.Context, _parameter: click.Parameter, value: st
     "--buckets", "share", metavar="N/M", callback=_parse_share, help="Only the N-th of M shares of all ledgers."
 )
 @references_option
-@click.option("--since", type=FOLDER, metavar="RUN", help="The run before: says what is new, and what is resolved.")
+@click.option("--since", type=PLACE, metavar="RUN", help="The run before: says what is new, and what is resolved.")
 @click.option("--suppress", type=FILE, help="TOML: findings that somebody answers for, and until when.")
 @click.option(
     "--against",
@@ -121,7 +122,7 @@ def _parse_share(_context: click.Context, _parameter: click.Parameter, value: st
 @click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
 @executor_option
 @wire_options
-@click.option("--out", type=FOLDER, required=True, help="A new folder for the run; it will hold passwords.")
+@click.option("--out", type=PLACE, required=True, help="A new folder for the run; it will hold passwords.")
 @output_options
 def scrutinize(
     uri: str,
@@ -136,13 +137,13 @@ def scrutinize(
     min_coverage: float,
     share: tuple[int, int],
     references: tuple[str, ...],
-    since: Path | None,
+    since: DatasetPlace | None,
     suppress: Path | None,
     against: str | None,
     metrics: Path | None,
     master: str,
     python: Path | None,
-    out: Path,
+    out: DatasetPlace,
     **shared: Any,  # noqa: ANN401 - click's options
 ) -> None:
     """Look at every closed ledger: does each entry stand on the bookies that its record names? Reads only.
@@ -200,7 +201,7 @@ def scrutinize(
 
 
 def _scrutinize_against(
-    uri: str, against: str, out: Path, share: tuple[int, int], fail_on: str, shared: dict[str, Any]
+    uri: str, against: str, out: DatasetPlace, share: tuple[int, int], fail_on: str, shared: dict[str, Any]
 ) -> int:
     """Compare two stores, and show it; return the exit code."""
     from reconcile.cli.wording.stores import make_result
@@ -216,7 +217,7 @@ def _scrutinize_against(
     return output.show(make_result(scrutinize_against(request, make_context(output)), fail_on, out))
 
 
-def _make_result(scrutinized: "Scrutinized", min_coverage: float, out: Path) -> Result:
+def _make_result(scrutinized: "Scrutinized", min_coverage: float, out: DatasetPlace) -> Result:
     covered = scrutinized.covered_pct
     code = (
         Exit.FAILED

@@ -8,9 +8,10 @@ import click
 
 from reconcile.cli.command import Command, Exit
 from reconcile.cli.incident import is_typed
-from reconcile.cli.options import FOLDER, by_bookie, make_context, make_output, output_options, read_aliases
+from reconcile.cli.options import PLACE, by_bookie, make_context, make_output, output_options, read_aliases
 from reconcile.cli.wire import take_wire, wire_options
 from reconcile.cli.wording.verified import make_verify_result
+from recovery.place import DatasetPlace
 
 SAMPLE: Final = "1000"
 
@@ -39,7 +40,7 @@ def parse_sample(_context: click.Context, _parameter: click.Parameter, value: st
     epilog="Example: bkmeta verify plan --metadata zk+hierarchical://zk1:2181/ledgers --sample all "
     "--disk bk1:3181=/mnt/bk1 --disk bk2:3181=/mnt/bk2",
 )
-@click.argument("plan", type=FOLDER)
+@click.argument("plan", type=PLACE)
 @click.option("--metadata", "uri", required=True, metavar="URI", help="The store that the plan was applied to.")
 @click.option(
     "--sample",
@@ -54,7 +55,7 @@ def parse_sample(_context: click.Context, _parameter: click.Parameter, value: st
 @wire_options
 @output_options
 def verify(
-    plan: Path,
+    plan: DatasetPlace,
     uri: str,
     sample: int | None,
     disks: dict[str, list[Path]],

@@ -1,13 +1,13 @@
 """What asking a cluster's bookies gave, in words."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from reconcile.cli.command import Exit
 from reconcile.cli.options import carry_options, quote_command
 from reconcile.cli.output import Result
 from reconcile.words import count_noun
+from recovery.place import DatasetPlace
 
 if TYPE_CHECKING:
     from reconcile.jobs.collect.cluster import CollectedCluster
@@ -17,7 +17,7 @@ _SHOWN: Final = 10
 _CONF: Final = "/etc/bookkeeper/bk_server.conf"
 
 
-def cluster_result(collected: "CollectedCluster", out: Path) -> Result:
+def cluster_result(collected: "CollectedCluster", out: DatasetPlace) -> Result:
     """Say which bookies answered, and what for."""
     from recovery.bookies.addresses import ALIAS_UNRESOLVED
     from recovery.bookies.wire_results import NOT_TOLD, Kind, folder_of

@@ -1,12 +1,12 @@
 """What is said of one bookie."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from reconcile.cli.command import Exit
 from reconcile.cli.options import quote_command
 from reconcile.cli.output import Result
 from reconcile.words import count_noun, list_names
+from recovery.place import DatasetPlace
 
 if TYPE_CHECKING:
     from reconcile.jobs.diagnose.explain_bookie import BookieSides
@@ -22,7 +22,7 @@ _WORDS: Final = {
 }
 
 
-def make_result(sides: "BookieSides", out: Path | None) -> Result:
+def make_result(sides: "BookieSides", out: DatasetPlace | None) -> Result:
     """Return what is shown."""
     ledgers = sides.ledgers
     code = (

@@ -1,12 +1,12 @@
 """What a plan's deletions are said to be, and what undoes them: lines for people, each command ready to be copied."""
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Final
 
 from reconcile.cli.options import quote_command
 from reconcile.plan.deletions import LISTED, SessionDeletions, find_capture_before
 from recovery.dataset import Dataset
+from recovery.place import to_place
 
 _OUT: Final = "plan-2"
 
@@ -35,7 +35,7 @@ def _lines(plan: Dataset, session: SessionDeletions) -> Iterator[str]:
     if not session.undecided:
         return
     edit = ["bkmeta", "plan", "edit", plan.path]
-    to = ["--out", Path(plan.path).with_name(_OUT)]
+    to = ["--out", to_place(plan.path).with_name(_OUT)]
     restore = quote_command(*edit, "--restore-deleted-by", session.name, *to)
     accept = quote_command(*edit, "--accept-deleted-by", session.name, *to)
     earlier = find_capture_before(plan, session)

@@ -1,9 +1,9 @@
 """Of which store a plan is, for the commands that come next: with its real address, wherever the plan knows it."""
 
-from pathlib import Path
 from typing import Final
 
 from recovery.dataset import MANIFEST, Dataset, open_dataset
+from recovery.place import to_place
 
 _STORE: Final = "store"
 """Folder of a plan in which the capture of the store is that it was made for."""
@@ -14,7 +14,7 @@ _REHEARSAL: Final = "bkmeta-rehearsal"
 
 def store_of(plan: Dataset) -> str:
     """Return the URI of the store that a plan was made for; ``URI`` where it does not know one that can be written."""
-    folder = Path(plan.path) / _STORE
+    folder = to_place(plan.path) / _STORE
     if not (folder / MANIFEST).is_file():
         return _UNKNOWN
     uri = str(open_dataset(folder, "catalog").manifest["binding"].get("uri") or "")

@@ -1,18 +1,18 @@
 """What is said of two stores that were held together."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reconcile.cli.command import Exit
 from reconcile.cli.output import Result
 from reconcile.words import count_noun
+from recovery.place import DatasetPlace
 
 if TYPE_CHECKING:
     from reconcile.jobs.records.against import Compared
 
 
-def make_result(compared: "Compared", fail_on: str, out: Path) -> Result:
+def make_result(compared: "Compared", fail_on: str, out: DatasetPlace) -> Result:
     """Return what is shown.
 
     Args:

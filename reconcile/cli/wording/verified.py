@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from reconcile.cli.command import Exit
@@ -10,6 +9,7 @@ from reconcile.cli.incident import OPTION as INCIDENT
 from reconcile.cli.options import carry_options, quote_command
 from reconcile.cli.output import Result
 from reconcile.words import count_noun, is_or_are
+from recovery.place import DatasetPlace
 
 if TYPE_CHECKING:
     from reconcile.jobs.verify import ReadBack
@@ -19,7 +19,7 @@ _SHOWN: Final = 10
 _GUARDS: Final = ("kept", "gone", "released", "unreleased", "named", "exposed", "replaced")
 
 
-def make_verify_result(command: str, read: "ReadBack", plan: Path) -> Result:
+def make_verify_result(command: str, read: "ReadBack", plan: DatasetPlace) -> Result:
     """Say what reading back gave."""
     from reconcile.check.verify_results import Outcome, Stored
 
@@ -155,7 +155,7 @@ def _describe_counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counts.items() if count) or "none"
 
 
-def _next(command: str, code: int, plan: Path, problems: Sequence[str], *, wire: bool) -> str:
+def _next(command: str, code: int, plan: DatasetPlace, problems: Sequence[str], *, wire: bool) -> str:
     if code == Exit.FOUND:
         given = carry_options("--metadata")
         if INCIDENT not in given:

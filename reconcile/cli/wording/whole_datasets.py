@@ -2,17 +2,17 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import click
 
 from recovery.out_folder import MARK
+from recovery.place import DatasetPlace
 
 _MANIFEST = "manifest.json"
 """`recovery.dataset.MANIFEST`, without the libraries that it needs."""
 
 
-def tell_if_whole(out: Path, kind: str) -> None:
+def tell_if_whole(out: DatasetPlace, kind: str) -> None:
     """Have errors that end the running command say whether what it writes is whole.
 
     Args:
@@ -23,7 +23,7 @@ def tell_if_whole(out: Path, kind: str) -> None:
 
 
 @contextmanager
-def _add_note(out: Path, kind: str) -> Iterator[None]:
+def _add_note(out: DatasetPlace, kind: str) -> Iterator[None]:
     # A folder that is a dataset already is refused: it is not what this command made.
     is_earlier = (out / _MANIFEST).exists()
     try:

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow.compute as pc
@@ -15,6 +14,7 @@ from recovery.collect.options import CollectOptions, CollectSummary
 from recovery.dataset import Dataset, open_dataset
 from recovery.errors import Reason
 from recovery.model.ids import LedgerId
+from recovery.place import DatasetPlace
 
 _SHOWN: Final = 3
 """Places of damage of each rank."""
@@ -67,7 +67,7 @@ class CollectedBookie:
     damage: Damage
 
 
-def collect_bookie(options: CollectOptions, out: Path, context: Context) -> CollectedBookie:
+def collect_bookie(options: CollectOptions, out: DatasetPlace, context: Context) -> CollectedBookie:
     """Read one bookie's disks into an inventory.
 
     Raises:

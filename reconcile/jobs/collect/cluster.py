@@ -11,6 +11,7 @@ from recovery.bookies.wire_inventory import Request, collect_wire
 from recovery.bookies.wire_results import CATALOG, WireSummary
 from recovery.dataset import open_dataset
 from recovery.errors import InputError
+from recovery.place import DatasetPlace
 from recovery.spark import demand_spark, over_buckets
 
 
@@ -35,7 +36,7 @@ class ClusterRequest:
     passwords: tuple[bytes, ...]
     master: str
     python: Path | None
-    out: Path
+    out: DatasetPlace
     settings: Mapping[str, object] = field(default_factory=dict)
 
 

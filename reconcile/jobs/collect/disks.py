@@ -11,6 +11,7 @@ from recovery.collect.disk.folders import survey
 from recovery.collect.options import CollectOptions
 from recovery.collect.pipeline import collect
 from recovery.errors import InputError
+from recovery.place import DatasetPlace
 from recovery.spark import over_buckets
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def see(disks: Mapping[str, Sequence[Path]]) -> None:
 def collect_all(
     disks: Mapping[str, Sequence[Path]],
     passwords: Passwords,
-    out: Path,
+    out: DatasetPlace,
     spark: "SparkSession",
     *,
     now: Callable[[], datetime],

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from recovery.errors import InputError
+from recovery.place import DatasetPlace, to_place
 
 _MANIFEST: Final = "manifest.json"
 """`recovery.dataset.MANIFEST`, without the libraries that it needs."""
@@ -25,7 +26,7 @@ def find_inventories(folders: Sequence[str], *, may_be_missing: bool = False) ->
     """
     paths: list[str] = []
     for name in folders:
-        folder = Path(name)
+        folder = to_place(name)
         if may_be_missing and (not folder.exists() or not any(folder.iterdir())):
             continue
         kind = _kind_of(folder)
@@ -37,7 +38,7 @@ def find_inventories(folders: Sequence[str], *, may_be_missing: bool = False) ->
     return tuple(dict.fromkeys(paths))
 
 
-def _below(folder: Path) -> Iterator[str]:
+def _below(folder: DatasetPlace) -> Iterator[str]:
     for child in _children(folder):
         kind = _kind_of(child)
         if kind == _INVENTORY:
@@ -49,23 +50,25 @@ def _below(folder: Path) -> Iterator[str]:
             yield from _below(child)
 
 
-def _has_inventory(folder: Path) -> bool:
+def _has_inventory(folder: DatasetPlace) -> bool:
     kind = _kind_of(folder)
     return kind == _INVENTORY or (kind is None and any(_has_inventory(child) for child in _children(folder)))
 
 
-def _children(folder: Path) -> list[Path]:
+def _children(folder: DatasetPlace) -> Sequence[DatasetPlace]:
     try:
+        if not isinstance(folder, Path):
+            return [place for place in folder.iterdir() if not place.name.startswith(".") and place.is_dir()]
         return sorted(
             Path(entry.path) for entry in os.scandir(folder) if entry.is_dir() and not entry.name.startswith(".")
         )
     except OSError as error:
         raise InputError(
-            str(folder), f"cannot be read ({error.strerror})", "name a folder that you can read"
+            str(folder), f"cannot be read ({error.strerror or error})", "name a folder that you can read"
         ) from error
 
 
-def _kind_of(folder: Path) -> str | None:
+def _kind_of(folder: DatasetPlace) -> str | None:
     """Return what a folder's manifest says that it is; None: it has none."""
     try:
         manifest = json.loads((folder / _MANIFEST).read_bytes())

@@ -5,14 +5,15 @@ from datetime import datetime
 from pathlib import Path
 
 from recovery.bookies.listed_inventory import write_listed
+from recovery.place import DatasetPlace, is_remote
 
 
 def list_folders(paths: Sequence[str]) -> tuple[str, ...]:
     """Return those of the paths that are no tables."""
-    return tuple(path for path in paths if not Path(path).is_file())
+    return tuple(path for path in paths if not _is_table(path))
 
 
-def take_tables(paths: Sequence[str], out: Path, now: datetime) -> tuple[str, ...]:
+def take_tables(paths: Sequence[str], out: DatasetPlace, now: datetime) -> tuple[str, ...]:
     """Return folders of inventories: those that are given, and those made, below `out`, of what is a table of entries.
 
     Raises:
@@ -21,6 +22,11 @@ def take_tables(paths: Sequence[str], out: Path, now: datetime) -> tuple[str, ..
     """
     folders: list[str] = []
     for number, path in enumerate(paths):
-        made = write_listed(Path(path), out / str(number), now) if Path(path).is_file() else [path]
+        made = write_listed(Path(path), out / str(number), now) if _is_table(path) else [path]
         folders += map(str, made)
     return tuple(folders)
+
+
+def _is_table(path: str) -> bool:
+    # What is in a store is a dataset: tables are of this machine.
+    return not is_remote(path) and Path(path).is_file()

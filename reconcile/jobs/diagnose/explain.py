@@ -37,6 +37,7 @@ from recovery.infer.lost_disks import LostDisk
 from recovery.infer.search import Tail
 from recovery.model import tables
 from recovery.model.ids import LedgerId
+from recovery.place import DatasetPlace
 
 _FILES: Final = ("zkfiles:", "etcdfile:")
 
@@ -66,7 +67,7 @@ class ExplainRequest:
     inventories: tuple[str, ...]
     uri: str | None
     snapshots: tuple[str, ...]
-    plan: Path | None
+    plan: DatasetPlace | None
     passwords: Passwords
     expected: tuple[str, ...] | None
     default_quorum: tuple[int, int, int] | None

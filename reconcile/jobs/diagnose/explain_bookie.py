@@ -9,14 +9,13 @@ strays.txt     that it holds, listed, and no segment names it
 unlisted.txt   that it holds, and the store does not list
 """
 
-import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final, TextIO
+from typing import BinaryIO, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -36,7 +35,8 @@ from recovery.errors import InputError
 from recovery.manifest import Part
 from recovery.model import tables
 from recovery.model.ids import LedgerId, bucket_ranges
-from recovery.out_folder import create_file
+from recovery.out_folder import write_whole
+from recovery.place import DatasetPlace
 
 STORE: Final = "store"
 SHOWN: Final = 20
@@ -58,7 +58,7 @@ class BookieRequest:
     uri: str
     inventories: tuple[str, ...]
     aliases: Mapping[str, str] = field(default_factory=dict)
-    out: Path | None = None
+    out: DatasetPlace | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ def explain_bookie(request: BookieRequest, context: Context) -> BookieSides:
                     ids = list(map(LedgerId, ledgers["scope"].to_pylist(), ledgers["ledger"].to_pylist()))
                     first[name] += ids[: SHOWN - len(first[name])]
                     if files is not None:
-                        files[name].writelines(f"{ledger}\n" for ledger in ids)
+                        files[name].writelines(f"{ledger}\n".encode() for ledger in ids)
                 if request.out is not None:
                     name = f"buckets-{span.start:04d}-{span.stop - 1:04d}"
                     parts.append(write_part(request.out, "ledgers", name, [rows], secret=True))
@@ -160,13 +160,12 @@ def _read_store(request: BookieRequest, context: Context) -> Iterator[Dataset]:
             kept = request.out or Path(stack.enter_context(TemporaryDirectory(prefix="bkmeta-explain-")))
             path = str(kept / STORE)
             with connect(request.uri, context) as opened:
-                capture_store(opened, Path(path), context)
+                capture_store(opened, kept / STORE, context)
         yield open_dataset(path, "catalog")
 
 
-def _create(out: Path, name: str, stack: ExitStack) -> TextIO:
-    handle = create_file(out / f"{name}.txt", secret=True)
-    return stack.enter_context(os.fdopen(handle, "w", encoding="utf-8"))
+def _create(out: DatasetPlace, name: str, stack: ExitStack) -> BinaryIO:
+    return stack.enter_context(write_whole(out / f"{name}.txt", secret=True)).sink
 
 
 def _list_known(catalog: Dataset, aliases: Mapping[str, str]) -> set[str]:

@@ -14,7 +14,6 @@ from dataclasses import replace
 from datetime import timedelta
 from fnmatch import fnmatchcase
 from functools import cached_property
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -65,6 +64,7 @@ from recovery.dataset import prepare, write_manifest
 from recovery.errors import FormatError, InputError
 from recovery.manifest import Part
 from recovery.model.ids import bucket_ranges
+from recovery.place import DatasetPlace
 from recovery.spark import over_buckets
 
 SPREAD_LEDGERS: Final = 10_000_000
@@ -459,7 +459,7 @@ class _Check:
         repeated = {statement.bookie for statement in self._request.unrecoverable}
         return tuple(s for s in read_statements(self._request.uri, self._request.cache) if s.bookie not in repeated)
 
-    def _write_manifest(self, out: Path, answer: ImpactAnswer, total: RangeAnswer) -> None:
+    def _write_manifest(self, out: DatasetPlace, answer: ImpactAnswer, total: RangeAnswer) -> None:
         write_manifest(
             out,
             "impact",

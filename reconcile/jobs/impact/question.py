@@ -14,6 +14,7 @@ from reconcile.references import References
 from reconcile.rules.segments.placement import PlacementSettings
 from recovery.dataset import Dataset
 from recovery.model.ids import LedgerId
+from recovery.place import DatasetPlace
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ class ImpactRequest:
     zookeeper: tuple[str, ...] = ()
     aliases: Mapping[str, str] = field(default_factory=dict)
     master: str = "local[*]"
-    out: Path | None = None
+    out: DatasetPlace | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -37,6 +36,7 @@ from recovery.infer.prior import Prior
 from recovery.manifest import Part
 from recovery.model import tables
 from recovery.model.coverage import Coverage
+from recovery.place import to_place
 
 _NO_DISAGREEMENT: Final = (
     Category.HELD,
@@ -66,7 +66,7 @@ def finish_plan(
         coverage: which bookies were looked at.
         instances: instance ids of the cluster.
     """
-    request, out, case, run = tasks.request, Path(tasks.out), tasks.case, tasks.run
+    request, out, case, run = tasks.request, to_place(tasks.out), tasks.case, tasks.run
     sums = sum((result.counts for result in results), RangeCounts())
     counters = used_ids.numbers(request.layout, used_ids.of_counters(case.evidence.read_counters(request.layout)))
     of_bookies = used_ids.numbers(request.layout, used_ids.gather_ids_of_bookies(case.bookies))

@@ -8,12 +8,10 @@ Where a catalog has ids of other scopes, a pass before these looks for ledgers t
 Without inventories the store and the snapshots are compared; records are proposed where the store has none.
 """
 
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -34,6 +32,7 @@ from recovery.infer.lost_disks import find_lost_bookies
 from recovery.infer.reconstruct import Options
 from recovery.model import tables
 from recovery.model.coverage import Coverage
+from recovery.place import DatasetPlace, remove_tree
 from recovery.spark import over_buckets
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
 
 def make_plan(
     request: PlanRequest,
-    out: Path,
+    out: DatasetPlace,
     spark: "SparkSession",
     *,
     now: Callable[[], datetime],
@@ -90,7 +89,7 @@ def make_plan(
         results = [RangeResult.from_json(answer) for answer in answers]
         return finish_plan(tasks, prior, results, coverage, instances)
     finally:
-        shutil.rmtree(out / SPILL, ignore_errors=True)
+        remove_tree(out / SPILL)
 
 
 def _find_lost(request: PlanRequest, bookies: pa.Table, coverage: Coverage) -> tuple[str, ...]:

@@ -4,13 +4,11 @@ import os
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from reconcile.compare import decide, range_findings
 from reconcile.compare.decide import Case
@@ -29,11 +27,12 @@ from reconcile.rules import diff, holds, used_ids
 from reconcile.rules.used_ids import UsedNumbers
 from recovery.codecs.replication_lock import MAX_LOCKS
 from recovery.codecs.store_kind import kind_of
-from recovery.dataset import SPILL, select_rows, sort_by_key, write_part
+from recovery.dataset import SPILL, read_part, select_rows, sort_by_key, write_part
 from recovery.infer.prior import Prior
 from recovery.infer.references import SCHEMA
 from recovery.manifest import Part
 from recovery.model.ids import BUCKETS
+from recovery.place import to_place
 
 REFERENCES: Final = "references"
 """Name of the part, beside those of the plan, that every task reads references from."""
@@ -161,7 +160,7 @@ class RangeTasks:
     def write_collisions(self, part: range) -> dict[str, Any]:
         """Write the ledgers of a range of lower halves that stand in several scopes; return the part."""
         rows = find_collisions([*self.request.inventories, *self.case.evidence.datasets], part)
-        return asdict(write_part(Path(self.out), SPILL, f"collisions-{part.start:04d}", [rows], secret=True))
+        return asdict(write_part(to_place(self.out), SPILL, f"collisions-{part.start:04d}", [rows], secret=True))
 
     def make_part(self, prior: Prior, buckets: range) -> dict[str, Any]:
         """Write a range's part of the plan; return its `RangeResult` as JSON.
@@ -221,7 +220,7 @@ class RangeTasks:
         name = f"buckets-{buckets.start:04d}-{buckets.stop - 1:04d}"
         contents = {"actions": actions, "findings": findings, "reconstruction": rows, "sides": compared}
         parts = {
-            table: write_part(Path(self.out), table, name, [content], secret=True)
+            table: write_part(to_place(self.out), table, name, [content], secret=True)
             for table, content in contents.items()
         }
         hashes = Hashes()
@@ -278,7 +277,7 @@ class RangeTasks:
         if self.request.references is None:
             return None
         wanted = [("bucket", ">=", buckets.start), ("bucket", "<", buckets.stop)]
-        return pq.read_table(Path(self.out) / SPILL / f"{REFERENCES}.parquet", filters=wanted, schema=SCHEMA)
+        return read_part(to_place(self.out), f"{SPILL}/{REFERENCES}.parquet", filters=wanted, schema=SCHEMA)
 
 
 def count_values(column: pa.ChunkedArray) -> dict[str, int]:

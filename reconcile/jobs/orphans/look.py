@@ -6,11 +6,9 @@ candidates.jsonl   ledgers whose delete may be asked for, as `delete request --f
 """
 
 import json
-import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -43,6 +41,8 @@ from recovery.errors import InputError
 from recovery.manifest import Part
 from recovery.model import tables
 from recovery.model.ids import LedgerId, bucket_ranges, buckets
+from recovery.out_folder import write_whole
+from recovery.place import DatasetPlace, remove_tree
 
 _KIND: Final = "orphans"
 
@@ -93,7 +93,7 @@ def look_for_orphans(request: OrphansRequest, context: Context) -> FoundOrphans:
         answer, parts = _judge(request, gathered, run, context)
     finally:
         # Captures hold passwords: they stay no longer than they are read.
-        shutil.rmtree(request.out / SPILL, ignore_errors=True)
+        remove_tree(request.out / SPILL)
     write_manifest(
         request.out,
         _KIND,
@@ -145,13 +145,13 @@ def _gather(
     return _Gathered((first, second), listings, inventories, earlier, _make_keys(known), previous, tuple(damaged))
 
 
-def _capture(opened: OpenStore, folder: Path, context: Context, inventories: Sequence[Dataset]) -> Dataset:
+def _capture(opened: OpenStore, folder: DatasetPlace, context: Context, inventories: Sequence[Dataset]) -> Dataset:
     # What bookies hold and no listing names is asked for before anybody calls it gone.
     capture_store(opened, folder, context, list_known_ledgers(inventories))
     return open_dataset(folder, "catalog")
 
 
-def _open_earlier(uri: str, folder: Path, context: Context) -> Dataset:
+def _open_earlier(uri: str, folder: DatasetPlace, context: Context) -> Dataset:
     path = catalog_path(uri)
     if path is None:
         with connect(uri, context) as opened:
@@ -188,7 +188,7 @@ def _judge(request: OrphansRequest, gathered: _Gathered, run: Run, context: Cont
     rows = answer.listed + sum(dataset.rows("copies") for dataset in gathered.inventories)
     ranges = bucket_ranges(rows)
     with (
-        (request.out / CANDIDATES).open("w", encoding="utf-8") as sink,
+        write_whole(request.out / CANDIDATES, secret=True) as candidates,
         context.reporter.progress("looking for orphans", "parts") as progress,
     ):
         show = throttle(progress)
@@ -202,7 +202,7 @@ def _judge(request: OrphansRequest, gathered: _Gathered, run: Run, context: Cont
             answer.take(rows_found)
             answer.left_out += orphans.left_out
             answer.candidates += orphans.candidates.num_rows
-            sink.writelines(_word_candidates(orphans.candidates))
+            candidates.sink.writelines(_word_candidates(orphans.candidates))
             show(number, len(ranges))
     vanished, listed = (
         answer.count(Category.DELETED_OUTSIDE),
@@ -276,9 +276,9 @@ def _read_known(gathered: _Gathered) -> pa.Table:
     return sort_by_key(rows.filter(pc.equal(rows["category"], Category.UNREFERENCED)).select(keys))
 
 
-def _word_candidates(keys: pa.Table) -> Iterator[str]:
+def _word_candidates(keys: pa.Table) -> Iterator[bytes]:
     for scope, ledger in zip(keys["scope"].to_pylist(), keys["ledger"].to_pylist(), strict=True):
-        yield json.dumps({"ledger": ledger, **({"scope": scope} if scope else {})}) + "\n"
+        yield json.dumps({"ledger": ledger, **({"scope": scope} if scope else {})}).encode() + b"\n"
 
 
 def _list_undecided(gathered: _Gathered, gaps: Sequence[str], answer: FoundOrphans) -> list[str]:

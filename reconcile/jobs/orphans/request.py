@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -11,6 +10,7 @@ import pyarrow.compute as pc
 
 from reconcile.deletes.verification.verdicts import MIN_AGE_MS
 from reconcile.findings.categories import SEVERITY_ORDER, Category
+from recovery.place import DatasetPlace
 
 CANDIDATES: Final = "candidates.jsonl"
 _SHOWN: Final = 20
@@ -33,11 +33,11 @@ class OrphansRequest:
     """
 
     uri: str
-    out: Path
+    out: DatasetPlace
     references: tuple[str, ...] = ()
     inventories: tuple[str, ...] = ()
     earlier: tuple[str, ...] = ()
-    since: Path | None = None
+    since: DatasetPlace | None = None
     min_age_ms: int = MIN_AGE_MS
     settings: Mapping[str, object] = field(default_factory=dict)
 

@@ -17,6 +17,7 @@ from reconcile.write.guards import find_lacking_permissions
 from recovery.codecs.store_kind import kind_of
 from recovery.dataset import Dataset, open_dataset
 from recovery.model.ids import LedgerId
+from recovery.place import DatasetPlace
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +40,8 @@ class EditRequest:
         replace_cookies: bookies whose cookie in the captured store is replaced by their own.
     """
 
-    plan: Path
-    out: Path
+    plan: DatasetPlace
+    out: DatasetPlace
     drop: frozenset[LedgerId] = frozenset()
     accept_loss: frozenset[LedgerId] = frozenset()
     choose: Mapping[LedgerId, str] = field(default_factory=dict)
@@ -155,7 +156,7 @@ class CutPlan:
     waves: tuple[Wave, ...]
 
 
-def split(path: Path, waves: Sequence[range], out: Path) -> CutPlan:
+def split(path: DatasetPlace, waves: Sequence[range], out: DatasetPlace) -> CutPlan:
     """Write a plan again, with a wave for every action.
 
     Args:

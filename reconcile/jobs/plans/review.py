@@ -3,7 +3,6 @@
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from reconcile.plan.deletions import SessionDeletions, group_by_session
 from reconcile.plan.differences import Difference, compare_plans
@@ -12,6 +11,7 @@ from reconcile.plan.manifest import PlanManifest, read_plan_manifest
 from reconcile.plan.plan_reader import Overview, open_whole, overview
 from recovery.dataset import Dataset, open_dataset
 from recovery.model.ids import LedgerId
+from recovery.place import DatasetPlace
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class ShownPlan:
     deletions: tuple[SessionDeletions, ...]
 
 
-def show_plan(path: Path, shown: int) -> ShownPlan:
+def show_plan(path: DatasetPlace, shown: int) -> ShownPlan:
     """Read a whole plan, every byte of it.
 
     Args:
@@ -74,7 +74,7 @@ class PlanDifferences:
         return self.only_in_first + self.only_in_second + self.differing
 
 
-def diff_plans(first: Path, second: Path, shown: int) -> PlanDifferences:
+def diff_plans(first: DatasetPlace, second: DatasetPlace, shown: int) -> PlanDifferences:
     """Compare two whole plans key by key.
 
     Args:
@@ -106,7 +106,7 @@ def diff_plans(first: Path, second: Path, shown: int) -> PlanDifferences:
     )
 
 
-def list_plan_ledgers(path: Path, choice: Choice) -> Iterator[Line]:
+def list_plan_ledgers(path: DatasetPlace, choice: Choice) -> Iterator[Line]:
     """Yield ledgers of a plan in the order of their ids.
 
     Raises:
@@ -115,7 +115,7 @@ def list_plan_ledgers(path: Path, choice: Choice) -> Iterator[Line]:
     return list_ledgers(open_dataset(path, "plan"), choice)
 
 
-def list_guarded_ledgers(path: Path, bookie: str) -> Iterator[LedgerId]:
+def list_guarded_ledgers(path: DatasetPlace, bookie: str) -> Iterator[LedgerId]:
     """Yield the ledgers that a plan guards and that name a bookie.
 
     Raises:

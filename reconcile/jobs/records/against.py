@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -31,6 +30,7 @@ from recovery.errors import InputError
 from recovery.manifest import Part
 from recovery.model import tables
 from recovery.model.ids import BUCKETS, bucket_ranges
+from recovery.place import DatasetPlace
 
 if TYPE_CHECKING:
     from backends.registry import OpenStore
@@ -58,7 +58,7 @@ class AgainstRequest:
 
     uri: str
     against: str
-    out: Path
+    out: DatasetPlace
     share: tuple[int, int] = (1, 1)
     settings: Mapping[str, object] = field(default_factory=dict)
 
@@ -144,7 +144,7 @@ def scrutinize_against(request: AgainstRequest, context: Context) -> Compared:
     return _finish(request, sums)
 
 
-def _capture(opened: "OpenStore", out: Path, context: Context) -> tuple[Dataset, Layout]:
+def _capture(opened: "OpenStore", out: DatasetPlace, context: Context) -> tuple[Dataset, Layout]:
     summary = capture_store(opened, out, context)
     if summary.root != "present" or summary.layout is None:
         raise InputError(opened.uri, "has no ledgers root", "name the root of the cluster's ledgers")

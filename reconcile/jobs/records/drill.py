@@ -33,6 +33,7 @@ from recovery.errors import InputError
 from recovery.infer.search import Tail
 from recovery.manifest import Part
 from recovery.model.ids import bucket_ranges
+from recovery.place import DatasetPlace
 
 STORE: Final = "store"
 PLAN: Final = "plan"
@@ -56,7 +57,7 @@ class DrillRequest:
     """
 
     uri: str
-    out: Path
+    out: DatasetPlace
     inventories: tuple[str, ...]
     snapshots: tuple[str, ...]
     passwords: Passwords

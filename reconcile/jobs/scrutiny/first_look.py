@@ -10,12 +10,10 @@ more, all is looked at anew. It is taken by a run that was asked the same within
 
 import hashlib
 import json
-import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any, Final
 
 from backends.registry import OpenStore
@@ -29,6 +27,8 @@ from recovery.bookies.wire_results import BookieResult, Kind, WireSummary
 from recovery.codecs.store import Layout
 from recovery.dataset import SPILL, Dataset, open_dataset
 from recovery.errors import DatasetError
+from recovery.out_folder import write_whole
+from recovery.place import DatasetPlace, remove_tree
 
 STORE: Final = "store"
 _FILE: Final = "first-look.json"
@@ -115,15 +115,14 @@ def write_first_look(request: ScrutinyRequest, look: FirstLook) -> None:
     }
     path = request.out / SPILL / _FILE
     path.parent.mkdir(mode=0o700, exist_ok=True)
-    beside = path.with_name(f"{_FILE}.tmp")
-    beside.write_text(json.dumps(content), encoding="utf-8")
-    beside.replace(path)
+    with write_whole(path, secret=True) as file:
+        file.sink.write(json.dumps(content).encode())
 
 
 def read_first_look(request: ScrutinyRequest, given: tuple[Dataset, ...], now: datetime) -> FirstLook | None:
     """Return what a run that was broken off knew, if it was asked the same; what it did after that is removed."""
     try:
-        content = json.loads((request.out / SPILL / _FILE).read_text(encoding="utf-8"))
+        content = json.loads((request.out / SPILL / _FILE).read_bytes())
         began = datetime.fromisoformat(content["at"])
         if content["asked"] != _hash_request(request, given) or now - began > _VALID:
             return None
@@ -140,7 +139,7 @@ def read_first_look(request: ScrutinyRequest, given: tuple[Dataset, ...], now: d
             for path in (request.out / table).glob(pattern):
                 path.unlink()
     for folder in (request.out / SPILL).glob("look-*"):
-        shutil.rmtree(folder)
+        remove_tree(folder)
     bookies = AskedBookies(
         (*given, *made),
         given,
@@ -160,14 +159,13 @@ def goes_on_with(request: ScrutinyRequest, opened: OpenStore) -> bool:
     return is_of_cluster(open_dataset(request.out / STORE, "catalog"), read_instance_id(opened.store, opened.root))
 
 
-def _hash_files(out: Path, answers: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+def _hash_files(out: DatasetPlace, answers: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Return the hash of each file that tasks wrote."""
     names = [name for answer in answers for kind in ("suspects", "compared") for name in answer[kind].values()]
     names += [part["file"] for answer in answers for part in answer["parts"].values()]
     hashes = {}
     for name in names:
-        with (out / name).open("rb") as file:
-            hashes[name] = hashlib.file_digest(file, "sha256").hexdigest()
+        hashes[name] = hashlib.sha256((out / name).read_bytes()).hexdigest()
     return hashes
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -22,6 +21,7 @@ from recovery.codecs.store import Layout
 from recovery.dataset import SPILL, Dataset, write_part
 from recovery.manifest import Part
 from recovery.model import tables
+from recovery.place import to_place
 
 SUSPECT_FINDINGS: Final = "suspect-findings"
 SUSPECT_VERDICTS: Final = "suspect-verdicts"
@@ -81,7 +81,7 @@ class RangeTask:
         settled = raise_old(self.lifecycle.apply(settled), self.run, self.demands.grace_s)
         return {
             "parts": {
-                table: asdict(write_part(Path(self.out), table, name, [rows], secret=True))
+                table: asdict(write_part(to_place(self.out), table, name, [rows], secret=True))
                 for table, rows in (("findings", settled), ("verdicts", verdicts))
             },
             "suspects": suspects,
@@ -104,7 +104,7 @@ class RangeTask:
             return {}
         findings = judged.findings.filter(are_of(judged.findings, verdicts))
         return {
-            kind: write_part(Path(self.out), SPILL, f"{kind}-{name}", [rows], secret=True).file
+            kind: write_part(to_place(self.out), SPILL, f"{kind}-{name}", [rows], secret=True).file
             for kind, rows in zip(kinds, (findings, verdicts), strict=True)
         }
 

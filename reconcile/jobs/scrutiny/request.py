@@ -9,6 +9,7 @@ from reconcile.check.scrutiny.judge import Demands
 from reconcile.check.scrutiny.lifecycle import Suppression
 from reconcile.jobs.context import Wire
 from recovery.model.ids import BUCKETS
+from recovery.place import DatasetPlace
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class ScrutinyRequest:
     """
 
     uri: str
-    out: Path
+    out: DatasetPlace
     inventories: tuple[str, ...]
     wire: Wire | None
     demands: Demands
@@ -46,7 +47,7 @@ class ScrutinyRequest:
     min_coverage: float = 99.0
     recheck_after_s: float = 600.0
     rechecks: int = 1
-    since: Path | None = None
+    since: DatasetPlace | None = None
     suppressions: tuple[Suppression, ...] = ()
     metrics: Path | None = None
     master: str = "local[*]"

@@ -4,12 +4,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from backends.registry import OpenStore
 from reconcile.check.scrutiny.judge import SKIPPED, UNDECIDED, give_verdicts
@@ -25,8 +23,9 @@ from recovery.bookies.wire_reader import RunningCluster
 from recovery.capture.records import read_records
 from recovery.codecs import ledger_metadata
 from recovery.codecs.store import Layout
-from recovery.dataset import sort_by_key
+from recovery.dataset import read_part, sort_by_key
 from recovery.model.ids import LedgerId
+from recovery.place import to_place
 
 _Place = tuple[str, LedgerKey, int]
 
@@ -142,8 +141,8 @@ def compare_all(
     comparer = EntryComparer(second_look.opened, second_look.layout, members, wire, task.renames, task.run)
     put_aside = (
         (
-            pq.read_table(Path(task.out) / paths[COMPARED_FINDINGS]),
-            pq.read_table(Path(task.out) / paths[COMPARED_VERDICTS]),
+            read_part(to_place(task.out), paths[COMPARED_FINDINGS]),
+            read_part(to_place(task.out), paths[COMPARED_VERDICTS]),
         )
         for paths in files
     )

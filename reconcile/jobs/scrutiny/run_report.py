@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from reconcile.check.scrutiny.judge import raise_rows
 from reconcile.check.scrutiny.lifecycle import list_repairs
@@ -19,10 +18,12 @@ from reconcile.jobs.scrutiny.first_look import STORE
 from reconcile.jobs.scrutiny.metrics import format_metrics
 from reconcile.jobs.scrutiny.range_task import are_of, count_verdicts
 from reconcile.jobs.scrutiny.request import Scrutinized, ScrutinyRequest
-from recovery.dataset import Dataset, open_dataset, sort_by_key, write_part
+from recovery.dataset import Dataset, open_dataset, read_part, sort_by_key, write_part
 from recovery.errors import InputError
 from recovery.manifest import Part
 from recovery.model import tables
+from recovery.out_folder import write_whole
+from recovery.place import DatasetPlace
 
 METRICS: Final = "metrics.prom"
 REPAIRS: Final = "repair.jsonl"
@@ -46,10 +47,10 @@ class RaisedVerdicts:
 
     before: dict[str, Counter[str]] = field(default_factory=dict)
     after: dict[str, Counter[str]] = field(default_factory=dict)
-    overtaken: list[Path] = field(default_factory=list)
+    overtaken: list[DatasetPlace] = field(default_factory=list)
 
 
-def raise_verdicts(out: Path, parts: Mapping[str, list[Part]], later: pa.Table) -> RaisedVerdicts:
+def raise_verdicts(out: DatasetPlace, parts: Mapping[str, list[Part]], later: pa.Table) -> RaisedVerdicts:
     """Give ledgers their verdicts anew of which something was found after they were judged.
 
     What was written stays as it is until the run is whole: a run that is killed goes on from it.
@@ -63,9 +64,9 @@ def raise_verdicts(out: Path, parts: Mapping[str, list[Part]], later: pa.Table) 
     later = later.filter(pc.is_valid(later["ledger"]))
     findings = {Path(part.file).name: part for part in parts["findings"]}
     for place, part in enumerate(parts["verdicts"] if later.num_rows else ()):
-        rows = pq.read_table(out / part.file) if part.rows else tables.VERDICTS.empty_table()
+        rows = read_part(out, part.file) if part.rows else tables.VERDICTS.empty_table()
         own = findings[Path(part.file).name]
-        known = pq.read_table(out / own.file) if own.rows else tables.FINDINGS.empty_table()
+        known = read_part(out, own.file) if own.rows else tables.FINDINGS.empty_table()
         touched = are_of(rows, later)
         some = rows.filter(touched)
         if not some.num_rows:
@@ -80,21 +81,21 @@ def raise_verdicts(out: Path, parts: Mapping[str, list[Part]], later: pa.Table) 
     return raised
 
 
-def count_known(out: Path, parts: Sequence[Part], before: Collection[bytes]) -> tuple[int, int]:
+def count_known(out: DatasetPlace, parts: Sequence[Part], before: Collection[bytes]) -> tuple[int, int]:
     """Count the findings that the run before had, too, and the others."""
     known = new = 0
     for part in parts:
-        ids = pq.read_table(out / part.file, columns=["id"])["id"].to_pylist() if part.rows else []
+        ids = read_part(out, part.file, columns=["id"])["id"].to_pylist() if part.rows else []
         had = sum(key in before for key in ids)
         known, new = known + had, new + len(ids) - had
     return known, new
 
 
-def find_worst(out: Path, parts: Sequence[Part], severe: Sequence[str]) -> list[Mapping[str, Any]]:
+def find_worst(out: DatasetPlace, parts: Sequence[Part], severe: Sequence[str]) -> list[Mapping[str, Any]]:
     """Return the first findings at or above the severity that fails, the gravest first."""
     found: dict[str, list[Mapping[str, Any]]] = {severity: [] for severity in severe}
     for part in parts:
-        rows = pq.read_table(out / part.file) if part.rows else tables.FINDINGS.empty_table()
+        rows = read_part(out, part.file) if part.rows else tables.FINDINGS.empty_table()
         for severity in severe:
             wanted = _SHOWN - len(found[severity])
             mask = pc.and_(pc.equal(rows["severity"], severity), pc.equal(rows["status"], "open"))
@@ -110,7 +111,7 @@ def make_trend(earlier: Dataset | None, result: Scrutinized, run: Run) -> list[M
     return [*([] if earlier is None else earlier.manifest.get("trend", ())), point][-_POINTS:]
 
 
-def write_report(out: Path, inventories: Sequence[Dataset], context: Context) -> None:
+def write_report(out: DatasetPlace, inventories: Sequence[Dataset], context: Context) -> None:
     """Write the page beside the run, which is whole."""
     from reconcile.report.pages import write_page  # noqa: PLC0415 - a run that fails needs no templates
     from reconcile.report.scrutiny_page import scrutiny_page  # noqa: PLC0415 - likewise
@@ -123,12 +124,14 @@ def write_report(out: Path, inventories: Sequence[Dataset], context: Context) ->
 def write_beside(request: ScrutinyRequest, result: Scrutinized, parts: Sequence[Part], run: Run) -> None:
     """Write what other programs take: figures, and commands that mend."""
     text = format_metrics(result, run.at.timestamp())
-    for path in filter(None, [request.out / METRICS, request.metrics]):
-        _replace_file(path, text)
-    with (request.out / REPAIRS).open("w", encoding="utf-8") as sink:
+    with write_whole(request.out / METRICS, secret=False) as metrics:
+        metrics.sink.write(text.encode())
+    if request.metrics is not None:
+        _replace_file(request.metrics, text)
+    with write_whole(request.out / REPAIRS, secret=False) as repairs:
         for part in parts:
-            rows = pq.read_table(request.out / part.file).to_pylist() if part.rows else []
-            sink.writelines(json.dumps(command) + "\n" for command in list_repairs(rows))
+            rows = read_part(request.out, part.file).to_pylist() if part.rows else []
+            repairs.sink.writelines(f"{json.dumps(command)}\n".encode() for command in list_repairs(rows))
 
 
 def _replace_file(path: Path, text: str) -> None:

@@ -7,14 +7,12 @@ findings/    FINDINGS: complete before anything is counted
 verdicts/    VERDICTS: a row a ledger
 """
 
-import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -74,6 +72,7 @@ from recovery.errors import FormatError, InputError
 from recovery.manifest import Part
 from recovery.model import tables
 from recovery.model.ids import bucket_ranges
+from recovery.place import DatasetPlace, remove_tree
 from recovery.spark import demand_spark, over_buckets
 
 if TYPE_CHECKING:
@@ -192,7 +191,7 @@ def scrutinize(
     sums.parts["findings"].append(write_part(request.out, "findings", "beside", [rows], secret=True))
     sums.add("findings", count_findings(rows))
     sums.open.update(count_open(rows))
-    shutil.rmtree(request.out / SPILL, ignore_errors=True)
+    remove_tree(request.out / SPILL)
     result = _finish(request, sums, bookies, second_look, run, lifecycle)
     for path in overtaken:
         path.unlink(missing_ok=True)
@@ -348,7 +347,7 @@ def _look_again(
             sums.open.update(count_open(findings))
 
 
-def _count_in(request: ScrutinyRequest, sums: _Sums, findings: pa.Table) -> list[Path]:
+def _count_in(request: ScrutinyRequest, sums: _Sums, findings: pa.Table) -> list[DatasetPlace]:
     """Count findings that came after verdicts into these; return the files that are overtaken."""
     changed = raise_verdicts(request.out, sums.parts, findings)
     for verdict, counted in changed.before.items():

@@ -1,17 +1,14 @@
 """The second look at suspects: record, mark and lists again, until each is confirmed, clean, skipped or undecided."""
 
 import asyncio
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from backends.registry import OpenStore
 from reconcile.check.scrutiny.judge import OF_RECORDS, SKIPPED, UNDECIDED, Judgement, give_verdicts, judge_range
@@ -31,8 +28,9 @@ from recovery.bookies.wire_results import CATALOG
 from recovery.bookies.wire_results import Kind as Answered
 from recovery.capture.records import read_marks, read_records
 from recovery.codecs.store import Layout
-from recovery.dataset import SPILL, Dataset, DatasetWriter, open_dataset, sort_by_key
+from recovery.dataset import SPILL, Dataset, DatasetWriter, open_dataset, read_part, sort_by_key
 from recovery.model import tables
+from recovery.place import DatasetPlace, remove_tree, to_place
 
 _BATCH: Final = 8_192
 """Suspects that are looked at again together."""
@@ -97,7 +95,7 @@ class SecondLook:
         for number, of_range in enumerate(files):
             done(number)
             findings, verdicts = (
-                pq.read_table(Path(self.task.out) / of_range[kind]) for kind in (SUSPECT_FINDINGS, SUSPECT_VERDICTS)
+                read_part(to_place(self.task.out), of_range[kind]) for kind in (SUSPECT_FINDINGS, SUSPECT_VERDICTS)
             )
             first, versions = _group(findings), self._read_versions(verdicts)
             self.looked_at += verdicts.num_rows
@@ -179,7 +177,7 @@ class SecondLook:
     def _judge(self, records: pa.Table, replication: Replication) -> Judgement:
         """Judge records by what bookies have now, as far as they are asked."""
         self.looks += 1
-        folder = Path(self.task.out) / SPILL / f"look-{self.looks}"
+        folder = to_place(self.task.out) / SPILL / f"look-{self.looks}"
         inventories, everywhere = self.given, self.task.everywhere
         if self.wire is not None and records.num_rows:
             asked, everywhere = self._ask(records, folder, self.wire)
@@ -205,7 +203,7 @@ class SecondLook:
                 sight = replace(sight, hidden=pa.concat_tables([sight.hidden.cast(reads.hidden.schema), reads.hidden]))
                 everything = pa.concat_tables([everything, reads.copies])
                 judged = self._judge_copies(records, everything, sight, replication, part, everywhere=everywhere)
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_tree(folder)
         return judged
 
     def _judge_copies(
@@ -235,7 +233,7 @@ class SecondLook:
         rows = (inventory.read("bookies", columns=["bookie"])["bookie"].to_pylist() for inventory in self.given)
         return frozenset(chain.from_iterable(rows))
 
-    def _ask(self, records: pa.Table, folder: Path, wire: Wire) -> tuple[tuple[Dataset, ...], bool]:
+    def _ask(self, records: pa.Table, folder: DatasetPlace, wire: Wire) -> tuple[tuple[Dataset, ...], bool]:
         """Ask every bookie for these ledgers; return inventories, and whether all bookies of the cluster are seen."""
         members = self.read_members(wire)
         with DatasetWriter(folder / CATALOG, "catalog", binding={}, secret=True) as writer:

@@ -17,6 +17,7 @@ from recovery.collect.rows.ledger_facts import Interned
 from recovery.collect.rows.source_copies import Ints
 from recovery.collect.rows.spool import Spool
 from recovery.model.groups import KeyedGroups
+from recovery.place import DatasetPlace
 
 
 class Incremental:
@@ -39,7 +40,9 @@ class Incremental:
         DatasetError: it is damaged.
     """
 
-    def __init__(self, terms: Terms, since: Path | None, scratch: Path, started: datetime, interned: Interned) -> None:
+    def __init__(
+        self, terms: Terms, since: DatasetPlace | None, scratch: Path, started: datetime, interned: Interned
+    ) -> None:
         previous = Previous(terms, since, interned.scopes)
         self.reused: Reused = previous.reused
         self.files = State(previous, scratch, started, interned)
@@ -62,6 +65,6 @@ class Incremental:
         """Hand on the headers that are wanted and stand in some files; see `headers`."""
         return take_over_headers(self.files, paths, wanted, read, take)
 
-    def write(self, folder: Path, index: IndexRows[Spool], doubled: Ints) -> str:
+    def write(self, folder: DatasetPlace, index: IndexRows[Spool], doubled: Ints) -> str:
         """Write what the next collection need not read; see `KeptWriter.write`."""
         return self._writer.write(folder, index, doubled)

@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -20,6 +19,7 @@ from recovery.errors import DatasetError, InputError
 from recovery.model import tables
 from recovery.model.ids import BUCKETS
 from recovery.model.metadata import Digest
+from recovery.place import DatasetPlace
 
 BUCKETS_PER_SHARE: Final = BUCKETS // SHARES
 _CRCS: Final = tuple(DIGESTS.index(digest) for digest in (Digest.CRC32, Digest.CRC32C))
@@ -42,7 +42,7 @@ class Previous:
         InputError: the earlier inventory is not there, not whole, or another bookie's.
     """
 
-    def __init__(self, terms: Terms, since: Path | None, scopes: Scopes) -> None:
+    def __init__(self, terms: Terms, since: DatasetPlace | None, scopes: Scopes) -> None:
         self._scopes = scopes
         self.reused = Reused()
         self._dataset = None if since is None else self._open(terms, since)
@@ -53,14 +53,14 @@ class Previous:
             self._has_same_passwords = self.binding.passwords == hash_passwords(terms.passwords, salt)
         self.files: Mapping[str, SeenFile] = self._read_files()
 
-    def _open(self, terms: Terms, since: Path) -> Dataset | None:
+    def _open(self, terms: Terms, since: DatasetPlace) -> Dataset | None:
         try:
             return self._open_fitting(terms, since)
         except DatasetError as error:
             remedy = "name another earlier inventory of this bookie, or none: then everything is read"
             raise InputError(error.path, error.problem, remedy) from error
 
-    def _open_fitting(self, terms: Terms, since: Path) -> Dataset | None:
+    def _open_fitting(self, terms: Terms, since: DatasetPlace) -> Dataset | None:
         """Return what was kept; None where nothing of it can be used, for the reason that `reused` then names."""
         inventory = open_dataset(since, "inventory")
         self.reused.inventory, self.reused.collected = str(since), inventory.manifest["coverage"].get("started", "")
@@ -126,7 +126,7 @@ class Previous:
         return np.zeros(len(digest), np.bool_) if self._has_same_passwords else ~np.isin(digest, _CRCS)
 
 
-def hash_manifest(inventory: Path) -> str:
+def hash_manifest(inventory: DatasetPlace) -> str:
     """Return the hash of the manifest of what an inventory keeps."""
     return hashlib.sha256((inventory / AGAIN / MANIFEST).read_bytes()).hexdigest()
 

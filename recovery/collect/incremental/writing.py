@@ -2,7 +2,6 @@
 
 import secrets
 from datetime import datetime
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +20,7 @@ from recovery.collect.rows.source_copies import Ints
 from recovery.collect.rows.spool import Spool
 from recovery.dataset import AGAIN, DatasetWriter
 from recovery.model import tables
+from recovery.place import DatasetPlace
 
 _TIMES = slice(4, 6)
 """Columns of a fingerprint."""
@@ -42,7 +42,7 @@ class KeptWriter:
         self._terms = terms
         self._started = started
 
-    def write(self, folder: Path, index: IndexRows[Spool], doubled: Ints) -> str:
+    def write(self, folder: DatasetPlace, index: IndexRows[Spool], doubled: Ints) -> str:
         """Write everything; return the hash of the manifest, which tells every part.
 
         Args:

@@ -1,15 +1,15 @@
 """`plan diff`: what two plans write differently."""
 
 import sys
-from pathlib import Path
 from typing import Any, Final
 
 import click
 
 from reconcile.cli.command import Command, Exit
-from reconcile.cli.options import FOLDER, make_output, output_options
+from reconcile.cli.options import PLACE, make_output, output_options
 from reconcile.cli.output import Result
 from reconcile.words import count_noun
+from recovery.place import DatasetPlace
 
 _SHOWN: Final = 10
 
@@ -27,11 +27,11 @@ _HASH: Final = 12
     },
     epilog="Example: bkmeta plan diff plan-monday plan-tuesday",
 )
-@click.argument("one", metavar="A", type=FOLDER)
-@click.argument("other", metavar="B", type=FOLDER)
+@click.argument("one", metavar="A", type=PLACE)
+@click.argument("other", metavar="B", type=PLACE)
 @click.option("--first", "shown", type=click.IntRange(0), default=_SHOWN, show_default=True, help="Differences listed.")
 @output_options
-def diff(one: Path, other: Path, shown: int, **shared: Any) -> None:  # noqa: ANN401 - click's options
+def diff(one: DatasetPlace, other: DatasetPlace, shown: int, **shared: Any) -> None:  # noqa: ANN401 - click's options
     """Say what plans A and B would write differently, key by key; passwords are compared and never shown."""
     from reconcile.jobs.plans.review import diff_plans
 

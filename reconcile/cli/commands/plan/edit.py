@@ -12,7 +12,7 @@ import click
 from reconcile.cli.access import AUTH_VARIABLE
 from reconcile.cli.command import Command, Exit
 from reconcile.cli.options import (
-    FOLDER,
+    PLACE,
     make_context,
     make_output,
     output_options,
@@ -22,6 +22,7 @@ from reconcile.cli.options import (
 )
 from reconcile.cli.output import Result
 from reconcile.words import count_noun
+from recovery.place import DatasetPlace
 
 if TYPE_CHECKING:
     from reconcile.jobs.plans.change import LockingAcl
@@ -77,7 +78,7 @@ def _parse_where(text: str, scope: str | None) -> "HeldChoice":
     },
     epilog="Example: bkmeta plan edit plan --accept-loss 4711 --out plan-2",
 )
-@click.argument("path", metavar="PLAN", type=FOLDER)
+@click.argument("path", metavar="PLAN", type=PLACE)
 @click.option("--drop", "dropped", multiple=True, metavar="LEDGER", help="Write nothing for it: it waits for a person.")
 @click.option("--choose", "chosen", multiple=True, metavar="LEDGER=LABEL", help="Write this alternative of its record.")
 @click.option(
@@ -118,10 +119,10 @@ def _parse_where(text: str, scope: str | None) -> "HeldChoice":
 @click.option("--acl-of", "acl_of", metavar="URI", help="ACLs as they were in a snapshot: catalog:///DIR.")
 @click.option("--replace-instance-id", is_flag=True, help="Replace the store's INSTANCEID with the bookies' own.")
 @click.option("--replace-cookie", "cookies", multiple=True, metavar="BOOKIE", help="Replace the store's cookie of it.")
-@click.option("--out", type=FOLDER, required=True, help="A new folder for the new plan; it will hold passwords.")
+@click.option("--out", type=PLACE, required=True, help="A new folder for the new plan; it will hold passwords.")
 @output_options
 def edit(
-    path: Path,
+    path: DatasetPlace,
     dropped: tuple[str, ...],
     chosen: tuple[str, ...],
     lost: tuple[str, ...],
@@ -137,7 +138,7 @@ def edit(
     where: str | None,
     replace_instance_id: bool,
     cookies: tuple[str, ...],
-    out: Path,
+    out: DatasetPlace,
     **shared: Any,  # noqa: ANN401 - click's options
 ) -> None:
     """Change what PLAN would write: a new plan with a new hash; PLAN stays as it is.

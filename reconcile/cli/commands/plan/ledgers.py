@@ -3,17 +3,17 @@
 import itertools
 import shlex
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from reconcile.cli.command import Command, Exit
-from reconcile.cli.options import FOLDER, demand_bookie_ids, make_output, output_options, quote_command
+from reconcile.cli.options import PLACE, demand_bookie_ids, make_output, output_options, quote_command
 from reconcile.cli.output import Result
 from reconcile.findings.categories import Category
 from reconcile.findings.refusal_texts import describe_reason
 from recovery.infer.refusal import Refusal
+from recovery.place import DatasetPlace
 
 if TYPE_CHECKING:
     from reconcile.plan.ledger_lists import Line
@@ -32,7 +32,7 @@ _HOLDERS: Final = 8
     },
     epilog="Example: bkmeta plan ledgers plan --few-copies --ids > few-copies.txt",
 )
-@click.argument("path", metavar="PLAN", type=FOLDER)
+@click.argument("path", metavar="PLAN", type=PLACE)
 @click.option("--outcome", type=click.Choice(OUTCOMES), help="What the plan does with them.")
 @click.option(
     "--reason",
@@ -52,7 +52,7 @@ _HOLDERS: Final = 8
 @click.option("--first", "shown", type=click.IntRange(0), default=_SHOWN, show_default=True, help="Ledgers listed.")
 @output_options
 def ledgers(
-    path: Path,
+    path: DatasetPlace,
     outcome: str | None,
     reason: str | None,
     category: str | None,

@@ -3,19 +3,19 @@
 import shlex
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from reconcile.chosen_settings import list_chosen
 from reconcile.cli.command import Command, Exit
-from reconcile.cli.options import FOLDER, make_output, output_options
+from reconcile.cli.options import PLACE, make_output, output_options
 from reconcile.cli.output import Result
 from reconcile.estimates import Step, estimate_s
 from reconcile.estimates import in_words as time_in_words
 from reconcile.findings.refusal_texts import describe_reason
 from reconcile.words import count_noun, count_released_holds, is_or_are, list_names
+from recovery.place import DatasetPlace
 
 if TYPE_CHECKING:
     from recovery.model.coverage import Coverage
@@ -37,10 +37,10 @@ _HASH: Final = 12
     },
     epilog="Example: bkmeta plan show plan --first 20",
 )
-@click.argument("path", metavar="PLAN", type=FOLDER)
+@click.argument("path", metavar="PLAN", type=PLACE)
 @click.option("--first", "shown", type=click.IntRange(0), default=_SHOWN, show_default=True, help="Lines of each list.")
 @output_options
-def show(path: Path, shown: int, **shared: Any) -> None:  # noqa: ANN401 - click's options
+def show(path: DatasetPlace, shown: int, **shared: Any) -> None:  # noqa: ANN401 - click's options
     """Say what PLAN would write, what it holds back and why, and whether its files are what its hash was made of."""
     from reconcile.cli.wording.deletions import deletion_lines
     from reconcile.cli.wording.plan_store import rehearsal_root

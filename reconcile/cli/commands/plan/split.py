@@ -2,15 +2,15 @@
 
 import shlex
 import sys
-from pathlib import Path
 from typing import Any
 
 import click
 
 from reconcile.cli.command import Command, Exit
-from reconcile.cli.options import FOLDER, make_output, output_options
+from reconcile.cli.options import PLACE, make_output, output_options
 from reconcile.cli.output import Result
 from reconcile.words import count_noun
+from recovery.place import DatasetPlace
 
 
 @click.command(
@@ -22,7 +22,7 @@ from reconcile.words import count_noun
     },
     epilog="Example: bkmeta plan split plan --waves canary,1%,rest --out plan-in-waves",
 )
-@click.argument("path", metavar="PLAN", type=FOLDER)
+@click.argument("path", metavar="PLAN", type=PLACE)
 @click.option(
     "--waves",
     "spec",
@@ -31,9 +31,9 @@ from reconcile.words import count_noun
     metavar="SPEC",
     help="Shares of the ledgers, in order; a canary is one bucket of 4096.",
 )
-@click.option("--out", type=FOLDER, required=True, help="A new folder for the new plan; it will hold passwords.")
+@click.option("--out", type=PLACE, required=True, help="A new folder for the new plan; it will hold passwords.")
 @output_options
-def split(path: Path, spec: str, out: Path, **shared: Any) -> None:  # noqa: ANN401 - click's options
+def split(path: DatasetPlace, spec: str, out: DatasetPlace, **shared: Any) -> None:  # noqa: ANN401 - click's options
     """Cut PLAN into waves that are applied one by one: a new plan with a new hash; PLAN stays as it is.
 
     Keep the cluster frozen until the last wave is applied: bookies delete what a partial root does not name.
