@@ -212,7 +212,7 @@ def prepare(folder: DatasetPlace, kind: str, *, secret: bool) -> None:
     Raises:
         DatasetError: a whole dataset, or files that are not ours, are already there.
     """
-    with _reading(str(folder)):
+    with _name_unreadable(str(folder)):
         is_whole = (folder / MANIFEST).exists()
     if is_whole:
         raise DatasetError(str(folder), "already holds a dataset", "name another folder, or remove this one yourself")
@@ -481,7 +481,7 @@ def _overlaps(part: Part, buckets: range) -> bool:
 
 
 @contextmanager
-def _reading(where: str) -> Iterator[None]:
+def _name_unreadable(where: str) -> Iterator[None]:
     """Say of a place that does not answer that it does not."""
     try:
         yield
@@ -500,7 +500,7 @@ def open_dataset(path: str | DatasetPlace, kind: str) -> Dataset:
     # Absolute: tasks open it, too, and theirs may be another working folder.
     where = str(to_place(path).absolute())
     system, root = open_system(where)
-    with _reading(where):
+    with _name_unreadable(where):
         is_there = system.get_file_info(root).type != pafs.FileType.NotFound
     if not is_there:
         raise DatasetError(where, "no such folder", f"name the folder that a bkmeta command wrote as its {kind}")
@@ -533,7 +533,7 @@ def open_dataset(path: str | DatasetPlace, kind: str) -> Dataset:
     if "digest" in manifest and manifest["digest"] != digest_of(manifest):
         problem = "was altered after it was written: it does not agree with its digest"
         raise DatasetError(f"{where}/{MANIFEST}", problem, "copy or make the dataset again")
-    with _reading(where):
+    with _name_unreadable(where):
         infos = system.get_file_info([f"{root}/{p.file}" for p in parts])
     for part, info in zip(parts, infos, strict=True):
         if info.type == pafs.FileType.NotFound:

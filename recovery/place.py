@@ -5,8 +5,8 @@
     gs://bucket/dir           likewise
     hdfs://host:port/dir      likewise; needs libhdfs, with CLASSPATH and JAVA_HOME
 
-A `RemotePlace` has those methods of `pathlib.Path` that datasets need, and no `__fspath__`: what would open it as a
-local file fails instead.
+A `RemotePlace` has those methods of `pathlib.Path` that datasets need, and is no path of the operating system: what
+would open it as a local file fails instead.
 
 Credentials, region, endpoint and certificates are of the environment, as the stores' own tools read them, and never of
 a URI: URIs stand in plans, journals and logs. For S3 that is AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY,

@@ -1,7 +1,7 @@
 """What is said of the dataset that a command writes, where the command is stopped: whether it is whole."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import click
 
@@ -25,12 +25,19 @@ def tell_if_whole(out: DatasetPlace, kind: str) -> None:
 @contextmanager
 def _add_note(out: DatasetPlace, kind: str) -> Iterator[None]:
     # A folder that is a dataset already is refused: it is not what this command made.
-    is_earlier = (out / _MANIFEST).exists()
+    is_earlier = _is_there(out, _MANIFEST)
     try:
         yield
     except BaseException as error:
-        if (out / _MANIFEST).exists() and not is_earlier:
+        if not is_earlier and _is_there(out, _MANIFEST):
             error.add_note(f"the {kind} {out} is whole: go on with it; what may be missing is the page beside it")
-        elif (out / MARK).exists():
+        elif _is_there(out, MARK):
             error.add_note(f"{out} is not {'an' if kind[0] in 'aeiou' else 'a'} {kind} yet: run the same command again")
         raise
+
+
+def _is_there(out: DatasetPlace, name: str) -> bool:
+    # Where a store does not answer, what writes there says so.
+    with suppress(OSError):
+        return (out / name).exists()
+    return False

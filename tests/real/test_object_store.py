@@ -1,0 +1,141 @@
+"""Commands whose datasets stand in an object store: the same plan as from disks, whatever becomes of some requests."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from reconcile.plan.plan_reader import open_whole
+from recovery.dataset import open_dataset
+from tests.support import command
+from tests.support.cases import case_dir, operator, truth
+from tests.support.object_store import SECRET, Fault, FaultyProxy, ObjectStore, every, started_store
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+
+CASE: Final = "c03"
+FAULTS: Final = (
+    Fault.TORN_UPLOAD,
+    Fault.LOST_ANSWER,
+    Fault.CUT_DOWNLOAD,
+    Fault.SLOW,
+    Fault.CUT_UPLOAD,
+    Fault.THROTTLED,
+)
+RARE: Final = 24
+"""Each so-many-th request meets one: a throttled client waits a second or more."""
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[ObjectStore]:
+    """A server with one bucket."""
+    with started_store() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def secrets(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file of candidate passwords."""
+    file = tmp_path_factory.mktemp("secrets") / "passwords"
+    file.write_text("\n".join(operator(CASE)["passwords"]) + "\n")
+    file.chmod(0o600)
+    return file
+
+
+def bkmeta(env: dict[str, str], *words: object) -> command.Done:
+    """Run a command with these variables."""
+    return command.process(*words, env=command.environment(**env))
+
+
+def collect_and_recover(env: dict[str, str], top: str, secrets: Path) -> None:
+    """Collect the case's bookies and make a plan of them, all below one place."""
+    for bookie in operator(CASE)["bookies"]:
+        folders = [f"--ledger-dir={case_dir(CASE) / folder}" for folder in bookie["ledgers"]]
+        folders += [f"--journal-dir={case_dir(CASE) / folder}" for folder in bookie["journals"]]
+        done = bkmeta(env, "collect", *folders, "--out", f"{top}/inv/{bookie['id'].replace(':', '-')}")
+        assert done.code == 0, done.err
+    words = (
+        "--layout",
+        "hierarchical",
+        "--master",
+        "local[2]",
+        "--inventory-dir",
+        f"{top}/inv",
+        "--passwords",
+        secrets,
+    )
+    done = bkmeta(env, "recover", *words, "--out", f"{top}/plan")
+    assert done.code == 0, done.err
+
+
+def test_a_plan_in_a_store_is_the_one_on_a_disk(
+    store: ObjectStore, secrets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Torn uploads, lost answers, cut and slow reads and throttling on the way: the same rows; no secret is stored."""
+    with FaultyProxy(store, every(RARE, *FAULTS)) as proxy:
+        collect_and_recover(proxy.environment, f"{store.uri}/run", secrets)
+    assert set(proxy.happened) == set(FAULTS)
+    collect_and_recover({}, str(tmp_path), secrets)
+    for name, value in store.environment().items():
+        monkeypatch.setenv(name, value)
+    plan, seen = open_whole(f"{store.uri}/run/plan")
+    here, _ = open_whole(str(tmp_path / "plan"))
+    assert not seen.problems
+    for table in ("actions", "reconstruction", "sides"):
+        assert plan.read(table).equals(here.read(table)), table
+    rows = {row["ledger"]: row["last_entry"] for row in plan.read("reconstruction").to_pylist()}
+    assert rows == {row["ledger"]: row["last"] for row in truth(CASE)["ledgers"] if row["entries"]}
+    keys = [key for key in store.list_keys() if not key.endswith("/")]
+    assert not [key for key in keys if "unfinished" in key or "spill" in key]
+    assert not [key for key in keys if SECRET.encode() in store.read(key)]
+
+    shown = bkmeta(store.environment(), "plan", "show", f"{store.uri}/run/plan")
+    assert (shown.code, SECRET in shown.out + shown.err) == (0, False)
+    cut = bkmeta(
+        store.environment(),
+        "plan",
+        "split",
+        f"{store.uri}/run/plan",
+        "--waves",
+        "canary,rest",
+        "--out",
+        f"{store.uri}/cut",
+    )
+    assert cut.code == 0, cut.err
+    ledger = min(rows)
+    told = bkmeta(store.environment(), "explain", ledger, "--plan", f"{store.uri}/run/plan")
+    assert told.code == 0, told.err
+    refused = bkmeta(
+        store.environment(), "apply", f"{store.uri}/cut", "--metadata", "zk+hierarchical://127.0.0.1:1/ledgers"
+    )
+    assert (refused.code, "journal" in refused.err) == (2, True)
+
+
+def test_a_store_that_does_not_let_in_is_said_in_one_line(store: ObjectStore) -> None:
+    """A bucket that is not there, or nobody who listens: the place, what is wrong, and what to do."""
+    nobody = {**store.environment(), "AWS_ENDPOINT_URL_S3": "http://127.0.0.1:9"}
+    for env, uri in ((store.environment(), "s3://no-such-bucket/inv"), (nobody, f"{store.uri}/inv")):
+        bookie = operator(CASE)["bookies"][0]
+        folders = [f"--ledger-dir={case_dir(CASE) / folder}" for folder in bookie["ledgers"]]
+        folders += [f"--journal-dir={case_dir(CASE) / folder}" for folder in bookie["journals"]]
+        done = bkmeta(env, "collect", *folders, "--out", uri)
+        assert done.code in (1, 2), done.err
+        assert uri in done.err
+        assert "Traceback" not in done.err
+        assert len(done.err.strip().splitlines()) == 1
+
+
+def test_a_capture_in_a_store_is_a_snapshot(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `capture` wrote there, `recover --snapshot` takes from there: every record of it is proposed."""
+    files = case_dir(CASE) / "zookeeper"
+    done = bkmeta(store.environment(), "capture", "--metadata", f"zkfiles://{files}", "--out", f"{store.uri}/capture")
+    assert done.code == 0, done.err
+    assert f"--snapshot {store.uri}/capture" in done.out
+    for name, value in store.environment().items():
+        monkeypatch.setenv(name, value)
+    ledgers = open_dataset(f"{store.uri}/capture", "catalog").rows("ledgers")
+    words = ("--layout", "hierarchical", "--master", "local[1]", "--snapshot", f"{store.uri}/capture")
+    done = bkmeta(store.environment(), "recover", *words, "--out", f"{store.uri}/of-a-snapshot", "--json")
+    assert done.code in (0, 4), done.err
+    assert done.result["counts"]["restored"] == ledgers > 0
