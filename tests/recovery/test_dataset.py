@@ -25,6 +25,7 @@ from recovery.manifest import digest_of
 from recovery.model import tables
 from recovery.model.ids import BUCKETS, buckets
 from recovery.out_folder import MARK, claim_folder, create_file
+from recovery.place import DatasetPlace
 
 
 def ledgers(ids: list[int], scope: int = 0) -> pa.Table:
@@ -40,7 +41,7 @@ def ledgers(ids: list[int], scope: int = 0) -> pa.Table:
     return pa.table(columns, schema=tables.CATALOG_LEDGERS)
 
 
-def write(folder: Path, *batches: pa.Table, secret: bool = False) -> None:
+def write(folder: DatasetPlace, *batches: pa.Table, secret: bool = False) -> None:
     """Write a catalog of the batches."""
     with DatasetWriter(folder, "catalog", binding={"of": "a test"}, secret=secret) as out:
         for batch in batches:

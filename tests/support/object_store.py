@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from io import BytesIO
-from typing import IO, Final, Self
+from io import BufferedIOBase, BytesIO
+from typing import Final, Self
 from xml.etree import ElementTree as ET
 
 from tests.support.waiting import free_port, until
@@ -233,7 +233,7 @@ def _make_handler(proxy: FaultyProxy) -> type[BaseHTTPRequestHandler]:
     return Handler
 
 
-def _join_chunks(source: IO[bytes]) -> bytes:
+def _join_chunks(source: BufferedIOBase) -> bytes:
     """Return a body that came in chunks: of HTTP, or of AWS, whose heads have signatures."""
     pieces = []
     while size := int(source.readline().partition(b";")[0], 16):
