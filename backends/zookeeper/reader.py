@@ -159,6 +159,7 @@ class ZooKeeperReader:
         self._behind = True
         self._acl_stream: AclStream | None = None
         self._acl_lock = threading.Lock()
+        self._prepare()
         self._options = make_options(hosts, auth=auth, sasl=sasl, tls=tls, session_s=session_s)
         self._client = self._client_class(**self._options)
         waiting = threading.Timer(_SILENT_S, self._say_waiting, [patience_s - _SILENT_S])
@@ -175,6 +176,9 @@ class ZooKeeperReader:
             raise UnavailableError(self._uri, f"no session within {patience_s:g} s") from error
         finally:
             waiting.cancel()
+
+    def _prepare(self) -> None:
+        """Make what a reader that writes, too, keeps for it."""
 
     def _say_waiting(self, for_s: float) -> None:
         """Say that there is no answer and until when one is waited for; once, however many wait."""

@@ -16,7 +16,7 @@ from backends.errors import (
     UnavailableError,
     VersionConflictError,
 )
-from backends.protocols import Tls, Versioned, Write, parents
+from backends.protocols import Versioned, Write, parents
 from backends.zookeeper.acl import make_acl
 from backends.zookeeper.reader import REFUSED, ZooKeeperReader
 
@@ -38,30 +38,9 @@ class ZooKeeperStore(ZooKeeperReader):
 
     _client_class = KazooClient
 
-    def __init__(
-        self,
-        hosts: str,
-        *,
-        chroot: str = "",
-        auth: tuple[str, str] | None = None,
-        sasl: tuple[str, str] | None = None,
-        tls: Tls | None = None,
-        ops_s: float | None = None,
-        session_s: float = 30.0,
-        patience_s: float = 60.0,
-    ) -> None:
+    def _prepare(self) -> None:
         self._parents: set[str] = set()
         self._parents_lock = threading.Lock()
-        super().__init__(
-            hosts,
-            chroot=chroot,
-            auth=auth,
-            sasl=sasl,
-            tls=tls,
-            ops_s=ops_s,
-            session_s=session_s,
-            patience_s=patience_s,
-        )
 
     def write(self, changes: Sequence[Write]) -> list[int]:
         if not changes:

@@ -268,6 +268,14 @@ class PackedRecords(Generic[T]):
             for record in node.list_records(wanted)
         }
 
+    def read_sorted(self, ledgers: Sequence[LedgerId]) -> list[T]:
+        """Return the records of ledgers, or all if none is named, in the order of their ids."""
+        if ledgers:
+            records = list(self.read_some(ledgers).values())
+        else:
+            records = [record for node in self.read_all() for record in node]
+        return sorted(records, key=lambda record: self._kind.find_ledger(record).unsigned_key)
+
     def measure(self) -> tuple[int, int]:
         """Return how many nodes there are, and their bytes."""
         names = self._list_names()

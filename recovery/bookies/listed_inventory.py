@@ -162,21 +162,13 @@ def _write(folder: DatasetPlace, bookie: str, ranges: _Ranges, table: Path, now:
             bookie=bookie,
             incarnation=number,
             incarnation_evidence=evidence,
-            instance_id=None,
-            cookie=None,
-            version_files=[],
             storage="none",
             mode=MODE,
-            dirty=None,
             started=now,
             ended=now,
-            complete=False,
-            dirs=[],
-            journals=[],
             max_ids=[LedgerId(0, int(ledgers[-1]))] if len(ledgers) else [],
             ledgers=len(ledgers),
             entries=entries,
-            damaged=0,
         )
         writer.append("bookies", row.to_table())
         writer.close(

@@ -39,17 +39,13 @@ import numpy as np
 
 from recovery.codecs import entry
 from recovery.codecs.framing import (
-    DOUBTED,
-    FEW,
     RECORD,
     SIZE_FIELD,
     Entries,
     Key,
     Met,
     Run,
-    ahead,
-    chain,
-    chain_scoped,
+    Walk,
     gap,
     is_entry,
     key_of,
@@ -283,36 +279,16 @@ def _walk(log: memoryview, start: int, known: Met) -> Iterator[Run | Entries | D
             return len(log)
         return _special_end(log, position, widths, direct=direct) or _entry_end(log, position, scoped=scoped)
 
-    run = Run.empty()
     damage: Damage | None
-    single = 0
+    walk = Walk(log, known, successor, scoped=scoped, sure=sure)
     while True:
-        counted = len(run.size)
-        begin = start = chain(log, start, run)
-        if scoped:
-            start = chain_scoped(log, start, run, known, successor, sure=sure)
-        single += len(run.size) - counted
-        if single >= FEW and not run.full():
-            single = 0
-            if (rest := ahead(log, start, known, successor, scoped=scoped, sure=sure)) is not None:
-                # So many follow that nobody doubts these.
-                known.update(run.keys())
-                known.later(rest, sure=sure)
-                yield run
-                yield rest
-                run, start = Run.empty(), rest.end()
+        start, settled = walk.go_on(start)
+        if settled is not None or start > walk.plain_end:
+            yield from settled or ()
             continue
-        if run.full():
-            # Keep the last ones: whether they can be believed shows in what follows.
-            done, run = run.split(-DOUBTED)
-            known.update(done.keys())
-            yield done
-            continue
-        if start > begin:
-            continue
-        single = 0
+        walk.pause()
         if start >= len(log):
-            run, damage = without_cut(log, start, run, scoped=scoped)
+            run, damage = without_cut(log, start, walk.run, scoped=scoped)
             yield run
             if damage is not None:
                 yield damage
@@ -321,9 +297,10 @@ def _walk(log: memoryview, start: int, known: Met) -> Iterator[Run | Entries | D
         if behind is not None:
             start = behind
             continue
-        if take_unusual(log, start, run, known, successor, scoped=scoped and sure):
-            start = run.end()
+        if take_unusual(log, start, walk.run, known, successor, scoped=scoped and sure):
+            start = walk.run.end()
             continue
+        run = walk.run
         known.update(run.keys())
         if not asked:
             known.update(_list_keys(log))
@@ -344,7 +321,7 @@ def _walk(log: memoryview, start: int, known: Met) -> Iterator[Run | Entries | D
             yield damage
         if behind is None:
             return
-        run, start = Run.empty(), behind
+        walk.run, start = Run.empty(), behind
 
 
 def between(log: bytes | memoryview, start: int, stop: int) -> Iterator[tuple[int, int, str]]:

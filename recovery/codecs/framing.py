@@ -407,6 +407,55 @@ def chain_scoped(data: memoryview, start: int, run: Run, known: Met, successor: 
     return start
 
 
+class Walk:
+    """Entries that follow one another from a position on, as far as each leads to the next.
+
+    Attributes:
+        run: those that are not given on yet.
+        plain_end: where, the last time, those of scope 0 ended that were tried first.
+    """
+
+    def __init__(self, data: memoryview, known: Met, successor: Successor, *, scoped: bool, sure: bool) -> None:
+        self.run = Run.empty()
+        self.plain_end = 0
+        self._data, self._known, self._successor = data, known, successor
+        self._scoped, self._sure = scoped, sure
+        self._singly = 0
+        """Entries that were read one by one since something else stood between them."""
+
+    def go_on(self, start: int) -> tuple[int, Sequence[Run | Entries] | None]:
+        """Take the entries from a position on.
+
+        Returns:
+            Where they end, and what nobody doubts any more. None: no more of them can be taken so; else call it again.
+        """
+        counted = len(self.run.size)
+        self.plain_end = end = chain(self._data, start, self.run)
+        if self._scoped:
+            end = chain_scoped(self._data, end, self.run, self._known, self._successor, sure=self._sure)
+        self._singly += len(self.run.size) - counted
+        if self._singly >= FEW and not self.run.full():
+            self._singly = 0
+            rest = ahead(self._data, end, self._known, self._successor, scoped=self._scoped, sure=self._sure)
+            if rest is None:
+                return end, ()
+            # So many follow that nobody doubts these.
+            self._known.update(self.run.keys())
+            self._known.later(rest, sure=self._sure)
+            settled, self.run = self.run, Run.empty()
+            return rest.end(), (settled, rest)
+        if self.run.full():
+            # Keep the last ones: whether they can be believed shows in what follows.
+            settled, self.run = self.run.split(-DOUBTED)
+            self._known.update(settled.keys())
+            return end, (settled,)
+        return end, None
+
+    def pause(self) -> None:
+        """Something else stands here than an entry: count anew."""
+        self._singly = 0
+
+
 def _is_believed(data: memoryview, position: int, successor: Successor) -> bool:
     """Whether an entry of a scope is taken whose ledger is not known, of a source that does not say that it has any."""
     if entry.digest_named(data[position + SIZE_FIELD]) in _CRCS:

@@ -39,8 +39,6 @@ from typing import Final
 
 from recovery.codecs import entry
 from recovery.codecs.framing import (
-    DOUBTED,
-    FEW,
     IDS,
     RECORD,
     SCOPED_IDS,
@@ -50,9 +48,7 @@ from recovery.codecs.framing import (
     Met,
     Run,
     Successor,
-    ahead,
-    chain,
-    chain_scoped,
+    Walk,
     gap,
     ids_of,
     is_entry,
@@ -209,41 +205,23 @@ def _walk(journal: memoryview, known: Met) -> Iterator[Run | Entries | MetaRecor
     def successor(position: int) -> int | None:
         return _successor(journal, position, known, padded=padded)
 
-    run = Run.empty()
-    single = 0
     behind: int | None
+    walk = Walk(journal, known, successor, scoped=True, sure=False)
     while True:
-        counted = len(run.size)
-        begin = start = chain(journal, start, run)
-        start = chain_scoped(journal, start, run, known, successor, sure=False)
-        single += len(run.size) - counted
-        if single >= FEW and not run.full():
-            single = 0
-            if (rest := ahead(journal, start, known, successor, scoped=True, sure=False)) is not None:
-                # So many follow that nobody doubts these.
-                known.update(run.keys())
-                known.later(rest, sure=False)
-                yield run
-                yield rest
-                run, start = Run.empty(), rest.end()
-            continue
-        if run.full():
-            # Keep the last ones: whether they can be believed shows in what follows.
-            done, run = run.split(-DOUBTED)
-            known.update(done.keys())
-            yield done
-            continue
-        if start > begin and not is_scoped(journal, start):
+        start, settled = walk.go_on(start)
+        if settled is not None or (start > walk.plain_end and not is_scoped(journal, start)):
+            yield from settled or ()
             continue  # an entry of scope 0 may follow
-        single = 0
+        walk.pause()
         if padded and (behind := _find_padding_end(journal, start)) is not None:
             start = behind
             continue
         part: MetaRecord | Damage | None
         part, behind = _meta(journal, start, known, chained=True)
-        if part is None and take_unusual(journal, start, run, known, successor):
-            start = run.end()
+        if part is None and take_unusual(journal, start, walk.run, known, successor):
+            start = walk.run.end()
             continue
+        run = walk.run
         known.update(run.keys())
         if part is None:
             run, part, behind = _broken(journal, start, run, known, successor)
@@ -255,7 +233,7 @@ def _walk(journal: memoryview, known: Met) -> Iterator[Run | Entries | MetaRecor
             yield part
         if behind is None:
             return
-        run, start = Run.empty(), behind
+        walk.run, start = Run.empty(), behind
 
 
 def _find_padding_end(journal: memoryview, position: int) -> int | None:

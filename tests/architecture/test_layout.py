@@ -14,7 +14,9 @@ PACKAGES: Final = ("recovery", "reconcile", "backends")
 MOST_LINES: Final = 500
 MOST_MODULES: Final = 10
 CROWDED: Final = ("reconcile", "recovery/collect")
-"""Below these no folder has more than `MOST_MODULES` modules, but `reconcile/cli`, which has one a command."""
+"""Below these no folder has more than `MOST_MODULES` modules, but `COMMANDS`."""
+COMMANDS: Final = "reconcile/cli/commands"
+"""Has a module for each command: how many there are is not for a house to say."""
 REASON: Final = "In one module because"
 """Begins the sentence of a docstring that says why a module is longer."""
 
@@ -76,7 +78,7 @@ def test_no_folder_is_crowded() -> None:
     assert {
         folder: count
         for folder, count in modules.items()
-        if folder.startswith(CROWDED) and not folder.startswith("reconcile/cli") and count > MOST_MODULES
+        if folder.startswith(CROWDED) and folder != COMMANDS and count > MOST_MODULES
     } == {}
 
 

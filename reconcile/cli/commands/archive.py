@@ -1,12 +1,13 @@
 """`archive`: marks of a backup application, which the rule `delete verify --archived required` demands."""
 
 import sys
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from reconcile.cli.command import Command, Exit
-from reconcile.cli.deletes import (
+from reconcile.cli.option_groups.deletes import (
     SHOWN,
     ledger_arguments,
     metadata_option,
@@ -18,6 +19,10 @@ from reconcile.cli.deletes import (
 from reconcile.cli.options import make_context, make_output, output_options, quote_command
 from reconcile.cli.output import Result
 from reconcile.words import count_noun
+
+if TYPE_CHECKING:
+    from reconcile.jobs.deletes.clusters import Target
+    from recovery.model.ids import LedgerId
 
 _WRITES = {
     Exit.FAILED: "the store did not answer, or the journal's disk is full",
@@ -52,15 +57,8 @@ def mark(by: str, place: str, checksum: str, **shared: Any) -> None:  # noqa: AN
     if checksum and len(ledgers) > 1:
         raise click.UsageError("--checksum is of one ledger: mark each by itself")
     marked = mark_archived(MarkRequest(target, ledgers, by, place, checksum), make_context(output))
-    result = Result(
-        "archive-mark",
-        f"{count_noun(marked, 'ledger')} marked",
-        Exit.DONE,
-        counts={"marked": marked},
-        following=quote_command("bkmeta", "archive", "show", "--metadata", target.uri),
-        facts={"ledgers": [str(item) for item in ledgers], "journal": str(target.folder)},
-    )
-    sys.exit(output.show(result))
+    verdict = f"{count_noun(marked, 'ledger')} marked"
+    sys.exit(output.show(_make_result("archive-mark", verdict, {"marked": marked}, target, ledgers)))
 
 
 @archive.command(
@@ -78,15 +76,16 @@ def unmark(**shared: Any) -> None:  # noqa: ANN401 - the shared options
     output = make_output(shared)
     target, ledgers = take_target(shared), take_ledgers(shared)
     removed = unmark_archived(target, ledgers, make_context(output))
-    result = Result(
-        "archive-unmark",
-        f"{count_noun(removed, 'mark')} removed",
-        Exit.DONE,
-        counts={"unmarked": removed},
-        following=quote_command("bkmeta", "archive", "show", "--metadata", target.uri),
-        facts={"ledgers": [str(item) for item in ledgers], "journal": str(target.folder)},
-    )
-    sys.exit(output.show(result))
+    verdict = f"{count_noun(removed, 'mark')} removed"
+    sys.exit(output.show(_make_result("archive-unmark", verdict, {"unmarked": removed}, target, ledgers)))
+
+
+def _make_result(
+    command: str, verdict: str, counts: Mapping[str, int], target: "Target", ledgers: Sequence["LedgerId"]
+) -> Result:
+    following = quote_command("bkmeta", "archive", "show", "--metadata", target.uri)
+    facts = {"ledgers": [str(item) for item in ledgers], "journal": str(target.folder)}
+    return Result(command, verdict, Exit.DONE, counts=counts, following=following, facts=facts)
 
 
 @archive.command(

@@ -13,6 +13,7 @@ import click
 from reconcile.cli.command import Command, Exit
 from reconcile.cli.incident import OPTION as INCIDENT
 from reconcile.cli.incident import is_typed
+from reconcile.cli.option_groups.wire import take_wire, wire_options
 from reconcile.cli.options import (
     FILE,
     FOLDER,
@@ -29,7 +30,6 @@ from reconcile.cli.options import (
 )
 from reconcile.cli.output import Output, Result
 from reconcile.cli.settings import CONF_FILE, DEFAULT, effective_settings
-from reconcile.cli.wire import take_wire, wire_options
 from reconcile.cli.wording.asked_bookies import cluster_result
 from reconcile.cli.wording.whole_datasets import tell_if_whole
 from reconcile.words import count_noun

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from reconcile.cli.command import Command, Exit
-from reconcile.cli.deletes import metadata_option, to_ms
+from reconcile.cli.option_groups.deletes import metadata_option, to_ms
 from reconcile.cli.options import (
     DURATION,
     PLACE,

@@ -278,7 +278,7 @@ def _describe_coverage(coverage: "Coverage") -> Iterator[str]:
 def _describe_findings(
     plan: "Dataset", manifest: "PlanManifest", deletions: "Sequence[SessionDeletions]"
 ) -> Iterator[str]:
-    from reconcile.cli.wording.deletions import deletion_lines
+    from reconcile.cli.wording.plans import deletion_lines
     from reconcile.report.plan_verdict import describe_shares
     from reconcile.rules.sides import SHORT, Relation
 

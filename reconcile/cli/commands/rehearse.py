@@ -9,6 +9,7 @@ import click
 
 from reconcile.cli.command import Command, Exit
 from reconcile.cli.incident import is_typed
+from reconcile.cli.option_groups.wire import take_wire, wire_options
 from reconcile.cli.options import (
     PLACE,
     by_bookie,
@@ -19,7 +20,6 @@ from reconcile.cli.options import (
     read_aliases,
 )
 from reconcile.cli.output import Result
-from reconcile.cli.wire import take_wire, wire_options
 from reconcile.words import count_noun
 from recovery.errors import InputError
 from recovery.place import DatasetPlace
@@ -112,7 +112,7 @@ def rehearse(
 
 
 def _make_result(rehearsed: "Rehearsed", dataset: "Dataset", plan: DatasetPlace, uri: str) -> Result:
-    from reconcile.cli.wording.plan_store import store_of
+    from reconcile.cli.wording.plans import store_of
 
     applied = rehearsed.applied
     tallies = {f"{op} {kind}": asdict(tally) for (kind, op), tally in sorted(applied.tallies.items())}

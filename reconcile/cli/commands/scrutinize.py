@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from reconcile.cli.command import Command, Exit
+from reconcile.cli.option_groups.wire import take_wire, wire_options
 from reconcile.cli.options import (
     FILE,
     PLACE,
@@ -24,7 +25,6 @@ from reconcile.cli.options import (
 )
 from reconcile.cli.output import Result
 from reconcile.cli.settings import effective_settings
-from reconcile.cli.wire import take_wire, wire_options
 from reconcile.words import count_noun
 from recovery.place import DatasetPlace
 

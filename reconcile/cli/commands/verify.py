@@ -8,8 +8,8 @@ import click
 
 from reconcile.cli.command import Command, Exit
 from reconcile.cli.incident import is_typed
+from reconcile.cli.option_groups.wire import take_wire, wire_options
 from reconcile.cli.options import PLACE, by_bookie, make_context, make_output, output_options, read_aliases
-from reconcile.cli.wire import take_wire, wire_options
 from reconcile.cli.wording.verified import make_verify_result
 from recovery.place import DatasetPlace
 

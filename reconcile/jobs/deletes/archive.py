@@ -78,11 +78,4 @@ def read_marks(uri: str, ledgers: Sequence[LedgerId], context: Context) -> list[
     """
     with connect(uri, context) as opened:
         own = read_own_root(opened)
-        if own is None:
-            return []
-        marks = (
-            list(own.archive.read_some(ledgers).values())
-            if ledgers
-            else [mark for node in own.archive.read_all() for mark in node]
-        )
-    return sorted(marks, key=lambda mark: mark.ledger.unsigned_key)
+        return [] if own is None else own.archive.read_sorted(ledgers)

@@ -156,13 +156,7 @@ def read_tombstones(uri: str, ledgers: Sequence[LedgerId], context: Context) -> 
     """
     with connect(uri, context) as opened:
         own = read_own_root(opened)
-        if own is None:
-            return []
-        if ledgers:
-            tombstones = list(own.tombstones.read_some(ledgers).values())
-        else:
-            tombstones = [tombstone for node in own.tombstones.read_all() for tombstone in node]
-    return sorted(tombstones, key=lambda tombstone: tombstone.ledger.unsigned_key)
+        return [] if own is None else own.tombstones.read_sorted(ledgers)
 
 
 def measure_tombstones(uri: str, context: Context) -> tuple[int, int]:

@@ -46,28 +46,28 @@ class JournalRow:
     mark: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BookieRow:
-    """The row of BOOKIES; the fields are its columns, see `tables.BOOKIES`."""
+    """The row of BOOKIES; the fields are its columns, see `tables.BOOKIES`. What only disks tell has a default."""
 
     bookie: str
     incarnation: int
     incarnation_evidence: Sequence[Evidence]
-    instance_id: str | None
-    cookie: bytes | None
-    version_files: Sequence[VersionFile]
+    instance_id: str | None = None
+    cookie: bytes | None = None
+    version_files: Sequence[VersionFile] = ()
     storage: str
     mode: str
-    dirty: bool | None
+    dirty: bool | None = None
     started: datetime
     ended: datetime
-    complete: bool
-    dirs: Sequence[FolderRow]
-    journals: Sequence[JournalRow]
+    complete: bool = False
+    dirs: Sequence[FolderRow] = ()
+    journals: Sequence[JournalRow] = ()
     max_ids: Sequence[LedgerId]
     ledgers: int
     entries: int
-    damaged: int
+    damaged: int = 0
 
     def to_table(self) -> pa.Table:
         """Return the table of this one row."""

@@ -23,7 +23,7 @@ from backends.protocols import Write
 from reconcile.cli.commands.recover import make_result
 from reconcile.cli.options import quote_command
 from reconcile.cli.output import Result
-from reconcile.cli.wording.deletions import deletion_lines
+from reconcile.cli.wording.plans import deletion_lines
 from reconcile.compare.knowledge import Knowledge
 from reconcile.errors import PlanError
 from reconcile.explain.ledger import explain

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from reconcile.cli.command import Command, Exit
-from reconcile.cli.deletes import (
+from reconcile.cli.option_groups.deletes import (
     list_lines,
     look_options,
     retention_option,

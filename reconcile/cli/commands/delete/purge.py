@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from reconcile.cli.command import Command, Exit
-from reconcile.cli.deletes import take_target, target_options
+from reconcile.cli.option_groups.deletes import take_target, target_options
 from reconcile.cli.options import FILE, make_context, make_output, output_options, quote_command
 from reconcile.cli.output import Result
 from reconcile.words import count_noun

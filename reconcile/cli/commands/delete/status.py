@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from reconcile.cli.command import Command, Exit
-from reconcile.cli.deletes import SHOWN, describe_tombstones, metadata_option
+from reconcile.cli.option_groups.deletes import SHOWN, describe_tombstones, metadata_option
 from reconcile.cli.options import make_context, make_output, output_options, parse_ledger, quote_command, scope_option
 from reconcile.cli.output import Result
 from reconcile.words import count_noun

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from reconcile.cli.command import Command, Exit
-from reconcile.cli.deletes import (
+from reconcile.cli.option_groups.deletes import (
     ledger_arguments,
     list_lines,
     look_options,

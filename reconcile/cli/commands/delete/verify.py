@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from reconcile.cli.command import Command, Exit
-from reconcile.cli.deletes import (
+from reconcile.cli.option_groups.deletes import (
     SHOWN,
     ledger_arguments,
     look_options,

@@ -42,8 +42,7 @@ _HASH: Final = 12
 @output_options
 def show(path: DatasetPlace, shown: int, **shared: Any) -> None:  # noqa: ANN401 - click's options
     """Say what PLAN would write, what it holds back and why, and whether its files are what its hash was made of."""
-    from reconcile.cli.wording.deletions import deletion_lines
-    from reconcile.cli.wording.plan_store import rehearsal_root
+    from reconcile.cli.wording.plans import deletion_lines, rehearsal_root
     from reconcile.jobs.plans.review import show_plan
     from reconcile.plan.actions import LEAVE
 

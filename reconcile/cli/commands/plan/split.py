@@ -38,7 +38,7 @@ def split(path: DatasetPlace, spec: str, out: DatasetPlace, **shared: Any) -> No
 
     Keep the cluster frozen until the last wave is applied: bookies delete what a partial root does not name.
     """
-    from reconcile.cli.wording.plan_store import store_of
+    from reconcile.cli.wording.plans import store_of
     from reconcile.jobs.plans.change import split as run
     from reconcile.plan.waves import parse_waves
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from reconcile.cli.option_groups.wire import take_wire, wire_options
 from reconcile.cli.options import (
     DURATION,
     FILE,
@@ -17,7 +18,6 @@ from reconcile.cli.options import (
     read_aliases,
     scope_option,
 )
-from reconcile.cli.wire import take_wire, wire_options
 from recovery.errors import InputError
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""Options that several commands share, a module for what they are about."""
