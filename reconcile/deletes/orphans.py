@@ -235,9 +235,8 @@ def _select_removed(tombstones: pa.Table) -> pa.Table:
 def _find_among(rows: pa.Table, keys: pa.Table) -> Mask:
     """Return which rows have one of some keys; each of both at most once."""
     mask = np.zeros(rows.num_rows, np.bool_)
-    if rows.num_rows and keys.num_rows:
-        places, matches = unite([rows, keys]).rows
-        mask[places[(places != ABSENT) & (matches != ABSENT)]] = True
+    places, matches = unite([rows, keys]).rows
+    mask[places[(places != ABSENT) & (matches != ABSENT)]] = True
     return mask
 
 

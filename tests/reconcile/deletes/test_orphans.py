@@ -224,6 +224,10 @@ def test_records_that_went() -> None:
     assert outside[1]["deleted in transaction"].startswith("not known")
     assert (outside[1]["have it"], outside[4]["have it"]) == ("yes", "no")
     assert (outside[5]["named by"], outside[4]["named by"]) == ("topic 5", "nothing")
+    case.copies = ()
+    [unlooked] = [row for row in case.find().findings.to_pylist() if row["ledger"] == 1]
+    assert {item["field"]: item["value"] for item in unlooked["evidence"]}["have it"] == "not looked at"
+    case.copies = [make_copy(8, "b1"), make_copy(1, "b1")]
     case.has_earlier = False
     assert {category for category, _ in list_found(case.find())} == {"DATA_WITHOUT_RECORD"}
     case.has_earlier, case.lists_all = True, False
@@ -238,6 +242,8 @@ def test_a_record_is_stated_as_it_stands() -> None:
     orphans = find_orphans(*never.gather(), 0, RUN, lists_all=True, has_earlier=True)
     assert orphans.candidates.to_pylist() == [make_key(1)]
     assert list_evidence(orphans)["created"] == "nothing"
+    orphans = find_orphans(*never.gather(), 1, RUN, lists_all=True, has_earlier=True)
+    assert orphans.left_out == {"TOO_YOUNG": 1}
 
 
 def test_each_ledger_is_left_out_for_its_own_reason() -> None:
