@@ -120,6 +120,7 @@ class JobState:
         failures: runs in a row that came to no verdict.
         missed: runs that were due, and not begun until the next was due, too.
         broken_off: runs that another instance began and did not end.
+        begun_ms: when the last run was begun, whether it ended or not.
     """
 
     number: int = 0
@@ -131,6 +132,7 @@ class JobState:
     failures: int = 0
     missed: int = 0
     broken_off: int = 0
+    begun_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,8 +257,10 @@ def start(state: State, timing: Timing, now_ms: int) -> State:
     share = job.next_share if job.next_share <= timing.shares else WHOLE
     by = "" if job.asked is None else job.asked[0]
     running = Running(job.number + 1, state.epoch, state.leader, now_ms, share, timing.shares, by)
-    late = (now_ms - find_due_ms(timing, replace(job, asked=None), now_ms)) // timing.every_ms
-    changed = replace(job, number=running.number, running=running, asked=None, missed=job.missed + max(0, late))
+    # What a run that was broken off had missed is counted by then.
+    due_ms = max(find_due_ms(timing, replace(job, asked=None), now_ms), job.begun_ms + timing.every_ms)
+    missed = job.missed + max(0, (now_ms - due_ms) // timing.every_ms)
+    changed = replace(job, number=running.number, running=running, asked=None, missed=missed, begun_ms=now_ms)
     return state.with_job(timing.name, changed)
 
 

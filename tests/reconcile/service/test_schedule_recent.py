@@ -53,6 +53,18 @@ def test_what_was_missed_is_counted_whoever_asked_meanwhile() -> None:
     assert run_once(timing, early, NOW + 1).job("capture").missed == 0
 
 
+def test_what_was_missed_is_counted_once_however_often_the_run_is_broken_off() -> None:
+    """A store that was gone for five hours, and instances that come and go when it is back."""
+    timing = Timing("capture", HOUR)
+    state = run_once(timing, State(), NOW)
+    for minutes in range(3):
+        at = NOW + 5 * HOUR + minutes * HOUR // 60
+        state = schedule.start(schedule.take_over(state, "a", "a:1", at), timing, at)
+    state = schedule.take_over(state, "b", "b:1", NOW + 8 * HOUR)
+    job = run_once(timing, state, NOW + 8 * HOUR).job("capture")
+    assert (job.missed, job.broken_off) == (4 + 1, 3)
+
+
 def test_a_failure_is_repeated_sooner_and_then_more_seldom() -> None:
     """Twice as long each time, at most the interval."""
     timing = Timing("capture", HOUR, retry_ms=HOUR // 8)

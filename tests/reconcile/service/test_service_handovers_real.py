@@ -19,15 +19,18 @@ from backends.testing.faults import Proxy
 from reconcile.service.api.methods import ApiError, Why
 from reconcile.service.config import read_config
 from reconcile.service.runs.history import read_points
+from tests.support import waiting
 from tests.support.etcd_server import EtcdServer
 from tests.support.namespaces import NEEDED, Namespace, may_make
 from tests.support.service import InstanceProcess, ask, read_log, write_config, write_findings
-from tests.support.waiting import free_port, until
+from tests.support.waiting import PATIENCE_S, free_port
 from tests.support.zookeeper_server import ZooKeeperServer
 
 pytestmark = pytest.mark.real
 
 COUNT: Final = int(os.environ.get("BKMETA_SOAK_HANDOVERS", "1"))
+SESSION: Final = "3s" if COUNT == 1 else "6s"
+"""A soak runs where much else does: there a short one is lost again and again."""
 KINDS: Final = ("kill", "cut", "freeze", "stop")
 FIRST: Final = {"zookeeper": "cut", "etcd": "freeze"}
 LINES: Final = {"zookeeper": "network", "etcd": "proxy"}
@@ -58,7 +61,7 @@ class Pair:
         self.data = folder / "data"
         self.lines = lines
         self._configs = {
-            name: write_config(folder, uri(line.hosts), name, self.data, JOBS, host=_address(line))
+            name: write_config(folder, uri(line.hosts), name, self.data, JOBS, session=SESSION, host=_address(line))
             for name, line in lines.items()
         }
         self._addresses = {name: read_config(path).listen.grpc for name, path in self._configs.items()}
@@ -178,6 +181,11 @@ class Pair:
         """Return the status by who leads."""
         [status] = self.ask(self.await_leader(), "get-status")
         return status
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    """Wait, and in a soak for longer."""
+    waiting.until(condition, what, PATIENCE_S if COUNT == 1 else 6 * PATIENCE_S)
 
 
 def _address(line: Proxy | Namespace) -> str:

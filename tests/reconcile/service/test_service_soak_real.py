@@ -294,8 +294,8 @@ def test_one_fault_after_the_other_gives_no_false_alarm_and_loses_no_run(soak: S
     if soak.has_disk:
         faults["disk"] = soak.disk
     began, done, slowest = time.monotonic(), Counter[str](), Counter[str]()
-    soak.look("at first")
-    soak.list_alarms("at first")
+    if MINUTES:
+        soak.look("at first")
     order = list(faults)
     while not done or time.monotonic() < began + 60 * MINUTES:
         kind = order[done.total() % len(order)]
