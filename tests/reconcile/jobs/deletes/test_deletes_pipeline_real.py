@@ -271,7 +271,7 @@ def test_what_is_not_there_is_said(site: Site) -> None:
 
 
 def test_a_file_of_references_is_a_listing_by_what_it_says(site: Site) -> None:
-    """One that does not say when it was listed is none; touched, or copied, it is not listed again."""
+    """Touched, or copied, it is not listed again; one that says nothing was listed when it was written."""
     site.bkmeta("delete", "request", 14, "--soak", "0s")
     refs = write_references(site.folder / "refs.jsonl", [])
     words = ("delete", "verify", "--due", "--references", refs, "--min-age", "0s")
@@ -281,10 +281,15 @@ def test_a_file_of_references_is_a_listing_by_what_it_says(site: Site) -> None:
     assert [reason.partition(": ")[2] for reason in ledger["reasons"]] == [
         "these references were listed for the verification before: list them again"
     ]
-    for content, reason in (("", "does not say when"), ('{"listed": "2090-01-01T00:00:00Z"}', "later than now")):
-        refs.write_text(content)
-        [ledger] = site.bkmeta(*words, *site.look(), code=4).result["ledgers"]
-        assert reason in ledger["reasons"][0]
+    refs.write_text('{"listed": "2090-01-01T00:00:00Z"}')
+    [ledger] = site.bkmeta(*words, *site.look(), code=4).result["ledgers"]
+    assert "later than now" in ledger["reasons"][0]
+    refs.write_text('{"ledger": 15}\n')
+    os.utime(refs, (days_ago(1).timestamp(),) * 2)
+    [ledger] = site.bkmeta(*words, *site.look(), code=4).result["ledgers"]
+    assert any("listed for the verification before" in reason for reason in ledger["reasons"])
+    os.utime(refs)
+    assert site.bkmeta(*words, *site.look()).result["verdicts"]["SAFE"] == 1
 
 
 def test_what_went_since_the_last_verification_is_asked_about(site: Site) -> None:
