@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from recovery.infer.copies import CopyColumns, Ints, Mask, heads, starts
 from recovery.infer.group_union import unite_groups
+from recovery.infer.lost_disks import mark_index_seen
 from recovery.model.groups import KeyedGroups, from_arrow
 from recovery.model.metadata import DIGEST_SIZES, Digest
 
@@ -76,6 +77,7 @@ class Facts:
         unserved: all its copies are in logs or old journals of bookies whose index was not seen completely.
         unlisted: entries in logs or old journals of a bookie that has a strong row of it.
         weak_end: the highest entry in logs or old journals; -1 without one.
+        whole_ledger, whole_bookie: of which nothing else can stand on which bookie: a row says so.
         limbo, incomplete: of any row.
         reincarnated: rows of one bookie from two incarnations.
         keys: how many distinct master keys; key: one of them, number of `key_values`, or -1.
@@ -116,6 +118,8 @@ class Facts:
     leftover_copied: Mask
     unlisted: Mask
     weak_end: Ints
+    whole_ledger: Ints
+    whole_bookie: Ints
     limbo: Mask
     incomplete: Mask
     reincarnated: Mask
@@ -266,7 +270,7 @@ def read(
     strong = in_index | ((source == kind_of.get("journal", -9)) & ~clean_stop[of_bookie])
     record, first, last, size, period = from_arrow(copies["groups"])
     has_index_seen = np.ones(len(names), np.bool_)
-    has_index_seen[listed] = _mark_index_seen(bookies)
+    has_index_seen[listed] = mark_index_seen(bookies)
     unserved_rows = _find_unserved(record, number, strong, ~has_index_seen[of_bookie], count)
     strong[unserved_rows] = True
 
@@ -300,6 +304,7 @@ def read(
     columns = CopyColumns.sum_up(count, row_of, np.cumsum(heads(taken.key)) - 1, *taken[1:])
     serving = _mark(unit[record[~weak]], len(unit_of))
     holder = serving | ~_mark(unit_of[serving], count)[unit_of]
+    is_whole = _mark(unit[_mask(copies["complete"])], len(unit_of))
     idle = np.flatnonzero(unit_strong & ~_mark(row_unit, len(unit_of)))
 
     incarnation = _ints(copies["incarnation"])
@@ -356,6 +361,8 @@ def read(
         unserved=_mark(number[unserved_rows], count),
         unlisted=unlisted,
         weak_end=weak_end,
+        whole_ledger=unit_of[is_whole],
+        whole_bookie=unit_bookie[is_whole],
         limbo=_mark(number[_mask(copies["limbo"])], count),
         incomplete=_mark(number[~_mask(copies["complete"]) & ~is_lost[of_bookie]], count),
         reincarnated=_mark(number[moved], count),
@@ -377,15 +384,6 @@ def read(
         digests_differ=headers.digests_differ,
         headers=headers.headers,
     )
-
-
-def _mark_index_seen(bookies: pa.Table) -> Mask:
-    """Say of which bookies the index was seen, and the journal, which has what the index is to get."""
-    of, folders = _flat(bookies["dirs"])
-    role = folders.field(1)
-    indexed = _mark(of[_mask(pc.equal(role, "index"))], bookies.num_rows)
-    missed = _mask(pc.is_in(role, value_set=pa.array(["index", "journal"]))) & ~_mask(folders.field(2))
-    return _mask(bookies["complete"]) | (indexed & ~_mark(of[missed], bookies.num_rows))
 
 
 def _find_unserved(record: Ints, number: Ints, strong: Mask, is_unindexed: Mask, count: int) -> Ints:

@@ -4,7 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from recovery.errors import InputError, Reason
 
@@ -29,6 +32,41 @@ class LostDisk:
 
     def __str__(self) -> str:
         return f"{self.bookie}={self.folder}" if self.folder else self.bookie
+
+
+def mark_index_seen(bookies: pa.Table) -> npt.NDArray[np.bool_]:
+    """Say of which bookies the index was seen, and the journal, which has what the index is to get; BOOKIES in."""
+
+    def is_seen(row: Mapping[str, Any]) -> bool:
+        roles = {folder["role"] for folder in row["dirs"]}
+        missed = {folder["role"] for folder in row["dirs"] if not folder["complete"]}
+        return row["complete"] or ("index" in roles and not missed & {"index", "journal"})
+
+    return np.array([is_seen(row) for row in bookies.select(["complete", "dirs"]).to_pylist()], np.bool_)
+
+
+def list_bounded(bookies: pa.Table, damage: pa.Table) -> list[str]:
+    """Return the bookies of which all is seen but what damage hides of ledgers that it names.
+
+    Args:
+        bookies: BOOKIES.
+        damage: DAMAGE that hides entries.
+    """
+    files: dict[str, list[str]] = {}
+    unbounded = set()
+    for row in damage.select(["bookie", "file", "ledger"]).to_pylist():
+        files.setdefault(row["bookie"], []).append(row["file"])
+        unbounded |= {row["bookie"]} if row["ledger"] is None else set()
+    partly = bookies.filter(pc.invert(bookies["complete"])).select(["bookie", "dirs"]).to_pylist()
+    return [
+        row["bookie"]
+        for row in partly
+        if row["bookie"] in files.keys() - unbounded
+        and all(
+            folder["complete"] or any(_is_inside(f, folder["path"]) for f in files[row["bookie"]])
+            for folder in row["dirs"]
+        )
+    ]
 
 
 def find_lost_bookies(

@@ -4,6 +4,10 @@ An acknowledged entry has at least A copies, so fewer than A unseen bookies cann
 or E and W are not seen, one unseen bookie is enough. And where every entry stands on n bookies, one that was not
 scanned may be the next member: W is n or more. Damage is not taken for that: it would have to hide a
 whole copy.
+
+What may be hidden is bounded by ledger: where a row says that nothing else of its ledger can stand on its bookie (its
+index and its journal list all), damage beside it hides nothing; and where all damage of a bookie names ledgers, it
+hides nothing of the others.
 """
 
 from dataclasses import dataclass
@@ -14,6 +18,7 @@ import pyarrow.compute as pc
 
 from recovery.infer.copies import Ints, Mask
 from recovery.infer.facts import Facts
+from recovery.infer.lost_disks import list_bounded
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +51,27 @@ class UnseenBookies:
         """
         lost = known.bookies.filter(pa.array(known.lost))
         hiding = damage.filter(pc.and_not(damage["hides_entries"], pc.is_in(damage["bookie"], value_set=lost)))
+        bounded = pc.is_in(known.bookies, value_set=pa.array(list_bounded(bookies, hiding), pa.string())).to_numpy(
+            zero_copy_only=False
+        )
         damaged = _mark_among(known.bookies, hiding.filter(pc.is_null(hiding["ledger"]))["bookie"])
-        partly = _mark_among(known.bookies, bookies.filter(pc.invert(bookies["complete"]))["bookie"]) & ~known.lost
-        anywhere = int((damaged | partly).sum()) + unscanned
-        ledger = known.copies.row_ledger
+        partly = _mark_among(known.bookies, bookies.filter(pc.invert(bookies["complete"]))["bookie"])
+        partly &= ~known.lost & ~bounded
         unsound = damaged | partly
+        named, pairs = _find_named(known, hiding.filter(pc.is_valid(hiding["ledger"])))
+        # Of each ledger, how many of the unsound ones hide nothing of it, and how many sound ones do.
+        whole = np.bincount(known.whole_ledger[unsound[known.whole_bookie]], minlength=known.count)
+        harmed = np.bincount(pairs[0][bounded[pairs[1]]], minlength=known.count)
+        anywhere = int(unsound.sum()) + unscanned - whole + harmed
+        base = len(known.bookies)
+        of_row = known.copies.row_ledger * base + known.row_bookie
+        hides = np.isin(of_row, pairs[0] * base + pairs[1])
+        hides |= damaged[known.row_bookie] & ~np.isin(of_row, known.whole_ledger * base + known.whole_bookie)
         unsound[known.unscanned] = True
         unsound &= ~known.lost
         return cls(
-            _find_named(known, hiding.filter(pc.is_valid(hiding["ledger"]))),
-            np.bincount(ledger[damaged[known.row_bookie]], minlength=known.count),
+            named,
+            np.bincount(known.copies.row_ledger[hides], minlength=known.count),
             np.maximum(anywhere, known.incomplete.astype(np.int64)),
             unscanned,
             unsound,
@@ -78,15 +94,19 @@ def _mark_among(names: pa.Array, group: pa.ChunkedArray) -> Mask:
     return among
 
 
-def _find_named(known: Facts, damage: pa.Table) -> Mask:
-    """Say which ledgers the rows of damage name."""
+def _find_named(known: Facts, damage: pa.Table) -> tuple[Mask, Ints]:
+    """Say which ledgers the rows of damage name; and these with the bookies, each pair once."""
+    nothing = np.zeros((2, 0), np.int64)
     if not damage.num_rows:
-        return np.zeros(known.count, np.bool_)
+        return np.zeros(known.count, np.bool_), nothing
     scope = pc.fill_null(damage["scope"], 0).to_numpy().astype(np.int64)
     ledger = damage["ledger"].to_numpy().astype(np.int64)
-    near = np.flatnonzero(pc.is_in(pa.array(known.ledger), value_set=pa.array(ledger)))
-    pairs = np.stack([np.append(scope, known.scope[near]), np.append(ledger, known.ledger[near])], axis=1)
+    bookie = pc.fill_null(pc.index_in(damage["bookie"], value_set=known.bookies), 0).to_numpy().astype(np.int64)
+    pairs = np.stack([np.append(scope, known.scope), np.append(ledger, known.ledger)], axis=1)
     code = np.unique(pairs, axis=0, return_inverse=True)[1].ravel()
+    number = np.full(int(code.max(initial=-1)) + 1, -1)
+    number[code[len(ledger) :]] = np.arange(known.count)
+    owner = number[code[: len(ledger)]]
     named = np.zeros(known.count, np.bool_)
-    named[near[np.isin(code[len(ledger) :], code[: len(ledger)])]] = True
-    return named
+    named[owner[owner >= 0]] = True
+    return named, np.unique(np.stack([owner, bookie])[:, owner >= 0], axis=1)

@@ -450,13 +450,15 @@ def test_damage_that_names_the_ledger_holds_it() -> None:
 
 
 def test_damage_of_a_bookie_matters_where_it_could_hide_an_acknowledged_entry() -> None:
-    """It holds ledgers of that bookie, unless their seen shape has an A above one that somebody stands for."""
-    assert recover(full(), harm=damage())["reason"] == Refusal.DAMAGE
+    """It holds what that bookie may have more of, unless a seen shape has an A above one that somebody stands for."""
+    assert recover(_changed(full(), complete=False), harm=damage())["reason"] == Refusal.DAMAGE
+    assert recover(full(), harm=damage())["outcome"] == "restored"
     assert recover(full(), harm=damage(bookie="e:3181"))["acked_high"] is None
-    found = recover(striped(30), harm=damage(), names=NAMES[:3])
+    stripes = _changed(striped(30), complete=False)
+    found = recover(stripes, harm=damage(), names=NAMES[:3])
     assert (found["outcome"], found["acked_high"]) == ("restored", 29)
     nobody = Prior.build(ShapeCounts())
-    assert recover(striped(30), harm=damage(), prior=nobody)["reason"] == Refusal.DAMAGE
+    assert recover(stripes, harm=damage(), prior=nobody)["reason"] == Refusal.DAMAGE
 
 
 def test_a_cleanly_stopped_bookie_has_nothing_in_its_journal_alone() -> None:
