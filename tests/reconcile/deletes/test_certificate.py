@@ -57,6 +57,11 @@ def test_it_holds_until_its_end(tmp_path: Path) -> None:
     assert check_certificate(path, now=NOW + timedelta(hours=24, seconds=1)).validity is Validity.EXPIRED
 
 
+def test_what_a_check_gives_is_the_exit_code() -> None:
+    """As the contract has them."""
+    assert [(item.name, item.value) for item in Validity] == [("VALID", 0), ("INVALID", 3), ("EXPIRED", 4)]
+
+
 def test_what_was_made_later_than_now_does_not_hold(tmp_path: Path) -> None:
     """A clock that was set back would bring an ended certificate back; five minutes are nothing."""
     path = write(tmp_path)

@@ -7,6 +7,7 @@ import pytest
 from reconcile.deletes.tombstones import (
     DAY_MS,
     RETENTION_MS,
+    SOAK_MS,
     Holder,
     Sighting,
     State,
@@ -21,6 +22,7 @@ from reconcile.deletes.tombstones import (
     find_state,
     is_expired,
     list_overdue,
+    list_returned,
     list_waiting,
     name_certificate,
     purge,
@@ -189,3 +191,64 @@ def test_a_clock_that_was_set_back_purges_nothing() -> None:
     assert demand_purgeable(late, "hash", 4, ready.since_ms) is late
     with pytest.raises(StepRefusedError, match="later than now"):
         demand_purgeable(late, "hash", 4, ready.since_ms - 1)
+
+
+def test_the_times_are_those_of_the_contract() -> None:
+    """A soak of seven days, a retention of thirty; REQUESTED is one step, however often a look is not safe."""
+    assert (DAY_MS, SOAK_MS, RETENTION_MS) == (86_400_000, 7 * 86_400_000, 30 * 86_400_000)
+    twice = take_verification(take_verification(ask(), UNSAFE, 20, "op"), UNSAFE, 30, "op")
+    assert [step.state for step in twice.steps] == [State.REQUESTED]
+    back = take_verification(take_verification(ask(), SAFE, 20, "op"), UNSAFE, 30, "op")
+    assert [step.state for step in back.steps] == [State.REQUESTED, State.VERIFIED, State.REQUESTED]
+
+
+def test_only_what_was_released_before_can_return() -> None:
+    """Who was never seen without the ledger has it still; who was, or anybody after the confirmation, is back."""
+    purged = make_purged()
+    at_ms = purged.since_ms
+    # Both have it still: nothing came back.
+    still = take_sightings(purged, [see("b1", 11, at_ms + 1, holds=True)], at_ms + 1, "op")
+    assert list_returned(purged, still) == ()
+    one_left = take_sightings(still, [see("b1", 11, at_ms + 2)], at_ms + 2, "op")
+    assert list_returned(still, one_left) == ()
+    back = take_sightings(one_left, [see("b1", 11, at_ms + 3, holds=True)], at_ms + 3, "op")
+    assert list_returned(one_left, back) == ("b1",)
+    # Before all were seen without it a stranger is a holder that was not known.
+    stranger = take_sightings(one_left, [see("b3", 13, at_ms + 3, holds=True)], at_ms + 3, "op")
+    assert list_returned(one_left, stranger) == ()
+    confirmed = take_sightings(one_left, [see("b2", 12, at_ms + 4)], at_ms + 4, "op")
+    assert (confirmed.state, list_returned(one_left, confirmed)) == (State.CONFIRMED, ())
+    stranger = take_sightings(confirmed, [see("b3", 13, at_ms + 5, holds=True)], at_ms + 5, "op")
+    assert (stranger.state, list_returned(confirmed, stranger)) == (State.PURGED, ("b3",))
+    # The step of the purge is not repeated: its time is that of the removal.
+    assert [step.state for step in stranger.steps].count(State.PURGED) == 1
+    # Looked at again it is the same: it is said once.
+    same = take_sightings(stranger, [see("b1", 11, at_ms + 6)], at_ms + 6, "op")
+    assert list_returned(stranger, same) == ()
+
+
+def test_a_release_stays_what_it_was() -> None:
+    """A later look at a holder that was seen without the ledger changes neither when nor by what it was released."""
+    purged = make_purged()
+    first = take_sightings(purged, [see("b1", 11, purged.since_ms + 1)], purged.since_ms + 1, "op")
+    later = take_sightings(first, [see("b1", 11, purged.since_ms + 9)], purged.since_ms + 9, "op")
+    assert later == first
+
+
+def test_looks_before_a_purge_say_nothing() -> None:
+    """A ledger that was never purged has no receipts; not even after an undo left the time of an earlier purge."""
+    ready = make_purgeable()
+    assert take_sightings(ready, [see("b1", 11, 10**15, holds=True)], 10**15, "op") is ready
+    odd = replace(ready, steps=(*make_purged().steps, replace(ready.steps[-1], at_ms=ready.since_ms)))
+    assert take_sightings(odd, [see("b1", 11, 10**15)], 10**15, "op") is odd
+
+
+def test_a_record_that_is_gone_leaves_what_was_known_of_it() -> None:
+    """Who verifies a ledger that somebody else removed keeps its record: it may be needed to put it back."""
+    assert take_verification(ask(), replace(UNSAFE, record=None), 20, "op").record == RECORD
+
+
+def test_a_decommissioned_holder_is_no_second_one() -> None:
+    """Only a member of which no life is known becomes a holder by that."""
+    gone = decommission(make_purged(), "b1", 10**13, "op")
+    assert [(holder.bookie, holder.incarnation) for holder in gone.holders] == [("b1", 11), ("b2", 12)]
