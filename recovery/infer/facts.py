@@ -391,10 +391,11 @@ def _find_unserved(record: Ints, number: Ints, strong: Mask, is_unindexed: Mask,
 
     A bookie whose index was seen, and that has such a row too, may have deleted the ledger: then there are none.
     """
-    rows = np.unique(record)
-    proves = strong[rows] | ~is_unindexed[rows]
-    others = rows[~proves]
-    return others[~_mark(number[rows[proves]], count)[number[others]]]
+    proves = (strong | ~is_unindexed)[record]
+    if proves.all():
+        return np.empty(0, np.int64)
+    unproven = np.unique(record[~proves])
+    return unproven[~_mark(number[record[proves]], count)[number[unproven]]]
 
 
 def _count_distinct(code: Ints, owner: Ints, owners: int) -> Ints:
