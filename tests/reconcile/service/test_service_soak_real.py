@@ -21,7 +21,7 @@ from reconcile.service.api.methods import ApiError
 from reconcile.service.config import read_config
 from reconcile.service.runs.history import read_points
 from tests.support.cluster import Cluster
-from tests.support.disks import fill, mounted
+from tests.support.disks import fill, may_mount, mounted
 from tests.support.scrutinized_cluster import ScrutinizedCluster
 from tests.support.service import REAL_PROGRAM, InstanceProcess, ask, fetch, list_descendants, write_config
 from tests.support.waiting import until
@@ -58,7 +58,7 @@ class Soak:
         self.orders = folder / "orders"
         self.orders.mkdir()
         self.data = folder / "data"
-        self.has_disk = os.geteuid() == 0
+        self.has_disk = may_mount()
         if self.has_disk:
             stack.enter_context(mounted(self.data, mib=DISK_MIB))
         host, port = there.cluster.zookeeper.split(":")

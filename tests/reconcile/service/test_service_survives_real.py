@@ -21,7 +21,7 @@ from kazoo.client import KazooClient
 from reconcile.service.api.methods import METHODS, SERVICE, ApiError, Why
 from reconcile.service.config import Config, read_config
 from reconcile.service.server import start_service
-from tests.support.disks import fill, mounted
+from tests.support.disks import fill, may_mount, mounted
 from tests.support.etcd_server import EtcdServer
 from tests.support.service import (
     PROGRAM,
@@ -199,7 +199,7 @@ def test_a_store_that_is_gone_is_said_and_what_was_missed_is_counted(make: Make,
             print(json.dumps({"minutes": round(gone_s / 60, 1), "gone": figures, "back": after}))  # noqa: T201 - figures of a soak
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="a disk of its own is mounted by root only")
+@pytest.mark.skipif(not may_mount(), reason="a disk of its own is mounted by root only")
 def test_a_full_disk_makes_runs_fail_and_not_the_service(make: Make, tmp_path: Path) -> None:
     """It goes on leading, answers, says that runs fail, and goes on when there is space again."""
     data = tmp_path / "etcd" / "data"
