@@ -96,6 +96,7 @@ def write_looks(
     formatted: datetime = datetime(2025, 1, 1, tzinfo=UTC),
     complete: bool = True,
     cookie: bytes | None = None,
+    cookieless: Collection[str] = (),
     instance: str = INSTANCE,
 ) -> list[str]:
     """Write an inventory of each bookie, and return their folders.
@@ -111,6 +112,7 @@ def write_looks(
         formatted: when their folders were.
         complete: whether what they lack is not there.
         cookie: that all have; None: each its own.
+        cookieless: bookies that have none.
         instance: id of their cluster.
     """
     made = ended or datetime.now(UTC)
@@ -125,7 +127,8 @@ def write_looks(
             rows.append(_make_copies(bookie, incarnation, ledger, entries, (lac or {}).get(ledger.id.ledger, -1)))
         about = {
             "bookie": bookie, "incarnation": incarnation, "mode": "disks", "complete": complete, "started": made,
-            "ended": made, "cookie": cookie or make_cookie(bookie), "instance_id": instance, "ledgers": len(rows),
+            "ended": made, "instance_id": instance, "ledgers": len(rows),
+            "cookie": None if bookie in cookieless else cookie or make_cookie(bookie),
             "version_files": [{"path": "/d/current/VERSION", "inode": 1, "born": None, "mtime": formatted}],
         }  # fmt: skip
         with DatasetWriter(place, "inventory", binding={}) as writer:

@@ -208,6 +208,10 @@ UNDECIDED: dict[str, dict[str, Any]] = {
     },
     "MASS_ABSENCE: 11 of the 100": {"absence": Absence(1, 100, 11, 10)},
     "MASS_ABSENCE: 11 of the 100 ledgers": {"absence": Absence(1, 100, 11, 10), "rules": replace(RULES, absent=10)},
+    "INCARNATION_UNPROVEN: bookie bk4:3181": {
+        "ledger": Ledger(ONE, members=(*BOOKIES[:2], FOURTH)),
+        "looks": {"bookies": (*BOOKIES, FOURTH), "cookieless": (FOURTH,)},
+    },
     "INCARNATION_UNPROVEN": {"looks": {"cookie": b"another"}},
     "MASS_ABSENCE": {"between": remove_most},
 }
