@@ -47,6 +47,8 @@ class Case:
 CASES: Final = (
     Case("db", 1, Damage.BOTH, (Known.NOTHING,)),
     Case("db", 1, Damage.LOCATIONS, (Known.LOST,)),
+    Case("db", 1, Damage.LEDGERS, (Known.LOST,)),
+    Case("db", 1, Damage.TAILS, (Known.NOTHING,)),
 )
 EVERY: Final = tuple(
     Case(storage, seed, damage)
