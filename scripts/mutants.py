@@ -135,11 +135,11 @@ def _nodes(value: object) -> Iterator[ast.AST]:
             yield each
 
 
-def tests_of(path: str) -> tuple[list[str], list[str]]:
-    """Return the tests of a file that are there: what is asked first, and what is asked if that notices nothing.
+def tests_of(path: str) -> tuple[list[str], ...]:
+    """Return the tests of a file that are there, in steps: each is asked if those before it notice nothing.
 
-    First come examples of its own folder: a change that they notice need not be judged by thousands of histories. Those
-    that never import the file are left out.
+    The file's own examples, those of its folder, all others: a change that an example notices need not be judged by
+    thousands of histories. Those that never import the file are left out.
     """
     found = [tests for prefix, tests in TESTS.items() if path == prefix or path.startswith(f"{prefix}/")]
     if not found:
@@ -151,7 +151,8 @@ def tests_of(path: str) -> tuple[list[str], list[str]]:
     own = f"test_{Path(path).stem}"
     files.sort(key=lambda file: (not Path(file).name.startswith(own), file.endswith(_JUDGED)))
     first = [file for file in files if file.startswith(f"{found[0][0]}/") and not file.endswith(_JUDGED)]
-    return first, [file for file in files if file not in first]
+    named = [file for file in first if Path(file).name.startswith(own)]
+    return named, [file for file in first if file not in named], [file for file in files if file not in first]
 
 
 def is_served(path: str) -> bool:
