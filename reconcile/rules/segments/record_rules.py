@@ -95,7 +95,7 @@ def find_misplaced_segments(
     locations = locate(coded.dictionary.to_pylist(), topology, settings)
     members = coded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     starts = np.cumsum(sizes) - sizes
-    sane = np.flatnonzero((write <= sizes) & (sizes > 0))
+    sane = np.flatnonzero(write <= sizes)
     verdicts = np.full(len(sizes), Placement.UNDECIDED, np.int8)
     picked = np.repeat(starts[sane], sizes[sane]) + _number(sizes[sane])
     ensembles = Ensembles(members[picked], sizes[sane], write[sane], ack[sane])

@@ -88,13 +88,14 @@ def test_faults_of_a_ledger_that_was_laid_out_in_parts_are_added_up() -> None:
         fault(0, Fault.LOST, entries=5),
         fault(1, Fault.LOST, entries=4, least=1, groups=many),
         fault(1, Fault.MISPLACED, entries=2),
+        fault(1, Fault.OVER_REPLICATED, entries=1),
     ]
     merged = merge_faults(pa.Table.from_pylist(parts, schema=FAULTS))
     rows = merged.to_pylist()
     assert [(row["row"], row["fault"], row["entries"]) for row in rows] == [
-        (0, Fault.LOST, 5), (1, Fault.MISPLACED, 2), (1, Fault.LOST, 7),
+        (0, Fault.LOST, 5), (1, Fault.OVER_REPLICATED, 1), (1, Fault.MISPLACED, 2), (1, Fault.LOST, 7),
     ]  # fmt: skip
-    both = rows[2]
+    both = rows[3]
     assert (both["least"], len(both["groups"])) == (1, MOST_GROUPS)
     assert (both["lacking"], both["strays"], both["dark"]) == (["a:1", "b:1"], ["x:1", "y:1"], ["d:1", "e:1"])
     assert merged.schema == FAULTS

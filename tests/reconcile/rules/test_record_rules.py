@@ -80,7 +80,7 @@ def test_a_recovery_is_stuck_past_the_grace(state: str | None, age_s: int | None
 def test_each_segment_is_held_against_the_policy() -> None:
     """Those against it are named with their write sets, places and bookies; the others only counted."""
     stored = make_records(
-        lay_out([(0, ("a:1", "c:1")), (50, ("a:1", "b:1"))]),
+        lay_out([(0, ("a:1", "c:1")), (50, ("a:1", "b:1"))], ack_quorum=1),
         lay_out([(0, ("a:1", "c:1"))]),
         {"segments": None},
         lay_out([(0, ("a:1", "z:1"))]),
@@ -134,6 +134,15 @@ def test_a_dozen_segments_are_written_out(segments: int, more: str | None) -> No
     assert row["bookies"] == ["a:1", "b:1", "c:1", "d:1"]
 
 
+def test_ledgers_side_by_side_keep_their_segments_apart() -> None:
+    """Each finding has the segments and bookies of its own ledger."""
+    stored = make_records(lay_out([(0, ("a:1", "b:1"))]), lay_out([(3, ("c:1", "d:1")), (8, ("d:1", "c:1"))]))
+    rows = find_misplaced_segments(stored, RACKS, STRICT, RUN)[0].to_pylist()
+    assert [row["bookies"] for row in rows] == [["a:1", "b:1"], ["c:1", "d:1"]]
+    segments = [[field for field, _ in said(row) if field.startswith("segment")] for row in rows]
+    assert segments == [["segment from entry 0"], ["segment from entry 3", "segment from entry 8"]]
+
+
 def test_ensembles_that_no_policy_can_hold_are_undecided() -> None:
     """Fewer bookies than copies, none at all; a write quorum of nothing is passed over, and so is an empty table."""
     stored = make_records(
@@ -146,5 +155,6 @@ def test_ensembles_that_no_policy_can_hold_are_undecided() -> None:
     assert counts == PlacementCounts(kept=0, soft=0, undecided=2, violated=1)
     assert found["ledger"].to_pylist() == [3]
     none, nothing = find_misplaced_segments(stored.slice(2, 1), RACKS, STRICT, RUN)
-    assert (none.num_rows, nothing) == (0, PlacementCounts())
+    assert (none.num_rows, nothing) == (0, PlacementCounts(kept=0, soft=0, undecided=0, violated=0))
+    assert find_misplaced_segments(stored.slice(0, 2), RACKS, STRICT, RUN)[1] == PlacementCounts(0, 0, 2, 0)
     assert none.schema == tables.FINDINGS

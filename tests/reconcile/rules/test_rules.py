@@ -11,10 +11,12 @@ from reconcile.findings.categories import Category
 from reconcile.findings.table import Finding, Run
 from reconcile.rules import entries_beyond_end, nodes, reference_checks
 from reconcile.rules.nodes import Bookies, Side
-from recovery.codecs.store import Layout, layout_bytes
+from recovery.codecs.replication_lock import encode_guard
+from recovery.codecs.store import Layout, layout_bytes, mark_key
 from recovery.infer.references import SCHEMA
 from recovery.model import metadata as md
 from recovery.model import tables
+from recovery.model.ids import LedgerId
 from recovery.testing import simulator
 from tests.reconcile.rules.test_id_reuse import copies, stored
 
@@ -165,6 +167,52 @@ def test_a_lock_or_a_registration_without_a_session_is_dead() -> None:
         (Category.DEAD_LOCK, "/u/locks/1"),
         (Category.DEAD_REGISTRATION, "/available/a:1"),
     ]
+
+
+def test_a_guards_lock_is_not_dead_and_nothing_else_passes_for_one() -> None:
+    """It stands without a session until it is settled; a registration with such bytes is dead all the same."""
+    guard = {"raw": encode_guard("ab" * 32)}
+    rows = found(
+        side(
+            "store",
+            {"path": "/u/locks/1", "kind": "lock", **guard},
+            {"path": "/available/a:1", "kind": "registration", **guard},
+        ),
+        None,
+    )
+    dead = [row.subject for row in rows if row.category != Category.BOOKIE_WITHOUT_COOKIE]
+    assert dead == ["/available/a:1"]
+
+
+@pytest.mark.parametrize(
+    ("ledgers", "cookies", "is_told"), [(0, [], False), (1, [], True), (0, ["/cookies/b:1"], True)]
+)
+def test_an_empty_root_lacks_everything_which_says_nothing(ledgers: int, cookies: list[str], *, is_told: bool) -> None:
+    """Where a cluster lives, by its ledgers or its cookies, a bookie without a cookie is told."""
+    rows = [{"path": "/available/a:1", "kind": "registration", "owner": 5, "raw": b"", "version": 0}]
+    rows += [{"path": path, "kind": "cookie", "raw": b"", "version": 0} for path in cookies]
+    made = pa.Table.from_pylist(rows, schema=tables.CATALOG_NODES)
+    told = {row.category for row in found(Side.from_catalog("store", "zk", made, ledgers, complete=True), None)}
+    assert (Category.BOOKIE_WITHOUT_COOKIE in told) == is_told
+
+
+def test_a_mark_is_stale_where_the_store_has_no_such_ledger() -> None:
+    """In its own bucket range alone; other nodes are no marks."""
+    rows = [{"path": mark_key(LedgerId(0, number)), "kind": "mark", "raw": b"", "version": 0} for number in (3, 5, 7)]
+    rows += [{"path": mark_key(LedgerId(0, 9)), "kind": "other", "raw": b"", "version": 0}]
+    made = pa.Table.from_pylist(rows, schema=tables.CATALOG_NODES)
+    listed = stored().select(list(tables.KEY_COLUMNS))
+
+    def find(part: range) -> list[dict[str, Any]]:
+        run = Run("run", datetime(2026, 1, 1, tzinfo=UTC))
+        told: list[dict[str, Any]] = nodes.find_stale_marks(made, listed, part, run, "zk").to_pylist()
+        return told
+
+    assert [(row["category"], row["severity"]) for row in find(range(4096))] == [("STALE_UR_MARK", "info")] * 2
+    assert {row["ledger"] for row in find(range(4096))} == {3, 5}
+    bucket = LedgerId(0, 3).bucket
+    assert [row["ledger"] for row in find(range(bucket, bucket + 1))] == [3]
+    assert find(range(bucket + 1, bucket + 1)) == []
 
 
 @pytest.mark.parametrize(
