@@ -168,7 +168,7 @@ def test_a_store_that_never_holds_what_was_written_is_an_error(
     place: RemotePlace, server: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All uploads are torn, and all answers are good: nothing is called written."""
-    with FaultyProxy(server, lambda method, _path, _body: Fault.TORN_UPLOAD if method == "PUT" else None) as proxy:
+    with FaultyProxy(server, lambda method, _path, _port: Fault.TORN_UPLOAD if method == "PUT" else None) as proxy:
         through(proxy, monkeypatch)
         with (
             pytest.raises(DatasetError, match="is not what was written"),

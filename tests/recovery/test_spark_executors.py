@@ -1,8 +1,6 @@
 """Executors that have nothing of ours but what a session brings: a packed environment, and the program as a zip."""
 
-import hashlib
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -15,7 +13,8 @@ import pytest
 
 from recovery.dataset import open_dataset
 from tests.support import command, paths
-from tests.support.cases import cache_home, case_dir, operator, truth
+from tests.support.cases import case_dir, operator, truth
+from tests.support.packed import pack_environment
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 
@@ -27,17 +26,8 @@ PARTS_OF_SPARK: Final = ("bin", "jars", "sbin")
 
 @pytest.fixture(scope="module")
 def packed() -> Path:
-    """What `scripts/pack` makes; kept until the lock file or the script changes."""
-    made_of = [command.ROOT / "uv.lock", command.ROOT / "scripts" / "pack"]
-    digest = hashlib.sha256(sys.version.encode() + b"".join(path.read_bytes() for path in made_of)).hexdigest()[:16]
-    target = cache_home() / "packed" / f"{digest}.pex"
-    if not target.exists():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        fresh = target.with_suffix(f".{os.getpid()}")
-        done = subprocess.run([command.ROOT / "scripts" / "pack", fresh], capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
-        fresh.rename(target)
-    return target
+    """What `scripts/pack` makes."""
+    return pack_environment()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,12 @@ import urllib.error
 import urllib.request
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BufferedIOBase, BytesIO
+from pathlib import Path
 from typing import Final, Self
 from xml.etree import ElementTree as ET
 
@@ -58,8 +59,8 @@ class Fault(StrEnum):
     """The answer comes in pieces."""
 
 
-Choose = Callable[[str, str, bytes], Fault | None]
-"""Of a request's method, path and body, what becomes of it."""
+Choose = Callable[[str, str, int], Fault | None]
+"""Of a request's method and path, and its client's port, what becomes of it."""
 
 
 @dataclass(slots=True)
@@ -181,7 +182,7 @@ def _make_handler(proxy: FaultyProxy) -> type[BaseHTTPRequestHandler]:
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             if "aws-chunked" in self.headers.get("Content-Encoding", ""):
                 body = _join_chunks(BytesIO(body))
-            fault = proxy.choose(self.command, self.path, body)
+            fault = proxy.choose(self.command, self.path, self.client_address[1])
             if fault is not None:
                 proxy.happened[fault] += 1
             if fault is Fault.CUT_UPLOAD:
@@ -244,12 +245,23 @@ def _join_chunks(source: BufferedIOBase) -> bytes:
     return b"".join(pieces)
 
 
+def process_at(port: int) -> int:
+    """Return the process of this machine that connects from a port."""
+    rows = (line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:])
+    inode = next(row[9] for row in rows if int(row[1].rpartition(":")[2], 16) == port)
+    for link in Path("/proc").glob("[0-9]*/fd/*"):
+        with suppress(OSError):
+            if str(link.readlink()) == f"socket:[{inode}]":
+                return int(link.parts[2])
+    raise ProcessLookupError(port)
+
+
 def every(number: int, *faults: Fault) -> Choose:
     """Do one fault after the other to the first, and then each so-many-th, of the requests that it can happen to."""
     uploads, downloads = {Fault.CUT_UPLOAD, Fault.TORN_UPLOAD}, {Fault.CUT_DOWNLOAD, Fault.ALTERED_DOWNLOAD}
     lock, asked, waiting = threading.Lock(), itertools.count(), deque(faults)
 
-    def choose(method: str, _path: str, _body: bytes) -> Fault | None:
+    def choose(method: str, _path: str, _port: int) -> Fault | None:
         with lock:
             fault = waiting[0]
             if (fault in uploads and method != "PUT") or (fault in downloads and method != "GET"):

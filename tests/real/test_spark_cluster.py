@@ -1,0 +1,193 @@
+"""A Spark cluster whose hosts share nothing but an object store: a worker or the driver is killed in mid-job.
+
+Master and workers are processes of their own. Workers find this checkout empty, and the driver's folders, too: the
+program comes with the session, its libraries with a packed environment, datasets by the store.
+"""
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from recovery.dataset import MANIFEST, Dataset, open_dataset
+from recovery.errors import DatasetError
+from tests.support import command
+from tests.support.cases import cache_home, case_dir, operator
+from tests.support.object_store import SECRET, Fault, FaultyProxy, ObjectStore, process_at, started_store
+from tests.support.packed import pack_environment
+from tests.support.spark_cluster import SparkCluster, spark_cluster
+from tests.support.waiting import until
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.timeout(1800),
+    pytest.mark.skipif(os.geteuid() != 0, reason="hosts that see other folders need the right to mount"),
+]
+
+CASE: Final = "c03"
+
+
+@dataclass(slots=True)
+class Watch:
+    """What a proxy does when a task of a plan stores a part.
+
+    Attributes:
+        plan: key of the plan's folder; empty: nothing is waited for.
+        writers: sessions of the processes that stored parts of it: each is a worker's.
+        kill: ends somebody, before the first part is stored; takes its writer.
+    """
+
+    plan: str = ""
+    writers: list[int] = field(default_factory=list)
+    kill: Callable[[int], None] | None = None
+
+    def expect(self, plan: str, kill: Callable[[int], None] | None = None) -> None:
+        """Wait for another plan."""
+        self.plan, self.writers, self.kill = plan, [], kill
+
+    def choose(self, method: str, path: str, port: int) -> Fault | None:
+        """Kill somebody, where that is wanted; the upload is cut then, as it is when a host is gone."""
+        if not (self.plan and method in ("PUT", "POST") and f"/{self.plan}/actions/buckets" in path):
+            return None
+        self.writers.append(os.getsid(process_at(port)))
+        if self.kill is None or len(self.writers) > 1:
+            return None
+        self.kill(self.writers[0])
+        return Fault.CUT_UPLOAD
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """A store with inventories, a cluster, and what a driver needs.
+
+    Attributes:
+        store: has inventories below `inv`.
+        environment: of the driver.
+        watch: of the proxy before the store.
+        cluster: two workers.
+        secrets: file of passwords.
+        packed: what executors run as their Python.
+    """
+
+    store: ObjectStore
+    environment: dict[str, str]
+    watch: Watch
+    cluster: SparkCluster
+    secrets: Path
+    packed: Path
+
+    def word(self, plan: str) -> list[str]:
+        """Return the command that makes a plan on the cluster."""
+        top = self.store.uri
+        words = [
+            "recover",
+            "--layout",
+            "hierarchical",
+            "--inventory-dir",
+            f"{top}/inv",
+            "--passwords",
+            str(self.secrets),
+        ]
+        return [
+            *words,
+            "--master",
+            self.cluster.master,
+            "--executor-python",
+            str(self.packed),
+            "--out",
+            f"{top}/{plan}",
+        ]
+
+    def open(self, plan: str) -> Dataset:
+        """Return a plan, whole."""
+        found = open_dataset(f"{self.store.uri}/{plan}", "plan")
+        found.verify()
+        return found
+
+
+@contextmanager
+def _room(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Room]:
+    packed = pack_environment()
+    driver = tmp_path_factory.mktemp("driver")
+    secrets = driver / "passwords"
+    secrets.write_text("\n".join(operator(CASE)["passwords"]) + "\n")
+    secrets.chmod(0o600)
+    watch = Watch()
+    with started_store() as store, FaultyProxy(store, watch.choose) as proxy:
+        environment = {**proxy.environment, "SPARK_LOCAL_IP": "127.0.0.1"}
+        for bookie in operator(CASE)["bookies"]:
+            folders = [f"--ledger-dir={case_dir(CASE) / folder}" for folder in bookie["ledgers"]]
+            folders += [f"--journal-dir={case_dir(CASE) / folder}" for folder in bookie["journals"]]
+            out = f"{store.uri}/inv/{bookie['id'].replace(':', '-')}"
+            done = command.process("collect", *folders, "--out", out, env=command.environment(**environment))
+            assert done.code == 0, done.err
+        # Unpacking takes long: once a machine, not once a test.
+        of_workers = {**proxy.environment, "PEX_ROOT": str(cache_home() / "pex")}
+        folder = tmp_path_factory.mktemp("cluster") / "spark"
+        hidden = (command.ROOT, driver)
+        with spark_cluster(folder, workers=2, cores=1, environment=of_workers, hidden=hidden) as cluster:
+            yield Room(store, environment, watch, cluster, secrets, packed)
+
+
+def test_what_is_killed_in_mid_job_leaves_the_same_plan(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing killed; the driver killed and the command run again; a worker killed: one plan, never half of one."""
+    with _room(tmp_path_factory) as room:
+        for name, value in room.store.environment().items():
+            monkeypatch.setenv(name, value)
+        env = command.environment(**room.environment)
+
+        room.watch.expect("calm")
+        calm = _run(room, env, "calm")
+        assert calm.returncode == 0, calm.stdout + calm.stderr
+        assert room.watch.writers
+        assert set(room.watch.writers) <= set(room.cluster.workers)
+        wanted = room.open("calm")
+        assert wanted.rows("actions")
+
+        with command.started(*room.word("driverless"), env=env) as running:
+            room.watch.expect("driverless", lambda _: os.killpg(running.pid, signal.SIGKILL))
+            running.wait()
+        assert room.watch.writers
+        with pytest.raises(DatasetError, match=MANIFEST):
+            open_dataset(f"{room.store.uri}/driverless", "plan")
+        until(lambda: room.cluster.count_removed() == 2, "the master knows that the driver is gone")
+        room.watch.expect("driverless")
+        again = _run(room, env, "driverless")
+        assert again.returncode == 0, again.stdout + again.stderr
+        _demand_same(room.open("driverless"), wanted)
+
+        room.watch.expect("workerless", room.cluster.kill_worker)
+        alone = _run(room, env, "workerless")
+        assert alone.returncode == 0, alone.stdout + alone.stderr
+        assert len(set(room.watch.writers)) > 1
+        _demand_same(room.open("workerless"), wanted)
+
+        logs = [path for path in room.cluster.log.parent.rglob("*") if path.suffix == ".log" or path.name == "stderr"]
+        assert logs
+        assert not [path for path in logs if SECRET.encode() in path.read_bytes()]
+        assert not [key for key in room.store.list_keys() if SECRET.encode() in room.store.read(key)]
+
+
+def _run(room: Room, env: dict[str, str], plan: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [command.PROGRAM, *room.word(plan)],
+        env=env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )
+
+
+def _demand_same(plan: Dataset, wanted: Dataset) -> None:
+    for table in ("actions", "reconstruction", "sides"):
+        assert plan.read(table).equals(wanted.read(table)), table
