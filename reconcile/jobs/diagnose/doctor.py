@@ -19,10 +19,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from backends.errors import BackendError
+from backends.errors import AccessDeniedError, BackendError
+from backends.protocols import AccessControl, parse_acl
 from backends.registry import OpenStore
 from reconcile.jobs.context import Context, throttle
 from reconcile.stores import demand_store_uri, open_store
+from reconcile.words import list_names
 from recovery import __version__
 from recovery.codecs import store
 from recovery.spark import find_java, has_executors, java_problem, over_buckets, session
@@ -47,6 +49,16 @@ _PATIENCE_S: Final = 10.0
 _SPARK: Final = "spark"
 _PYSPARK: Final = "pyspark"
 _INSTALL_SPARK: Final = "pip install 'pyspark>=4,<5' 'pandas<3' scipy"
+_WAYS: Final = "ways in"
+_SASL: Final = "sasl"
+_BOOKIE_WAYS: Final = (
+    "bookies: TLS with client certificates, or your own mechanism; SASL of bookies is not supported"
+)
+_ZOOKEEPER_WAYS: Final = (
+    "ZooKeeper: digest, SASL with DIGEST-MD5, TLS with client certificates; SASL with GSSAPI (Kerberos: keytab, ticket "
+    f"cache) is not supported; {_BOOKIE_WAYS}"
+)
+_ETCD_WAYS: Final = f"etcd: user and password, TLS with client certificates; {_BOOKIE_WAYS}"
 _ONLY_RECOVER: Final = "only recover needs it"
 
 
@@ -141,7 +153,7 @@ def examine(
         lambda: [_open_files(), _temporary(Path(tempfile.gettempdir()))],
     ]
     if connect is not None:
-        tasks.append(lambda: [_store(connect)])
+        tasks.append(lambda: _store(connect))
     checks: list[Check] = []
     for number, task in enumerate(tasks):
         checks += task()
@@ -310,16 +322,36 @@ def _java(*, spark: bool) -> Check:
     return Check("Java", State.MISSING, problem, "install Java 17 or newer, or point JAVA_HOME to it")
 
 
-def _store(connect: Callable[[], OpenStore]) -> Check:
+def _store(connect: Callable[[], OpenStore]) -> list[Check]:
     try:
         with connect() as opened:
             name = f"store {opened.uri}"
+            ways = [_describe_ways(opened)]
             if opened.store.get(opened.root) is None:
-                return Check(name, State.OK, f"answers; it has no {opened.root}")
+                return [Check(name, State.OK, f"answers; it has no {opened.root}"), *ways]
             layout = opened.store.get(opened.root + store.places(opened.layout_hint).layout)
     except BackendError as error:
-        return Check("store", State.MISSING, str(error), "start it, or mend the URI, the network or the credentials")
-    return Check(name, State.OK, f"answers; {opened.root} is there, {'with' if layout else 'without'} LAYOUT")
+        remedy = "start it, or mend the URI, the network or the credentials"
+        return [Check("store", State.MISSING, str(error), remedy), Check(_WAYS, State.SKIPPED, _ZOOKEEPER_WAYS)]
+    there = f"answers; {opened.root} is there, {'with' if layout else 'without'} LAYOUT"
+    return [Check(name, State.OK, there), *ways]
+
+
+def _describe_ways(opened: OpenStore) -> Check:
+    """Say how a store and its bookies can be entered, and how not; keys that belong to SASL's users show a want."""
+    if not isinstance(opened.store, AccessControl):
+        return Check(_WAYS, State.OK, _ETCD_WAYS)
+    try:
+        acl = opened.store.get_acl(opened.root)
+    except AccessDeniedError:
+        # Who may not even see whose it is learns that from the store's own check.
+        acl = None
+    owners = [] if acl is None else [entry.name for entry in parse_acl(acl.text) if entry.scheme == _SASL]
+    if not owners:
+        return Check(_WAYS, State.OK, _ZOOKEEPER_WAYS)
+    found = f"{opened.root} belongs to {_SASL}:{list_names(owners)}; {_ZOOKEEPER_WAYS}"
+    remedy = "where these are Kerberos principals, give this program a user of DIGEST-MD5, or of the digest scheme, now"
+    return Check(_WAYS, State.OK, found, remedy)
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,6 +132,33 @@ def test_a_store_answers_or_is_missing() -> None:
     assert (down.state, "zk1:2181" in down.found) == (State.MISSING, True)
 
 
+def test_ways_in_that_are_not_supported_are_said_before_a_disaster() -> None:
+    """Kerberos, and SASL of bookies, by name; a root that belongs to SASL's users has a remedy, others none."""
+
+    def look(acl: str) -> Check:
+        store = MemoryStore()
+        store.write([Write("/ledgers", b"", acl=acl)])
+
+        def connect() -> OpenStore:
+            return OpenStore(store, "/ledgers", None, "memory")
+
+        return _by_name(doctor.examine(spark=False, connect=connect))["ways in"]
+
+    anybody = look("world:anyone:cdrwa")
+    assert (anybody.state, anybody.remedy) == (State.OK, "")
+    assert "GSSAPI (Kerberos: keytab, ticket cache) is not supported" in anybody.found
+    assert "SASL of bookies is not supported" in anybody.found
+    principals = look("sasl:bookkeeper:cdrwa,world:anyone:r")
+    assert "/ledgers belongs to sasl:bookkeeper" in principals.found
+    assert "Kerberos" in principals.remedy
+
+    def refuse() -> OpenStore:
+        raise UnavailableError("zk1:2181", "the session needs SASL")
+
+    unknown = _by_name(doctor.examine(spark=False, connect=refuse))["ways in"]
+    assert (unknown.state, "Kerberos" in unknown.found) == (State.SKIPPED, True)
+
+
 def test_executors_that_differ_are_named() -> None:
     """A host with another Python or package is named with both versions."""
     here = {"host": "a", "python": "3.11.7", "versions": {"bkmeta": "1", "numpy": "2"}}
