@@ -23,7 +23,7 @@ FAULTS: Final = (
     Fault.CUT_UPLOAD,
     Fault.THROTTLED,
 )
-RARE: Final = 24
+RARE: Final = 14
 """Each so-many-th request meets one: a throttled client waits a second or more."""
 
 
@@ -45,27 +45,18 @@ def secrets(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def bkmeta(env: dict[str, str], *words: object) -> command.Done:
     """Run a command with these variables."""
-    return command.process(*words, env=command.environment(**env))
+    return command.process(*words, env=command.environment(**env), patience_s=600)
 
 
 def collect_and_recover(env: dict[str, str], top: str, secrets: Path) -> None:
-    """Collect the case's bookies and make a plan of them, all below one place."""
-    for bookie in operator(CASE)["bookies"]:
-        folders = [f"--ledger-dir={case_dir(CASE) / folder}" for folder in bookie["ledgers"]]
-        folders += [f"--journal-dir={case_dir(CASE) / folder}" for folder in bookie["journals"]]
-        done = bkmeta(env, "collect", *folders, "--out", f"{top}/inv/{bookie['id'].replace(':', '-')}")
-        assert done.code == 0, done.err
-    words = (
-        "--layout",
-        "hierarchical",
-        "--master",
-        "local[2]",
-        "--inventory-dir",
-        f"{top}/inv",
-        "--passwords",
-        secrets,
-    )
-    done = bkmeta(env, "recover", *words, "--out", f"{top}/plan")
+    """Collect the case's disks and make a plan of them, all in one place."""
+    disks = [
+        f"--disk={bookie['id']}={case_dir(CASE) / folder}"
+        for bookie in operator(CASE)["bookies"]
+        for folder in [*bookie["ledgers"], *bookie["journals"]]
+    ]
+    words = ("--layout", "hierarchical", "--master", "local[2]", "--passwords", secrets)
+    done = bkmeta(env, "recover", *disks, *words, "--out", f"{top}/plan")
     assert done.code == 0, done.err
 
 
@@ -87,6 +78,9 @@ def test_a_plan_in_a_store_is_the_one_on_a_disk(
     rows = {row["ledger"]: row["last_entry"] for row in plan.read("reconstruction").to_pylist()}
     assert rows == {row["ledger"]: row["last"] for row in truth(CASE)["ledgers"] if row["entries"]}
     keys = [key for key in store.list_keys() if not key.endswith("/")]
+    assert len([key for key in keys if "/plan/inventories/" in key and key.endswith("/manifest.json")]) == len(
+        operator(CASE)["bookies"]
+    )
     assert not [key for key in keys if "unfinished" in key or "spill" in key]
     assert not [key for key in keys if SECRET.encode() in store.read(key)]
 

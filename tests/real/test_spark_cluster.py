@@ -6,9 +6,7 @@ program comes with the session, its libraries with a packed environment, dataset
 
 import os
 import signal
-import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -111,8 +109,9 @@ class Room:
         return found
 
 
-@contextmanager
-def _room(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Room]:
+@pytest.fixture(scope="module")
+def room(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Room]:
+    """A store with inventories that were collected into it, and a cluster that sees nothing else."""
     packed = pack_environment()
     driver = tmp_path_factory.mktemp("driver")
     secrets = driver / "passwords"
@@ -120,72 +119,71 @@ def _room(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Room]:
     secrets.chmod(0o600)
     watch = Watch()
     with started_store() as store, FaultyProxy(store, watch.choose) as proxy:
-        environment = {**proxy.environment, "SPARK_LOCAL_IP": "127.0.0.1"}
+        environment = command.environment(**proxy.environment, SPARK_LOCAL_IP="127.0.0.1")
         for bookie in operator(CASE)["bookies"]:
             folders = [f"--ledger-dir={case_dir(CASE) / folder}" for folder in bookie["ledgers"]]
             folders += [f"--journal-dir={case_dir(CASE) / folder}" for folder in bookie["journals"]]
             out = f"{store.uri}/inv/{bookie['id'].replace(':', '-')}"
-            done = command.process("collect", *folders, "--out", out, env=command.environment(**environment))
+            done = command.process("collect", *folders, "--out", out, env=environment)
             assert done.code == 0, done.err
         # Unpacking takes long: once a machine, not once a test.
         of_workers = {**proxy.environment, "PEX_ROOT": str(cache_home() / "pex")}
         folder = tmp_path_factory.mktemp("cluster") / "spark"
         hidden = (command.ROOT, driver)
-        with spark_cluster(folder, workers=2, cores=1, environment=of_workers, hidden=hidden) as cluster:
+        with (
+            pytest.MonkeyPatch.context() as patched,
+            spark_cluster(folder, workers=2, cores=1, environment=of_workers, hidden=hidden) as cluster,
+        ):
+            for name, value in store.environment().items():
+                patched.setenv(name, value)
             yield Room(store, environment, watch, cluster, secrets, packed)
 
 
-def test_what_is_killed_in_mid_job_leaves_the_same_plan(
-    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nothing killed; the driver killed and the command run again; a worker killed: one plan, never half of one."""
-    with _room(tmp_path_factory) as room:
-        for name, value in room.store.environment().items():
-            monkeypatch.setenv(name, value)
-        env = command.environment(**room.environment)
-
-        room.watch.expect("calm")
-        calm = _run(room, env, "calm")
-        assert calm.returncode == 0, calm.stdout + calm.stderr
-        assert room.watch.writers
-        assert set(room.watch.writers) <= set(room.cluster.workers)
-        wanted = room.open("calm")
-        assert wanted.rows("actions")
-
-        with command.started(*room.word("driverless"), env=env) as running:
-            room.watch.expect("driverless", lambda _: os.killpg(running.pid, signal.SIGKILL))
-            running.wait()
-        assert room.watch.writers
-        with pytest.raises(DatasetError, match=MANIFEST):
-            open_dataset(f"{room.store.uri}/driverless", "plan")
-        until(lambda: room.cluster.count_removed() == 2, "the master knows that the driver is gone")
-        room.watch.expect("driverless")
-        again = _run(room, env, "driverless")
-        assert again.returncode == 0, again.stdout + again.stderr
-        _demand_same(room.open("driverless"), wanted)
-
-        room.watch.expect("workerless", room.cluster.kill_worker)
-        alone = _run(room, env, "workerless")
-        assert alone.returncode == 0, alone.stdout + alone.stderr
-        assert len(set(room.watch.writers)) > 1
-        _demand_same(room.open("workerless"), wanted)
-
-        logs = [path for path in room.cluster.log.parent.rglob("*") if path.suffix == ".log" or path.name == "stderr"]
-        assert logs
-        assert not [path for path in logs if SECRET.encode() in path.read_bytes()]
-        assert not [key for key in room.store.list_keys() if SECRET.encode() in room.store.read(key)]
+@pytest.fixture(scope="module")
+def calm(room: Room) -> Dataset:
+    """The plan that is made where nobody is killed."""
+    room.watch.expect("calm")
+    _recover(room, "calm")
+    return room.open("calm")
 
 
-def _run(room: Room, env: dict[str, str], plan: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [command.PROGRAM, *room.word(plan)],
-        env=env,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-    )
+def test_tasks_write_from_hosts_that_see_nothing_of_the_driver(room: Room, calm: Dataset) -> None:
+    """Every part came from a worker; neither their logs nor the store have the secret that both were given."""
+    assert calm.rows("actions")
+    assert room.watch.writers
+    assert set(room.watch.writers) <= set(room.cluster.workers)
+    logs = [path for path in room.cluster.log.parent.rglob("*") if path.suffix == ".log" or path.name == "stderr"]
+    assert logs
+    assert not [path for path in logs if SECRET.encode() in path.read_bytes()]
+    assert not [key for key in room.store.list_keys() if SECRET.encode() in room.store.read(key)]
+
+
+def test_a_driver_that_is_killed_leaves_no_plan_and_the_next_one_the_same(room: Room, calm: Dataset) -> None:
+    """It dies while a task stores a part: there is no manifest; the same command clears that and makes the plan."""
+    gone = room.cluster.count_removed()
+    with command.started(*room.word("driverless"), env=room.environment) as running:
+        room.watch.expect("driverless", lambda _: os.killpg(running.pid, signal.SIGKILL))
+        running.wait()
+    assert room.watch.writers
+    with pytest.raises(DatasetError, match=MANIFEST):
+        open_dataset(f"{room.store.uri}/driverless", "plan")
+    until(lambda: room.cluster.count_removed() > gone, "the master knows that the driver is gone")
+    room.watch.expect("driverless")
+    _recover(room, "driverless")
+    _demand_same(room.open("driverless"), calm)
+
+
+def test_a_worker_that_is_killed_costs_its_task_and_nothing_else(room: Room, calm: Dataset) -> None:
+    """It dies while its task stores a part, in the middle of the upload: the other one stores it."""
+    room.watch.expect("workerless", room.cluster.kill_worker)
+    _recover(room, "workerless")
+    assert len(set(room.watch.writers)) > 1
+    _demand_same(room.open("workerless"), calm)
+
+
+def _recover(room: Room, plan: str) -> None:
+    done = command.process(*room.word(plan), env=room.environment, patience_s=900)
+    assert done.code == 0, done.out + done.err
 
 
 def _demand_same(plan: Dataset, wanted: Dataset) -> None:
