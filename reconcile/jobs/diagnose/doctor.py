@@ -51,9 +51,7 @@ _PYSPARK: Final = "pyspark"
 _INSTALL_SPARK: Final = "pip install 'pyspark>=4,<5' 'pandas<3' scipy"
 _WAYS: Final = "ways in"
 _SASL: Final = "sasl"
-_BOOKIE_WAYS: Final = (
-    "bookies: TLS with client certificates, or your own mechanism; SASL of bookies is not supported"
-)
+_BOOKIE_WAYS: Final = "bookies: TLS with client certificates, or your own mechanism; SASL of bookies is not supported"
 _ZOOKEEPER_WAYS: Final = (
     "ZooKeeper: digest, SASL with DIGEST-MD5, TLS with client certificates; SASL with GSSAPI (Kerberos: keytab, ticket "
     f"cache) is not supported; {_BOOKIE_WAYS}"
