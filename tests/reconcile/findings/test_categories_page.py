@@ -57,3 +57,19 @@ def test_each_category_has_its_section(category: Category) -> None:
 def test_no_section_is_of_what_cannot_be_said() -> None:
     """A section of a category that is gone is gone, too."""
     assert set(SECTIONS) == {str(category) for category in CATEGORIES}
+
+
+def find_called_rules() -> Iterator[Path]:
+    """Yield the modules of rules that a scrutiny imports from."""
+    for path in SOURCES[: len(SOURCES) - 5]:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("reconcile.rules"):
+                room = ROOT / str(node.module).replace(".", "/")
+                modules = [room.with_suffix(".py"), *(room / f"{alias.name}.py" for alias in node.names)]
+                yield from (module for module in modules if module.exists())
+
+
+def test_every_rule_that_is_called_is_read_here() -> None:
+    """A module of rules that is new is one of `SOURCES`."""
+    naming = {path for path in find_called_rules() if "Category." in path.read_text(encoding="utf-8")}
+    assert naming - {ROOT / "reconcile" / "rules" / "holds.py"} <= set(SOURCES), "holds.py: its marks alone are asked for"
