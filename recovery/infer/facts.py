@@ -73,7 +73,7 @@ class Facts:
         leftover: entries in logs or old journals of a bookie without a strong row of it; leftover_first: the lowest of
             each such bookie, the highest of these, -1 without one; leftover_copied: some header there is a copy's.
             Of bookies that were seen completely: without its index a bookie has everything in logs alone.
-        unindexed: the same of a bookie that was not seen completely.
+        unindexed: the same, of a bookie not seen completely; it may know the ledger, and no place of an entry.
         unserved: all its copies are in logs or old journals of bookies whose index was not seen completely.
         unlisted: entries in logs or old journals of a bookie that has a strong row of it.
         weak_end: the highest entry in logs or old journals; -1 without one.
@@ -281,8 +281,10 @@ def read(
     unit_strong = _mark(unit[strong], len(unit_of))
 
     weak = ~strong[record]
-    left_mask, is_partly = weak & ~unit_strong[unit[record]], is_partly_seen[unit_bookie[unit[record]]]
-    left, unindexed = np.flatnonzero(left_mask & ~is_partly), _mark(number[record[left_mask & is_partly]], count)
+    is_partly = is_partly_seen[unit_bookie[unit[record]]]
+    left = np.flatnonzero(weak & ~unit_strong[unit[record]] & ~is_partly)
+    is_served = _mark(unit[record[strong[record]]], len(unit_of))[unit[record]]
+    unindexed = _mark(number[record[weak & ~is_served & is_partly]], count)
     left_first = np.full(len(unit_of), MAX_ENTRY)
     np.minimum.at(left_first, unit[record[left]], first[left])
     leftover_first = _fold(np.maximum, left_first[unit[record[left]]], number[record[left]], count, -1)

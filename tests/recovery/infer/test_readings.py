@@ -139,6 +139,11 @@ def test_a_bookie_without_its_index_shows_no_deletion() -> None:
     (found,) = reconstruct(copies, pa.Table.from_pylist(listed, schema=tables.BOOKIES), *given).to_pylist()
     assert (found["outcome"], found["reason"], found["last_entry"]) == ("guarded", Refusal.SOURCE_INCOMPLETE, 19)
     assert recover([*full(), left])["reason"] == Refusal.DELETED_SOMEWHERE
+    # It knows the ledger, and the places of its entries are gone: three copies elsewhere may not be all there are.
+    idle = row("d:3181", [])
+    copies = pa.Table.from_pylist([*full(), left, idle], schema=tables.COPIES)
+    (found,) = reconstruct(copies, pa.Table.from_pylist(listed, schema=tables.BOOKIES), *given).to_pylist()
+    assert (found["outcome"], found["last_entry"]) == ("guarded", 19)
 
 
 def _list_bookies(folders: Mapping[str, bool], name: str = "d:3181") -> pa.Table:
