@@ -234,10 +234,17 @@ def open_system(text: str) -> tuple[Any, str]:
         return fs.LocalFileSystem(), str(place.resolve())
     scheme, _, rest = place.uri.partition("://")
     surroundings = (os.getpid(), *map(os.environ.get, _VARIABLES))
+    authority, path = "", rest
     if scheme == "hdfs":
         authority, _, path = rest.partition("/")
-        return _connect(scheme, authority, surroundings), f"/{path}"
-    return _connect(scheme, "", surroundings), rest
+        path = f"/{path}"
+    try:
+        return _connect(scheme, authority, surroundings), path
+    except ImportError as error:
+        remedy = "write to a folder and copy that, or use the program as a package installs it"
+        raise InputError(
+            place.uri, f"is of a store whose client ({scheme}) this program was built without", remedy
+        ) from error
 
 
 @lru_cache

@@ -1,7 +1,6 @@
 """Records taken many at a time are those that are found one by one, whatever the bytes."""
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from unittest.mock import patch
 
 import pytest
@@ -73,10 +72,8 @@ def bodies(draw: st.DrawFn) -> list[bytes]:
 
 def flat(scan: Scan, raw: bytes, *, one_by_one: bool) -> list[object]:
     """All that a scan yields, with records looked at in twos and fours already where many are taken at a time."""
-    with ExitStack() as changed:
-        for name in ("framing", "entry_log", "journal"):
-            changed.enter_context(patch(f"recovery.codecs.{name}.FEW", 1 << 30 if one_by_one else 4))
-        changed.enter_context(patch("recovery.codecs.framing._ALIKE", 2))
+    few = patch("recovery.codecs.framing.FEW", 1 << 30 if one_by_one else 4)
+    with few, patch("recovery.codecs.framing._ALIKE", 2):
         try:
             return list(scan(raw))
         except FormatError as error:  # of the header
