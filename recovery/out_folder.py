@@ -13,7 +13,7 @@ import os
 import stat
 import tempfile
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -86,7 +86,8 @@ def write_whole(target: DatasetPlace, *, secret: bool, temporary: str = "") -> I
                 target.put(kept, whole.sha256)
             return
         begun = target.with_name(temporary or f"{target.name}.tmp")
-        try:
+        with ExitStack() as undone:
+            undone.callback(begun.unlink, missing_ok=True)
             with os.fdopen(create_file(begun, secret=secret), "wb") as sink:
                 whole = WholeFile(sink)
                 yield whole
@@ -94,9 +95,7 @@ def write_whole(target: DatasetPlace, *, secret: bool, temporary: str = "") -> I
                 os.fsync(sink.fileno())
             _measure(whole, begun)
             begun.replace(target)
-        except BaseException:
-            begun.unlink(missing_ok=True)
-            raise
+            undone.pop_all()
     except OSError as error:
         raise disk_error(target, error) from error
 

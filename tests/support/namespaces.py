@@ -10,6 +10,7 @@ It needs root. Source: ip-netns(8), veth(4).
 import os
 import subprocess
 from collections.abc import Sequence
+from contextlib import ExitStack
 from functools import cache
 from typing import Final, Self
 
@@ -44,7 +45,8 @@ class Namespace:
 
     def __enter__(self) -> Self:
         _ip("netns", "add", self._name)
-        try:
+        with ExitStack() as undone:
+            undone.callback(self.__exit__)
             _ip("-n", self._name, "link", "set", "lo", "up")
             for device, first in ((self._line, 1), (self._way, 5)):
                 _ip("link", "add", device, "type", "veth", "peer", "name", f"{device[:-1]}p", "netns", self._name)
@@ -52,9 +54,7 @@ class Namespace:
                 _ip("-n", self._name, "address", "add", f"{self._net}.{first + 1}/30", "dev", f"{device[:-1]}p")
                 _ip("-n", self._name, "link", "set", f"{device[:-1]}p", "up")
                 _ip("link", "set", device, "up")
-        except BaseException:
-            self.__exit__()
-            raise
+            undone.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:

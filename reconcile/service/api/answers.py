@@ -117,7 +117,7 @@ class Api:
             raise ApiError(Why.UNAVAILABLE, str(error)) from error
         except ApiError:
             raise
-        except Exception as error:
+        except Exception as error:  # of one request: the service goes on, and its log has the trace
             _LOG.exception("%s is not answered", method.path)
             raise ApiError(Why.BROKEN, f"a fault of the service ({type(error).__name__}): its log has more") from error
 
