@@ -6,6 +6,7 @@ import pytest
 from hypothesis import settings
 
 from tests.support.etcd_server import etcd_server
+from tests.support.spark_classes import spark_environment
 from tests.support.zookeeper_server import zookeeper_server
 
 __all__ = ["etcd_server", "zookeeper_server"]
@@ -15,6 +16,9 @@ __all__ = ["etcd_server", "zookeeper_server"]
 SOAKED = any(name.startswith("BKMETA_SOAK_") for name in os.environ)
 settings.register_profile("bkmeta", deadline=None, derandomize=not SOAKED)
 settings.load_profile("bkmeta")
+
+# Each session of this process, and of programs that tests start.
+os.environ.update(spark_environment())
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -15,6 +15,7 @@ from recovery.dataset import open_dataset
 from tests.support import command, paths
 from tests.support.cases import case_dir, operator, truth
 from tests.support.packed import pack_environment
+from tests.support.spark_classes import BRIEF
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 
@@ -62,7 +63,9 @@ def run(packed: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
     words += ["--master", MASTER, "--executor-python", packed, "--out", work / "plan"]
     done = subprocess.run(
         words,
-        env=command.environment(SPARK_HOME=str(home), PEX_ROOT=str(work / "pex"), PYTHONPATH=None),
+        env=command.environment(
+            SPARK_HOME=str(home), PEX_ROOT=str(work / "pex"), PYTHONPATH=None, JAVA_TOOL_OPTIONS=BRIEF
+        ),
         cwd=work,
         capture_output=True,
         text=True,

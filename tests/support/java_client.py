@@ -34,7 +34,17 @@ def class_path() -> str:
 @contextmanager
 def start_client(address: str, ca: Path, token: str, ledgers: Sequence[int]) -> Iterator[subprocess.Popen[str]]:
     """Give a client that deletes ledgers; what it says, and what it waits for, is told in Client.java."""
-    command = ["java", "-Xmx256m", "-XX:+UseSerialGC", "-cp", class_path(), "Client", address, str(ca)]
+    command = [
+        "java",
+        "-Xmx256m",
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",
+        "-cp",
+        class_path(),
+        "Client",
+        address,
+        str(ca),
+    ]
     client = subprocess.Popen(
         [*command, *map(str, ledgers)],
         env={**os.environ, "BKMETA_SERVICE_TOKEN": token},

@@ -36,11 +36,12 @@ def class_path() -> str:
 
 
 def options(folder: Path) -> list[str]:
-    """Return what the JVM needs to know: the driver, and that warnings are to be logged."""
+    """Return what the JVM needs to know: the driver, that warnings are to be logged, and that it lives for seconds."""
     folder.mkdir(parents=True, exist_ok=True)
     config = folder / "log4j2.xml"
     config.write_text(_LOG4J)
-    return [f"-Dbookkeeper.metadata.bookie.drivers={DRIVER}", f"-Dlog4j2.configurationFile={config}"]
+    drivers = f"-Dbookkeeper.metadata.bookie.drivers={DRIVER}"
+    return ["-XX:TieredStopAtLevel=1", drivers, f"-Dlog4j2.configurationFile={config}"]
 
 
 def write_topics(zookeeper: str, root: str, folder: Path) -> Mapping[str, Any]:

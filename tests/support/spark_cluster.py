@@ -11,6 +11,7 @@ from typing import Final
 
 import pyspark
 
+from tests.support.spark_classes import BRIEF
 from tests.support.waiting import free_port, until
 
 _SPARK: Final = Path(pyspark.__file__).parent
@@ -80,7 +81,13 @@ def spark_cluster(
     folder.mkdir()
     port = free_port()
     log = folder / "master.log"
-    surroundings = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m"}
+    # Executors are told by their worker's environment alone.
+    surroundings = {
+        **os.environ,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_DAEMON_MEMORY": "256m",
+        "JAVA_TOOL_OPTIONS": BRIEF,
+    }
     with ExitStack() as stack:
 
         def start(kind: str, name: str, env: Mapping[str, str], *words: str) -> int:

@@ -68,6 +68,7 @@ class ZooKeeperServer:
                     "-Xmx1g",
                     "-XX:+ExitOnOutOfMemoryError",
                     "-XX:+UseSerialGC",
+                    "-XX:TieredStopAtLevel=1",
                     "-Dzookeeper.forceSync=no",
                     *self._options,
                     "-cp",
