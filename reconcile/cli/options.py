@@ -30,8 +30,17 @@ _LONGEST_REASON: Final = 500
 P = ParamSpec("P")
 R = TypeVar("R")
 
-FOLDER = click.Path(file_okay=False, path_type=Path)
-FILE = click.Path(dir_okay=False, path_type=Path)
+
+class LocalPath(click.Path):
+    """A file or folder of this machine: file:// at most, and no other store."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401 - click's
+        """Return the path."""
+        return super().convert(_demand_path(value), param, ctx)
+
+
+FOLDER = LocalPath(file_okay=False, path_type=Path)
+FILE = LocalPath(dir_okay=False, path_type=Path)
 
 
 class PlaceType(click.ParamType[DatasetPlace]):
@@ -46,6 +55,13 @@ class PlaceType(click.ParamType[DatasetPlace]):
 
 
 PLACE = PlaceType()
+
+
+def _demand_path(value: str | Path) -> Path:
+    place = to_place(str(value))
+    if not isinstance(place, Path):
+        raise click.BadParameter(f"{value} is in a store: name a folder or file of this machine")
+    return place
 
 
 def now() -> datetime:
@@ -357,7 +373,7 @@ def by_bookie(_context: click.Context, _parameter: click.Parameter, values: Sequ
         bookie, equals, folder = value.partition("=")
         if not (bookie and equals and folder):
             raise click.BadParameter(f"{value!r} is not ID=DIR, e.g. bk1.example.org:3181=/mnt/bk1")
-        folders.setdefault(bookie, []).append(Path(folder))
+        folders.setdefault(bookie, []).append(_demand_path(folder))
     demand_bookie_ids([*folders], "--disk")
     return folders
 

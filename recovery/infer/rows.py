@@ -192,7 +192,10 @@ def _list_holders(known: Facts) -> pa.Array:
 _FIELDS: Final = ("ensemble_size/write_quorum", "last_entry")
 _READS_AS: Final = (
     "the same entries; checks and repairs would count other copies",
-    "another end: entries above it may never have been acknowledged, or are there twice for whoever wrote them again",
+    (
+        "another end: entries above it may never have been acknowledged, a recovery may have left them out that asked "
+        "a bookie which had lost them, or they are there twice for whoever wrote them again"
+    ),
 )
 _SHAPE, _END = range(len(_FIELDS))
 

@@ -84,7 +84,7 @@ class SearchResult:
         end: the last entry.
         length: up to it; -1 where nothing shows it.
         alternatives: other shapes that explain it nearly as well.
-        least: the last entry that a reader can have been told of: the end lies in [least, end].
+        least: the last entry that is surely one: the end lies in [least, end].
     """
 
     refusal: Refusal | None
@@ -172,7 +172,8 @@ class _Case:
         similar = [s for s in solutions[1:] if s.cost <= chosen.cost + _SIMILAR][:_LISTED]
         refusal = end_refusal or self._find_doubt(chosen, held_copies, length, prior)
         shapes = tuple((s.ensemble, s.write) for s in similar)
-        return SearchResult(refusal, chosen, end, length, shapes, min(lac, end))
+        least = min(lac, end, _find_denied(held_copies, chosen, end) - 1 if chosen.missing else end)
+        return SearchResult(refusal, chosen, end, length, shapes, least)
 
     def _find_doubt(self, chosen: Solution, held_copies: Copies, length: int, prior: Prior) -> Refusal | None:
         """Return what speaks against the cheapest history; None where nothing does."""
@@ -328,6 +329,18 @@ def _count_holders(holds: Mask, solution: Solution, entries: Ints, lossy: Mask) 
         members = solution.members[segment, (entries + i) % solution.ensemble]
         unseen += (members == NOBODY) | (lossy[members] & ~holds[members, np.arange(len(entries))])
     return holds.sum(axis=0), unseen
+
+
+def _find_denied(held_copies: Copies, solution: Solution, end: int) -> int:
+    """Return the first entry that some member lost, else the one behind the end.
+
+    A recovery that such a member answers, and nobody who has a later LAC, closes the ledger before that entry, though
+    it was acknowledged.
+    """
+    low = max(0, end + 1 - TAIL)
+    lossy = _find_lossy(held_copies, solution, end)
+    _, unseen = _count_holders(mark_held(held_copies, low, end + 1), solution, np.arange(low, end + 1), lossy)
+    return low + int((np.append(unseen, 1) > 0).argmax())
 
 
 def _find_lossy(held_copies: Copies, solution: Solution, end: int) -> Mask:

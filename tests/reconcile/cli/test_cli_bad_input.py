@@ -93,6 +93,22 @@ def test_a_missing_folder(tmp_path: Path, refused: Refusal) -> None:
     assert not out.exists()
 
 
+def test_a_place_in_a_store_where_a_folder_of_this_machine_belongs(
+    bookie: BookieDir, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Entries, disks, journals and lists are of this machine: no folder named `s3:` is made; file:// is a folder."""
+    monkeypatch.chdir(tmp_path)
+    disk, away = f"{BOOKIE}={bookie.ledger_dirs[0]}", "s3://bucket/folder"
+    refused = Refusal(capsys)
+    refused(["export", 5, "--disk", disk, "--out", away], "--out", away, "this machine")
+    refused(["export", 5, "--disk", f"{BOOKIE}={away}", "--out", "new"], "--disk", away, "this machine")
+    refused(["export", 5, "--disk", disk, "--out", "new", "--passwords", away], "--passwords", away)
+    refused(["apply", "plan", "--metadata", STORE, "--journal", away], "--journal", away)
+    assert not [*tmp_path.glob("s3*"), *tmp_path.glob("new")]
+    run(capsys, "export", 5, "--disk", disk, "--out", (tmp_path / "new").as_uri())
+    assert [*(tmp_path / "new").glob("5*")]
+
+
 def test_a_file_where_a_folder_belongs(bookie: BookieDir, tmp_path: Path, refused: Refusal) -> None:
     """Said by the option's name."""
     refused(["collect", "--ledger-dir", bookie.log(), "--out", tmp_path / "i"], "--ledger-dir", "is a file")

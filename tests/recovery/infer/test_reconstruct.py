@@ -164,6 +164,26 @@ def test_a_takeover_is_dated_as_far_as_it_shows() -> None:
     assert (found["segments"][1]["first"], found["segments"][1]["first_low"]) == (24, 23)
 
 
+def test_an_end_below_a_lac_is_listed_where_a_member_lost_its_entries() -> None:
+    """A recovery that this member answers, and nobody who has the LAC, closes the ledger before what it had.
+
+    Of 3/2 the second member has nothing left; another one was away then, with a LAC of 2. Where all members have
+    theirs, the LAC bounds the end.
+    """
+    here = row("a:3181", [0, 2, 3], headers=[header(3)])
+    other = row("c:3181", [1, 2], headers=[header(2, lac=-1)])
+    names = [*NAMES, "f:3181"]
+    lost = recover([here, other], prior=Prior.build(ShapeCounts(), {(3, 2, 2): 5}), names=names)
+    whole = recover([here, row("b:3181", [0, 1, 3]), other], prior=Prior.build(ShapeCounts(), {(3, 2, 2): 5}))
+
+    def list_ends(found: Row) -> list[str]:
+        return [other["value"] for other in found["alternatives"] if other["field"] == "last_entry"]
+
+    assert (lost["outcome"], lost["last_entry"], lost["lac_low"]) == ("restored", 3, 2)
+    assert list_ends(lost) == ["-1..2"]
+    assert list_ends(whole) == ["2"]
+
+
 def test_a_lac_at_the_end_proves_the_end() -> None:
     """An explicit LAC at the last entry that all members of a seen shape hold makes the end observed, else not.
 
