@@ -468,6 +468,11 @@ class Dataset:
         return DatasetError(f"{self.path}/{name}", problem, "copy or make the dataset again")
 
 
+def read_inventories(inventories: Iterable["Dataset"], name: str) -> pa.Table:
+    """Return a small table of several inventories, in their order."""
+    return pa.concat_tables([tables.INVENTORY[name].empty_table(), *(dataset.read(name) for dataset in inventories)])
+
+
 def read_part(folder: DatasetPlace, file: str, **wanted: Any) -> pa.Table:  # noqa: ANN401 - as pyarrow takes it
     """Return a file of a folder that is no dataset yet, with columns and filters as `pyarrow.parquet` takes them."""
     system, root = open_system(str(folder))

@@ -32,7 +32,7 @@ from reconcile.words import count_noun, list_names
 from reconcile.write.freezing import freeze_state
 from recovery.codecs.store import UNDERREPLICATION, Layout, decode_instance_id, layout_of
 from recovery.codecs.store_kind import ETCD, ZOOKEEPER, kind_of
-from recovery.dataset import Dataset
+from recovery.dataset import Dataset, read_inventories
 from recovery.errors import FormatError
 from recovery.model.coverage import Coverage
 
@@ -93,9 +93,9 @@ class _Look:
         self._foreign = False
         self._has_layout = True
         self._inventories = inventories
-        columns = ["bookie", "instance_id", "version_files", "complete", "ended", "dirs"]
-        rows = [row for i in inventories for row in i.read("bookies", columns=columns).to_pylist()]
-        self._remarks = [Remark.from_finding(found) for found in find_without_index(rows)]
+        rows = read_inventories(inventories, "bookies").to_pylist()
+        harms = read_inventories(inventories, "damage")
+        self._remarks = [Remark.from_finding(found) for found in find_without_index(rows, harms)]
         self._about = {row["bookie"]: row for row in rows}
         self._scanned = {bookie: bool(row["complete"]) for bookie, row in self._about.items()}
 

@@ -24,7 +24,7 @@ from reconcile.rules.segments.member_names import demand_other_names, rename_rec
 from reconcile.topics import topic_of
 from reconcile.words import count_noun
 from recovery.codecs import ledger_metadata
-from recovery.dataset import Dataset
+from recovery.dataset import Dataset, read_inventories
 from recovery.infer.lost_disks import find_lost_bookies
 from recovery.infer.refusal import Refusal
 from recovery.model import tables
@@ -151,7 +151,7 @@ def explain(
     copies = pa.concat_tables(
         [tables.COPIES.empty_table(), *(read_only_ledger(i, "copies", ledger) for i in inventories)]
     )
-    bookies = pa.concat_tables([tables.BOOKIES.empty_table(), *(i.read("bookies") for i in inventories)])
+    bookies = read_inventories(inventories, "bookies")
     demand_other_names(knowledge.aliases, bookies["bookie"].to_pylist())
     stored = [replace(side, row=rename_records(side.row, knowledge.aliases)) for side in stored]
     of_bookies = clusters.of_bookies(bookies)
@@ -161,7 +161,7 @@ def explain(
     clusters.demand_one([*of_bookies, *named_here, *references])
     coverage = _cover(bookies, stored, plan, knowledge)
     if knowledge.lost:
-        damage = pa.concat_tables([tables.DAMAGE.empty_table(), *(i.read("damage") for i in inventories)])
+        damage = read_inventories(inventories, "damage")
         named_lost = [replace(disk, bookie=knowledge.aliases.get(disk.bookie, disk.bookie)) for disk in knowledge.lost]
         gone = find_lost_bookies(named_lost, bookies, damage, coverage.bookies.not_scanned)
         coverage = replace(coverage, bookies=coverage.bookies.without_lost(gone))

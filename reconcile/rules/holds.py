@@ -6,6 +6,7 @@ lock, but a mark in its custom metadata.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import PurePath
 from typing import Any, Final
 
 import numpy as np
@@ -15,6 +16,7 @@ import pyarrow.compute as pc
 
 from reconcile.findings.categories import Category
 from reconcile.findings.table import Finding, Run, Statement, make_ledger_findings
+from reconcile.words import count_noun
 from recovery.codecs.replication_lock import is_guard, ledger_of_lock
 from recovery.model import tables
 from recovery.model.groups import count, from_arrow
@@ -36,6 +38,12 @@ _COMPARED: Final = (
     Category.OVER_REPLICATED,
 )
 """Findings of a record that is taken for the true one."""
+_BESIDE_INDEX: Final = frozenset({".log", ".compacted", ".txn"})
+"""Files that stand beside an index, and are none of it."""
+_SUGGESTED_FOR_FILES: Final = (
+    "copy this bookie's folders before it starts; put back the index files that a backup has, or let other bookies' "
+    "copies serve these ledgers: bkmeta explain LEDGER"
+)
 
 
 def find_holds(catalog: pa.Table) -> pa.Table:
@@ -146,25 +154,58 @@ def _estimate_requests(rows: pa.Table, served: npt.NDArray[np.int64]) -> npt.NDA
     return np.asarray(np.round((write + 1) / (copies + 1), 1))
 
 
-def find_without_index(bookies: Iterable[Mapping[str, Any]], lost: Sequence[str] = ()) -> list[Finding]:
+def find_without_index(
+    bookies: Iterable[Mapping[str, Any]], damage: pa.Table, lost: Sequence[str] = ()
+) -> list[Finding]:
     """Return a finding for each bookie that has logs, and of whose index a folder is missing or damaged.
 
-    It takes what its logs have, and its index lacks, for garbage, whatever the store lists.
+    What its logs have of ledgers that its index does not name it takes for garbage, whatever the store lists. Of index
+    files whose content is damaged the names are there: their ledgers are in doubt, and no others; that is a warning.
 
     Args:
         bookies: rows of BOOKIES; folders alone are read.
+        damage: DAMAGE of them; file, ledger and hides_entries are read.
         lost: those of which all that is not seen is given up: a warning.
     """
+    harms: dict[str, list[Mapping[str, Any]]] = {}
+    for harm in damage.filter(damage["hides_entries"]).select(["bookie", "file", "scope", "ledger"]).to_pylist():
+        harms.setdefault(harm["bookie"], []).append(harm)
     found = []
     for row in bookies:
         gone = [folder["path"] for folder in row["dirs"] if folder["role"] == "index" and not folder["complete"]]
         if gone and any(folder["role"] == "ledger" and folder["bytes"] for folder in row["dirs"]):
-            text = f"{row['bookie']} has logs, and of its index not all was seen: {', '.join(sorted(gone))}"
-            severity = "warning" if row["bookie"] in lost else None
+            ledgers = _list_harmed(gone, harms.get(row["bookie"], ()))
+            what = (
+                "not all was seen" if ledgers is None else f"{count_noun(len(ledgers), 'ledger')} cannot be told whole"
+            )
+            text = f"{row['bookie']} has logs, and of its index {what}: {', '.join(sorted(gone))}"
+            severity = "warning" if ledgers is not None or row["bookie"] in lost else None
             statement = Statement("bookies", "index", text)
             subject, names = f"index of {row['bookie']}", [row["bookie"]]
-            found.append(Finding(Category.INDEX_INCOMPLETE, subject, (statement,), severity=severity, bookies=names))
+            suggested = None if ledgers is None else _SUGGESTED_FOR_FILES
+            found.append(
+                Finding(
+                    Category.INDEX_INCOMPLETE,
+                    subject,
+                    (statement,),
+                    severity=severity,
+                    bookies=names,
+                    suggested=suggested,
+                )
+            )
     return found
+
+
+def _list_harmed(folders: Sequence[str], harms: Iterable[Mapping[str, Any]]) -> set[LedgerId] | None:
+    """Return the ledgers that the damage of some index folders names; None where one hides others, too."""
+    of_index = [harm for harm in harms if PurePath(harm["file"]).suffix not in _BESIDE_INDEX]
+    ledgers = set()
+    for folder in folders:
+        inside = [harm for harm in of_index if PurePath(harm["file"]).is_relative_to(folder)]
+        if not inside or any(harm["ledger"] is None for harm in inside):
+            return None
+        ledgers |= {LedgerId(harm["scope"] or 0, harm["ledger"]) for harm in inside}
+    return ledgers
 
 
 def find_lost(rows: pa.Table, run: Run) -> pa.Table:

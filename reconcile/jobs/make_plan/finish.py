@@ -31,7 +31,7 @@ from reconcile.rules import reference_checks, used_ids
 from reconcile.rules.holds import find_without_index
 from reconcile.rules.nodes import list_far_ids
 from reconcile.rules.used_ids import RaiseTargets, UsedNumbers
-from recovery.dataset import write_part
+from recovery.dataset import read_inventories, write_part
 from recovery.infer.prior import Prior
 from recovery.manifest import Part
 from recovery.model import tables
@@ -120,7 +120,9 @@ def _find_beside_ledgers(
         taken=raises.taken,
         raised=frozenset(write.key for write in writes if write.op == "raise"),
     )
-    rows = [*list_far_ids(raises), *find_without_index(case.bookies.to_pylist(), case.options.lost_bookies)]
+    damage = read_inventories(request.inventories, "damage")
+    lost = case.options.lost_bookies
+    rows = [*list_far_ids(raises), *find_without_index(case.bookies.to_pylist(), damage, lost)]
     if request.references is not None:
         rows += reference_checks.unreadable(request.references.unreadable, request.references.gaps)
     return pa.concat_tables([findings, make_rows(rows, run)])

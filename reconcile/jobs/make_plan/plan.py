@@ -27,10 +27,9 @@ from reconcile.jobs.make_plan.range_task import REFERENCES, RangeResult, RangeTa
 from reconcile.jobs.make_plan.request import PlanRequest, list_sources
 from reconcile.plan.manifest import PlanManifest
 from reconcile.rules.segments.member_names import demand_other_names
-from recovery.dataset import SPILL, write_part
+from recovery.dataset import SPILL, read_inventories, write_part
 from recovery.infer.lost_disks import find_lost_bookies
 from recovery.infer.reconstruct import Options
-from recovery.model import tables
 from recovery.model.coverage import Coverage
 from recovery.place import DatasetPlace, remove_tree
 from recovery.spark import over_buckets
@@ -62,7 +61,7 @@ def make_plan(
         SparkError: Spark failed.
     """
     started = now()
-    bookies = pa.concat_tables([tables.BOOKIES.empty_table(), *(i.read("bookies") for i in request.inventories)])
+    bookies = read_inventories(request.inventories, "bookies")
     sources = list_sources(request, bookies)
     instances = sorted({i for i in bookies["instance_id"].to_pylist() if i is not None})
     # Where no bookie names a cluster, what else was put together with them does.
@@ -100,7 +99,7 @@ def _find_lost(request: PlanRequest, bookies: pa.Table, coverage: Coverage) -> t
     """
     if not request.lost:
         return ()
-    damage = pa.concat_tables([tables.DAMAGE.empty_table(), *(i.read("damage") for i in request.inventories)])
+    damage = read_inventories(request.inventories, "damage")
     stated = [replace(disk, bookie=request.aliases.get(disk.bookie, disk.bookie)) for disk in request.lost]
     return find_lost_bookies(stated, bookies, damage, coverage.not_scanned)
 

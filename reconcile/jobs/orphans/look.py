@@ -36,7 +36,16 @@ from reconcile.jobs.make_plan.request import open_inventories
 from reconcile.jobs.orphans.request import CANDIDATES, FoundOrphans, OrphansRequest
 from reconcile.rules.sides import pick_newest_records
 from reconcile.stores import catalog_path, of_catalog
-from recovery.dataset import SPILL, Dataset, open_dataset, prepare, sort_by_key, write_manifest, write_part
+from recovery.dataset import (
+    SPILL,
+    Dataset,
+    open_dataset,
+    prepare,
+    read_inventories,
+    sort_by_key,
+    write_manifest,
+    write_part,
+)
 from recovery.errors import InputError
 from recovery.manifest import Part
 from recovery.model import tables
@@ -168,7 +177,7 @@ def _read_instance(catalog: Dataset) -> str | None:
 
 
 def _read_bookies(inventories: Sequence[Dataset]) -> pa.Table:
-    return pa.concat_tables([tables.BOOKIES.empty_table(), *(dataset.read("bookies") for dataset in inventories)])
+    return read_inventories(inventories, "bookies")
 
 
 def _make_keys(known: Sequence[tuple[Tombstone, bool]]) -> pa.Table:

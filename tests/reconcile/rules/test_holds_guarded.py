@@ -128,7 +128,32 @@ def test_a_bookie_with_logs_and_without_its_index_is_found() -> None:
         {"bookie": "bare:1", "dirs": [folder("ledger", whole=True), folder("index", whole=False)]},
         {"bookie": "gone:1", "dirs": [folder("ledger", whole=False, size=0), folder("index", whole=False)]},
     ]
-    (found,) = holds.find_without_index(rows)
+    unhurt = tables.DAMAGE.empty_table()
+    (found,) = holds.find_without_index(rows, unhurt)
     assert (found.category, found.bookies, found.severity) == (Category.INDEX_INCOMPLETE, ["bare:1"], None)
     assert "/d/index" in str(found.statements[0].value)
-    assert [one.severity for one in holds.find_without_index(rows, ["bare:1"])] == ["warning"]
+    assert [one.severity for one in holds.find_without_index(rows, unhurt, ["bare:1"])] == ["warning"]
+
+
+def test_a_damaged_index_file_is_graded_by_the_ledgers_that_it_is_of() -> None:
+    """Its bookie goes on knowing which ledgers it has: a warning with their number; of a database nobody can say."""
+    folders = [
+        {"path": "/d/current", "role": role, "complete": role != "index", "bytes": 9, "unread": 0}
+        for role in ("ledger", "index")
+    ]
+    rows = [{"bookie": "bk:1", "dirs": folders}]
+
+    def grade(*harms: tuple[str, int | None]) -> tuple[str | None, bool]:
+        made = [
+            {"bookie": "bk:1", "incarnation": 1, "file": file, "reason": "zeros", "ledger": ledger}
+            | {"scope": None if ledger is None else 0, "hides_entries": True}
+            for file, ledger in harms
+        ]
+        (found,) = holds.find_without_index(rows, pa.Table.from_pylist(made, schema=tables.DAMAGE))
+        return found.severity, "2 ledgers cannot be told whole" in str(found.statements[0].value)
+
+    file, other = ("/d/current/0/1/7.idx", 7), ("/d/current/0/1/8.idx", 8)
+    assert grade(file, other, file) == ("warning", True)
+    assert grade(file, other, ("/d/current/0.log", None)) == ("warning", True)
+    assert grade(file, other, ("/d/current/ledgers", None)) == (None, False)
+    assert grade(("/elsewhere/7.idx", 7)) == (None, False)
