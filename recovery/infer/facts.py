@@ -3,8 +3,8 @@
     strong rows  index, wire, and journal unless the bookie was stopped cleanly (then all of it is in the index): what
                  the bookie serves, or will serve after its start
     weak rows    log (also journals before the mark), and journal of a cleanly stopped bookie: leftovers; evidence of a
-                 deletion, never copies; but of a ledger that nobody serves, where only bookies whose index
-                 was not seen have any: these are taken for strong
+                 deletion, never copies; taken for strong of a ledger that nobody serves, where only bookies whose index
+                 was not seen have any, or somebody wants them
 
 Rows of one (ledger, bookie) are united. Impossible groups mark their ledger and are not used.
 """
@@ -70,11 +70,10 @@ class Facts:
         broken: groups or headers are impossible.
         fragmented: more groups or runs than the limit; such a ledger has no rows in `copies`.
         indexed: an index or a wire answer has it.
-        leftover: entries in logs or old journals of a bookie without a strong row of it; leftover_first: the lowest of
-            each such bookie, the highest of these, -1 without one; leftover_copied: some header there is a copy's.
-            Of bookies that were seen completely: without its index a bookie has everything in logs alone.
+        leftover: entries in logs or old journals of a bookie seen completely, without a strong row; leftover_first: the
+            lowest of each such bookie, the highest of these, -1 without one; leftover_copied: a header is a copy's.
         unindexed: the same, of a bookie not seen completely; it may know the ledger, and no place of an entry.
-        unserved: all its copies are in logs or old journals of bookies whose index was not seen completely.
+        unserved: all its copies are in logs or old journals, and taken for copies all the same.
         unlisted: entries in logs or old journals of a bookie that has a strong row of it.
         weak_end: the highest entry in logs or old journals; -1 without one.
         whole_ledger, whole_bookie: of which nothing else can stand on which bookie: a row says so.
@@ -199,8 +198,7 @@ def _combine(column: pa.ChunkedArray) -> pa.Array:
 
 def _fold(ufunc: np.ufunc, values: Ints, owner: Ints, owners: int, empty: int) -> Ints:
     """Fold values by their owner, in any order."""
-    folded = np.full(owners, empty)
-    ufunc.at(folded, owner, values)
+    ufunc.at(folded := np.full(owners, empty), owner, values)
     return folded
 
 
@@ -237,6 +235,7 @@ def read(
     same_keys: Mapping[bytes, bytes] | None = None,
     unscanned: Sequence[str] = (),
     lost: Sequence[str] = (),
+    are_leftovers_wanted: bool = False,
 ) -> Facts:
     """Gather the facts of every ledger of a table of copies.
 
@@ -247,6 +246,7 @@ def read(
         same_keys: keys (SHA-256, as in COPIES) that stand for another one.
         unscanned: bookies that no inventory is of.
         lost: bookies of which nothing will come back that is not seen; with or without an inventory.
+        are_leftovers_wanted: of a ledger that nobody serves what logs have are its copies, deleted there or not.
     """
     copies = copies.select(COLUMNS)
     (of_bookie, listed), names = _bookie_codes([copies["bookie"], bookies["bookie"]], (*unscanned, *lost))
@@ -271,7 +271,7 @@ def read(
     record, first, last, size, period = from_arrow(copies["groups"])
     has_index_seen = np.ones(len(names), np.bool_)
     has_index_seen[listed] = mark_index_seen(bookies)
-    unserved_rows = _find_unserved(record, number, strong, ~has_index_seen[of_bookie], count)
+    unserved_rows = _find_unserved(record, number, strong, ~has_index_seen[of_bookie] | are_leftovers_wanted, count)
     strong[unserved_rows] = True
 
     # A unit is one (ledger, bookie); records are what the table has rows of.

@@ -92,7 +92,13 @@ def reconstruct(
     raw = {hashlib.sha256(password).digest(): key for key, password in keys.items()}
     names = () if isinstance(options.unscanned_bookies, int) else options.unscanned_bookies
     known = facts.read(
-        copies, bookies, max_groups=options.max_groups, same_keys=raw, unscanned=names, lost=options.lost_bookies
+        copies,
+        bookies,
+        max_groups=options.max_groups,
+        same_keys=raw,
+        unscanned=names,
+        lost=options.lost_bookies,
+        are_leftovers_wanted=options.is_doubt_accepted,
     )
     if alive is not None and known.count:
         not_deleted = np.isin(np.arange(known.count), match_records(known, alive)[0])

@@ -89,6 +89,7 @@ GUARDABLE: Final = frozenset(
 
 DOUBTED: Final = frozenset(
     {
+        Refusal.CONTRADICTION,
         Refusal.TWO_HISTORIES,
         Refusal.TWO_KEYS,
         Refusal.TWO_INCARNATIONS,

@@ -45,10 +45,13 @@ DOUBTED: Final[Mapping[Refusal, tuple[list[Row], list[str]]]] = {
             "CLOSED, 7 entries, 1/1/1, 2 entries that nobody serves, 0 copies not named",
         ],
     ),
-    Refusal.LOGS_OR_JOURNALS_ONLY: (full(source="log"), []),
+    Refusal.LOGS_OR_JOURNALS_ONLY: (
+        full(source="log"),
+        ["CLOSED, 20 entries, 3/3/2, 20 entries that nobody serves, 0 copies not named"],
+    ),
     Refusal.CONTRADICTION: (
         [*striped(9)[:2], row("c:3181", [1, 2], groups=[{"first": 5, "last": 4, "size": 1, "period": 0}])],
-        [],
+        ["CLOSED, 9 entries, 2/2/1, 0 entries that nobody serves, 0 copies not named"],
     ),
 }
 
@@ -73,7 +76,7 @@ def offer(rows: Sequence[Row], layout: Layout, hiding: Sequence[str] | None = HI
 
 @pytest.mark.parametrize("reason", DOUBTED)
 def test_a_held_ledger_with_a_reading_offers_it_with_its_cost(reason: Refusal) -> None:
-    """By each key that its copies have; where nobody serves anything, or an inventory is wrong, there is none."""
+    """By each key that its copies have; what only logs have nobody serves, and of impossible groups none is counted."""
     rows, texts = DOUBTED[reason]
     others = offer(rows, Layout.HIERARCHICAL)
     assert [other["reads_as"] for other in others] == texts

@@ -1,6 +1,7 @@
 """Readings: ledgers of which something may be hidden are readable all the same, entry by entry."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
@@ -184,6 +185,28 @@ def test_what_only_logs_have_is_held_where_the_index_was_seen(folders: Mapping[s
     )
     (found,) = reconstruct(both, _list_bookies(UNREAD), *given).to_pylist()
     assert (found["outcome"], found["reason"]) == ("held", Refusal.LOGS_OR_JOURNALS_ONLY)
+
+
+def test_a_ledger_that_only_logs_have_can_be_read_where_somebody_wants_it() -> None:
+    """Held, for an index that was seen lacks it; accepted, copies in logs are its reading, all entries holes."""
+    left = [row("d:3181", range(20), source="log"), row("a:3181", range(5), source="log")]
+    held = recover(left)
+    accepted = recover(left, options=replace(SECRET, is_doubt_accepted=True))
+    assert (held["outcome"], held["reason"]) == ("held", Refusal.LOGS_OR_JOURNALS_ONLY)
+    assert (accepted["outcome"], accepted["last_entry"]) == ("guarded", 19)
+    assert accepted["holes"] == [{"first": 0, "last": 0, "size": 20, "period": 0}]
+    assert {name for segment in accepted["segments"] for name in segment["members"]} >= {"a:3181", "d:3181"}
+    # What somebody serves beside it is the ledger, as before.
+    served = recover([*left, *full(entries=3)], options=replace(SECRET, is_doubt_accepted=True))
+    assert served["last_entry"] == 2
+
+
+def test_an_inventory_that_contradicts_itself_can_be_read_where_somebody_wants_it() -> None:
+    """What its possible groups have is read; a header of an entry above all that are listed is no entry."""
+    odd = _changed(full(), headers=[header(25)])
+    assert recover(odd)["reason"] == Refusal.CONTRADICTION
+    accepted = recover(odd, options=replace(SECRET, is_doubt_accepted=True))
+    assert (accepted["outcome"], accepted["reading"], accepted["last_entry"]) == ("guarded", "universal", 19)
 
 
 def test_a_snapshots_record_is_taken_for_what_only_logs_without_their_index_have() -> None:

@@ -95,6 +95,8 @@ public final class Driver {
     private final Map<Integer, List<Path>> folders = new HashMap<>();
     private final Map<Integer, Integer> ports = new HashMap<>();
     private final Map<Long, LedgerHandle> writers = new HashMap<>();
+    /** Ledgers that stay open for reading, by a name of the caller's. */
+    private final Map<String, LedgerHandle> readers = new HashMap<>();
     /** Ledgers whose last entry that was sent is not the last one that is confirmed, although all were answered. */
     private final Set<Long> unordered = new HashSet<>();
 
@@ -561,7 +563,7 @@ public final class Driver {
     /** Creates, writes and closes so many ledgers of as many entries, some at a time. */
     private int fill(JsonNode a) throws Exception {
         int entries = a.get("entries").asInt();
-        byte[] payload = new byte[20];
+        byte[] payload = new byte[a.path("size").asInt(20)];
         BookKeeper writer = client();
         Semaphore room = new Semaphore(64);
         AtomicInteger failed = new AtomicInteger();
@@ -654,6 +656,31 @@ public final class Driver {
             found.put("open_error", BKException.getMessage(e.getCode()));
         }
         return found;
+    }
+
+    /** Opens a ledger and keeps it open, as a reader does that goes on for long. */
+    private boolean open(JsonNode a) throws Exception {
+        long id = a.get("ledger").asLong();
+        byte[] password = bytes(a.get("password"));
+        readers.put(a.get("reader").asText(), a.get("recovery").asBoolean()
+            ? client().openLedger(id, digest(a), password)
+            : client().openLedgerNoRecovery(id, digest(a), password));
+        return true;
+    }
+
+    /** Reads up to an entry what was opened before: null if all of it came, else why not; a read may have no end. */
+    private String goOn(JsonNode a) throws Exception {
+        CompletableFuture<Integer> code = new CompletableFuture<>();
+        try {
+            readers.get(a.get("reader").asText()).asyncReadEntries(0, a.get("last").asLong(),
+                (answer, ledger, entries, context) -> code.complete(answer), null);
+            int answer = code.get(20, TimeUnit.SECONDS);
+            return answer == BKException.Code.OK ? null : BKException.getMessage(answer);
+        } catch (TimeoutException e) {
+            return "no answer";
+        } catch (RuntimeException e) {
+            return e.toString();
+        }
     }
 
     /** Of a range all entries or none are added, of a single entry always one row. */
@@ -825,6 +852,10 @@ public final class Driver {
                 return pass(a.get("ledger").asLong());
             case "read":
                 return read(a);
+            case "open":
+                return open(a);
+            case "go_on":
+                return goOn(a);
             case "ledgers":
                 return ledgers();
             case "new_ledger":
