@@ -6,7 +6,6 @@ lock, but a mark in its custom metadata.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import PurePath
 from typing import Any, Final
 
 import numpy as np
@@ -38,7 +37,7 @@ _COMPARED: Final = (
     Category.OVER_REPLICATED,
 )
 """Findings of a record that is taken for the true one."""
-_BESIDE_INDEX: Final = frozenset({".log", ".compacted", ".txn"})
+_BESIDE_INDEX: Final = (".log", ".compacted", ".txn")
 """Files that stand beside an index, and are none of it."""
 _SUGGESTED_FOR_FILES: Final = (
     "copy this bookie's folders before it starts; put back the index files that a backup has, or let other bookies' "
@@ -198,10 +197,10 @@ def find_without_index(
 
 def _list_harmed(folders: Sequence[str], harms: Iterable[Mapping[str, Any]]) -> set[LedgerId] | None:
     """Return the ledgers that the damage of some index folders names; None where one hides others, too."""
-    of_index = [harm for harm in harms if PurePath(harm["file"]).suffix not in _BESIDE_INDEX]
+    of_index = [harm for harm in harms if not harm["file"].endswith(_BESIDE_INDEX)]
     ledgers = set()
     for folder in folders:
-        inside = [harm for harm in of_index if PurePath(harm["file"]).is_relative_to(folder)]
+        inside = [harm for harm in of_index if f"{harm['file']}/".startswith(f"{folder}/")]
         if not inside or any(harm["ledger"] is None for harm in inside):
             return None
         ledgers |= {LedgerId(harm["scope"] or 0, harm["ledger"]) for harm in inside}
