@@ -7,7 +7,7 @@ are tests: `backends.testing.contracts.MetadataStoreContract` runs against every
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol, runtime_checkable
+from typing import Final, Protocol, TypeAlias, runtime_checkable
 
 import pyarrow as pa
 
@@ -115,6 +115,21 @@ class Tls:
     cert: str | None = None
     key: str | None = None
     key_password: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Kerberos:
+    """Who one is, by SASL with GSSAPI: the environment's ticket or keytab says it.
+
+    Attributes:
+        service: first part of the servers' principals, before their host.
+    """
+
+    service: str
+
+
+Sasl: TypeAlias = tuple[str, str] | Kerberos
+"""User and password for DIGEST-MD5, or Kerberos."""
 
 
 @dataclass(frozen=True, slots=True)

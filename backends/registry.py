@@ -34,6 +34,7 @@ from backends.protocols import (
     Election,
     MetadataStore,
     Point,
+    Sasl,
     ScannableStore,
     Tls,
     Versioned,
@@ -325,7 +326,7 @@ def open_store(
     writable: bool = False,
     at: str | None = None,
     auth: tuple[str, str] | None = None,
-    sasl: tuple[str, str] | None = None,
+    sasl: Sasl | None = None,
     tls: Tls | None = None,
     ops_s: float | None = None,
     session_s: float = 30.0,
@@ -338,7 +339,7 @@ def open_store(
         writable: whether writes pass.
         at: the point in time to be shown: a transaction number, or an ISO 8601 time; None: the latest.
         auth: user and password; of ZooKeeper's digest scheme.
-        sasl: user and password for a ZooKeeper's SASL, DIGEST-MD5.
+        sasl: user and password for a ZooKeeper's SASL with DIGEST-MD5, or Kerberos.
         tls: None: a live store is spoken to without encryption.
         ops_s: reads of a live ZooKeeper a second, at most; None: no limit.
         session_s: the longest wait for one answer.
@@ -377,7 +378,7 @@ def open_election(
     *,
     acl: str | None = None,
     auth: tuple[str, str] | None = None,
-    sasl: tuple[str, str] | None = None,
+    sasl: Sasl | None = None,
     tls: Tls | None = None,
     session_s: float = 15.0,
 ) -> Election:
@@ -389,7 +390,7 @@ def open_election(
         name: of this instance.
         acl: rights of what is made at the key, where the store has rights; None: what the store gives.
         auth: user and password; of ZooKeeper's digest scheme.
-        sasl: user and password for a ZooKeeper's SASL, DIGEST-MD5.
+        sasl: user and password for a ZooKeeper's SASL with DIGEST-MD5, or Kerberos.
         tls: None: without encryption.
         session_s: a leader that the store does not hear of for so long is followed by another one.
 

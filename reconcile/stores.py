@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
-from backends.errors import UnsupportedStoreError
-from backends.protocols import Tls
+from backends.errors import AccessDeniedError, UnsupportedStoreError
+from backends.protocols import Kerberos, Sasl, Tls
 from backends.registry import UNPACED, OpenStore, parse_store_uri
 from backends.registry import open_store as open_live_store
 from reconcile.errors import Advice, GuardRefusedError, Remedy
@@ -20,6 +20,7 @@ from recovery.dataset import MANIFEST, Dataset, open_dataset
 from recovery.place import is_remote
 
 CATALOG = "catalog"
+_SASL: Final = "sasl:"
 
 
 class Access(Protocol):
@@ -34,8 +35,8 @@ class Access(Protocol):
         """User and password that the bookies have for ZooKeeper's digest scheme."""
 
     @property
-    def sasl(self) -> tuple[str, str] | None:
-        """User and password for ZooKeeper's SASL."""
+    def sasl(self) -> Sasl | None:
+        """User and password for ZooKeeper's SASL, or Kerberos."""
 
     @property
     def etcd(self) -> tuple[str, str] | None:
@@ -56,7 +57,7 @@ class KnownAccess:
 
     digest: tuple[str, str] | None = None
     bookie_digest: tuple[str, str] | None = None
-    sasl: tuple[str, str] | None = None
+    sasl: Sasl | None = None
     etcd: tuple[str, str] | None = None
     tls: Tls | None = None
     patience_s: float = 60.0
@@ -78,7 +79,7 @@ class AccessAs:
         return self.access.bookie_digest
 
     @property
-    def sasl(self) -> tuple[str, str] | None:
+    def sasl(self) -> Sasl | None:
         """As the other access has it."""
         return self.access.sasl
 
@@ -204,5 +205,39 @@ def list_principals(access: Access, opened: OpenStore | None = None) -> list[str
         return None
     from backends.zookeeper.acl import digest_principal  # noqa: PLC0415 - of the stores, only ZooKeeper needs it
 
-    digest, sasl = access.digest, access.sasl
-    return [*([digest_principal(digest)] if digest else []), *([f"sasl:{sasl[0]}"] if sasl else [])]
+    digest, sasl = access.digest, name_sasl_principal(access, None if opened is None else opened.uri)
+    return [*([digest_principal(digest)] if digest else []), *([sasl] if sasl else [])]
+
+
+def name_sasl_principal(access: Access, uri: str | None, *, patience_s: float | None = None) -> str | None:
+    """Return whom a ZooKeeper takes an access for by SASL; None: nobody.
+
+    A server may shorten the principals of Kerberos, so it is asked; one before 3.7 does not say, and by default
+    shortens nothing.
+
+    Args:
+        access: that the store is opened with.
+        uri: of the live ZooKeeper; None: one that is connected to later, of which the default is taken for granted.
+        patience_s: how long it is tried; None: as long as the access says.
+
+    Raises:
+        UnavailableError: no server answers.
+        AccessDeniedError: it does not take us for whom we say we are, or there is no ticket.
+    """
+    sasl = access.sasl
+    if not isinstance(sasl, Kerberos):
+        return None if sasl is None else f"{_SASL}{sasl[0]}"
+    if uri is not None:
+        from backends.zookeeper.identity import ask_names  # noqa: PLC0415 - of the stores, only ZooKeeper needs it
+
+        patience_s = access.patience_s if patience_s is None else patience_s
+        names = ask_names(parse_store_uri(uri).hosts, sasl=sasl, tls=access.tls, patience_s=patience_s)
+        for name in names:
+            if name.startswith(_SASL):
+                return name
+    from backends.sasl.gssapi import KerberosError, name_principal  # noqa: PLC0415 - needs the system's Kerberos
+
+    try:
+        return f"{_SASL}{name_principal()}"
+    except KerberosError as error:
+        raise AccessDeniedError("Kerberos", str(error)) from error

@@ -80,6 +80,10 @@ fetch_promtool() {
   rm -rf "$folder"
 }
 
+want_gssapi() {
+  ldconfig -p 2>/dev/null | grep -q libgssapi_krb5.so.2 || want libgssapi-krb5-2 "Kerberos, for ZooKeeper and bookies that ask for it"
+}
+
 check_java() {
   local major
   major=$(java_major || true)

@@ -5,20 +5,42 @@
                                        ←    EOK, plug-in name, payload: another round, or it is over
                                        ←    EOK, AuthDisabledPlugin: nothing is asked for, or no more
                                        ←    EUA: another plug-in is wanted, or this was not enough (then it closes)
+    AUTH sasl, last proof of GSSAPI    →    (no answer)
+    AUTH sasl, a proof that is none    →    (no answer, and it stays open)
 
-Source: docs/formats/wire.md; apache/bookkeeper 9590a97, auth/ClientAuthProvider.
+    a name                   is
+    sasl-digest-md5          SASL with DIGEST-MD5, as the user:password of BKMETA_BOOKIE_SASL
+    sasl-gssapi[:SERVICE]    SASL with GSSAPI, by the environment's Kerberos ticket; SERVICE/host is the bookie, and
+                             SERVICE is bookkeeper where none is named
+    MODULE:NAME              one of your own
+
+Secrets are read where the connection is made: options that travel have none.
+
+Source: docs/formats/wire.md; apache/bookkeeper 9590a97, auth/ClientAuthProvider, proto/AuthHandler, sasl/.
 """
 
 import importlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from backends.errors import UnsupportedAuthError
+from backends.sasl.exchanges import KerberosProof, PasswordProof, Proof
 
-_UNSUPPORTED: Final = "sasl"
+USER_VARIABLE: Final = "BKMETA_BOOKIE_SASL"
+_PLUGIN: Final = "sasl"
+_BY_DIGEST: Final = "sasl-digest-md5"
+_BY_KERBEROS: Final = "sasl-gssapi"
+_BOOKKEEPER: Final = "bookkeeper"
+"""What bookies are called where both sides take a name for granted: service and host of DIGEST-MD5."""
 
 
 class Exchange(Protocol):
-    """One authentication on one connection."""
+    """One authentication on one connection.
+
+    One that has an attribute `is_over`, and it is true with a payload, ends with that: no answer is waited for.
+    """
 
     def first(self) -> bytes:
         """Return the payload that the exchange begins with."""
@@ -32,25 +54,70 @@ class Exchange(Protocol):
 class Mechanism(Protocol):
     """A way to authenticate; made once, used for every connection. Travels to other processes by its name only."""
 
-    plugin: str
-    """Name that the bookie's plug-in has."""
+    @property
+    def plugin(self) -> str:
+        """Name that the bookie's plug-in has."""
 
     def begin(self) -> Exchange:
         """Return a new exchange."""
         ...
 
 
-def load_mechanism(name: str) -> Mechanism:
-    """Return the mechanism that ``MODULE:NAME`` names: NAME is called without arguments.
+class _SaslExchange:
+    """One proof by SASL."""
+
+    def __init__(self, proof: Proof) -> None:
+        self._proof = proof
+
+    @property
+    def is_over(self) -> bool:
+        return self._proof.is_over
+
+    def first(self) -> bytes:
+        return self._proof.answer(b"")
+
+    def answer(self, payload: bytes) -> bytes | None:
+        following = self._proof.answer(payload)
+        return None if self._proof.is_over and not following else following
+
+
+@dataclass(frozen=True, slots=True)
+class _Sasl:
+    """BookKeeper's own plug-in for SASL."""
+
+    prove: Callable[[], Proof]
+    plugin: str = _PLUGIN
+
+    def begin(self) -> Exchange:
+        return _SaslExchange(self.prove())
+
+
+def _load_sasl(kind: str, service: str, host: str) -> Mechanism | None:
+    if kind == _BY_DIGEST and not service:
+        user, colon, password = os.environ.get(USER_VARIABLE, "").partition(":")
+        if not (user and colon):
+            raise UnsupportedAuthError(f"{kind} needs {USER_VARIABLE} set to user:password")
+        return _Sasl(lambda: PasswordProof(_BOOKKEEPER, _BOOKKEEPER, user, password))
+    if kind == _BY_KERBEROS:
+        return _Sasl(lambda: KerberosProof(service or _BOOKKEEPER, host))
+    return None
+
+
+def load_mechanism(name: str, host: str = "") -> Mechanism:
+    """Return the mechanism of a name; the NAME of ``MODULE:NAME`` is called without arguments.
+
+    Args:
+        name: of the table above.
+        host: that the bookie has in its principal.
 
     Raises:
-        UnsupportedAuthError: SASL, or there is nothing of that name.
+        UnsupportedAuthError: there is nothing of that name, or it lacks what it needs.
     """
-    if name.lower().startswith(_UNSUPPORTED):
-        raise UnsupportedAuthError("SASL is not supported; a mechanism of your own is named as MODULE:NAME")
     module, colon, attribute = name.partition(":")
+    if (sasl := _load_sasl(module, attribute, host)) is not None:
+        return sasl
     if not (module and colon and attribute):
-        raise UnsupportedAuthError(f"{name!r} is not MODULE:NAME")
+        raise UnsupportedAuthError(f"{name!r} is none of {_BY_DIGEST}, {_BY_KERBEROS}[:SERVICE], MODULE:NAME")
     try:
         made: Mechanism = getattr(importlib.import_module(module), attribute)()
     except (ImportError, AttributeError, TypeError) as error:

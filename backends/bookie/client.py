@@ -30,7 +30,8 @@ from typing import Any, Final, NamedTuple, Self, TypeVar
 from backends.bookie import frames
 from backends.bookie.auth import Mechanism, load_mechanism
 from backends.bookie.frames import Answer, Conversation, Outcome, Request, Status
-from backends.errors import ProtocolError
+from backends.errors import ProtocolError, UnsupportedAuthError
+from backends.sasl.exchanges import SaslRefusedError
 
 T = TypeVar("T")
 
@@ -303,6 +304,12 @@ class _Connection(asyncio.BufferedProtocol):
         finally:
             self._called = None
 
+    def tell(self, request: Request) -> None:
+        """Say what has no answer; only before anything else is asked."""
+        if self._transport is not None and self.lost is None:
+            self._transport.write(self._talk.send(request, None))
+            self._talk.end()
+
     async def encrypt(self, context: ssl.SSLContext, host: str) -> None:
         """Go on encrypted."""
         if self._transport is None or self.lost is not None:
@@ -423,6 +430,18 @@ async def _pause(attempt: int) -> None:
     await asyncio.sleep(longest * random.uniform(0.5, 1.5))  # noqa: S311 - jitter
 
 
+async def _prove(step: Callable[..., bytes | None], *payload: bytes) -> bytes | None:
+    """Return what comes next of an authentication; it may have to ask a server of its own, and others go on.
+
+    Raises:
+        _RefusedError: nothing does.
+    """
+    try:
+        return await asyncio.to_thread(step, *payload)
+    except (SaslRefusedError, UnsupportedAuthError) as error:
+        raise _RefusedError(Answer(Outcome.REFUSED, detail=f"authentication: {error}")) from error
+
+
 class Bookie:
     """One bookie, asked by one caller at a time; made by `Wire`."""
 
@@ -431,7 +450,7 @@ class Bookie:
         self.options = options
         self._paces = (Pace(options.per_bookie), total)
         self._context = context
-        self._mechanism = load_mechanism(options.auth) if options.auth else None
+        self._mechanism = load_mechanism(options.auth, address.host) if options.auth else None
         self._connection: _Connection | None = None
         self._out: tuple[float, Answer] | None = None
 
@@ -543,13 +562,21 @@ class Bookie:
 
     async def _authenticate(self, connection: _Connection, mechanism: Mechanism) -> None:
         exchange = mechanism.begin()
-        payload: bytes | None = exchange.first()
-        for _ in range(_ROUNDS):
+        payload = await _prove(exchange.first)
+        for number in range(_ROUNDS):
             if payload is None:
                 return
-            answer = await connection.call(frames.authenticate(mechanism.plugin, payload))
+            request = frames.authenticate(mechanism.plugin, payload)
+            if getattr(exchange, "is_over", False):
+                connection.tell(request)
+                return
+            answer = await connection.call(request)
             if answer.outcome is Outcome.NO_ANSWER:
-                raise ConnectionError(answer.detail)
+                if number and connection.lost is None:
+                    # SASL of bookies neither answers a wrong proof nor closes.
+                    detail = f"authentication: {answer.detail} after a proof, as where it is refused"
+                    raise _RefusedError(answer._replace(outcome=Outcome.REFUSED, detail=detail))
+                raise ConnectionError(f"authentication: {answer.detail}")
             if answer.outcome is not Outcome.ANSWER:
                 raise _RefusedError(answer._replace(outcome=Outcome.REFUSED, detail="authentication"))
             if answer.plugin == frames.AUTH_DISABLED:
@@ -557,7 +584,7 @@ class Bookie:
             if answer.plugin != mechanism.plugin:
                 detail = f"the bookie authenticates by {answer.plugin}"
                 raise _RefusedError(answer._replace(outcome=Outcome.REFUSED, detail=detail))
-            payload = exchange.answer(answer.body)
+            payload = await _prove(exchange.answer, answer.body)
         raise _RefusedError(Answer(Outcome.REFUSED, detail=f"authentication did not end in {_ROUNDS} rounds"))
 
 

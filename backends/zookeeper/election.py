@@ -13,14 +13,15 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 from kazoo import exceptions as zk
-from kazoo.client import KazooClient, KazooState
+from kazoo.client import KazooState
 from kazoo.handlers.threading import KazooTimeoutError
 
 from backends.errors import AccessDeniedError, UnavailableError
-from backends.protocols import Tls
+from backends.protocols import Sasl, Tls
 from backends.zookeeper.acl import make_acl
-from backends.zookeeper.kazoo_client import is_refused
+from backends.zookeeper.kazoo_client import Client
 from backends.zookeeper.reader import REFUSED, make_options
+from backends.zookeeper.sasl import describe_refusal
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -34,7 +35,7 @@ class ZooKeeperElection:
         name: of this instance, kept in its node.
         acl: rights of the nodes, as `backends.protocols.Versioned` has them; None: anybody may do anything.
         auth: user and password of the digest scheme.
-        sasl: user and password for SASL with DIGEST-MD5.
+        sasl: user and password for SASL with DIGEST-MD5, or Kerberos.
         tls: None: not encrypted.
         session_s: the session's life without the server hearing from us.
     """
@@ -47,7 +48,7 @@ class ZooKeeperElection:
         *,
         acl: str | None = None,
         auth: tuple[str, str] | None = None,
-        sasl: tuple[str, str] | None = None,
+        sasl: Sasl | None = None,
         tls: Tls | None = None,
         session_s: float = 15.0,
     ) -> None:
@@ -66,15 +67,15 @@ class ZooKeeperElection:
         with self._lock:
             if self._closed.is_set():
                 return False
-            self._term = term = _Term(KazooClient(**self._options), lost)
+            self._term = term = _Term(Client(**self._options), lost)
             term.client.start_async()
         if not term.await_session(self._session_s):
-            refused = is_refused(term.client)
+            refused = term.client.was_refused
             self.resign()
             if self._closed.is_set():
                 return False
             if refused:
-                raise AccessDeniedError(self._uri, "user and password were refused")
+                raise AccessDeniedError(self._uri, describe_refusal(self._options["sasl_options"]))
             raise UnavailableError(self._uri, f"no session within {self._session_s:g} s")
         failure = term.run(self._key, self._name)
         if term.leads:

@@ -37,18 +37,28 @@ LOST: Final = (
 """Errors after which nobody knows whether the server got a request."""
 
 
-class ReadingClient(KazooClient):  # type: ignore[misc]  # kazoo has no types
+class Client(KazooClient):  # type: ignore[misc]  # kazoo has no types
+    """A client that remembers that it was refused: kazoo forgets it as soon as it has closed what is left of a session.
+
+    Attributes:
+        was_refused: the server did not believe who the client says it is.
+    """
+
+    was_refused = False
+
+    def _session_callback(self, state: str) -> None:
+        if state == KeeperState.AUTH_FAILED:
+            self.was_refused = True
+        super()._session_callback(state)
+
+
+class ReadingClient(Client):
     """A client that cannot ask for a change."""
 
     def _call(self, request: Any, async_object: Any) -> Any:  # noqa: ANN401  # kazoo has no types
         if request.type not in _READING:
             raise ReadOnlyStoreError(str(self.hosts), f"a request of kind {request.type}")
         return super()._call(request, async_object)
-
-
-def is_refused(client: Any) -> bool:  # noqa: ANN401  # kazoo has no types
-    """Whether the server did not believe who the client says it is."""
-    return bool(client._state == KeeperState.AUTH_FAILED)  # noqa: SLF001  # kazoo tells it nowhere else
 
 
 def send_reads(client: Any, paths: Sequence[str]) -> Any:  # noqa: ANN401  # kazoo has no types

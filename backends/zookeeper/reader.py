@@ -28,10 +28,11 @@ from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random
 
 from backends.errors import AccessDeniedError, UnavailableError
 from backends.pace import Pace
-from backends.protocols import Acl, Tls, Versioned
+from backends.protocols import Acl, Sasl, Tls, Versioned
 from backends.zookeeper.acl import format_acl
 from backends.zookeeper.acl_stream import AclStream
-from backends.zookeeper.kazoo_client import LOST, ReadingClient, is_refused, open_connection, send_reads
+from backends.zookeeper.kazoo_client import LOST, ReadingClient, open_connection, send_reads
+from backends.zookeeper.sasl import describe_refusal, make_sasl_options
 
 T = TypeVar("T")
 
@@ -85,7 +86,7 @@ def make_options(
     hosts: str,
     *,
     auth: tuple[str, str] | None,
-    sasl: tuple[str, str] | None,
+    sasl: Sasl | None,
     tls: Tls | None,
     session_s: float,
 ) -> dict[str, Any]:
@@ -94,7 +95,7 @@ def make_options(
         "hosts": hosts,
         "timeout": session_s,
         "auth_data": [("digest", f"{auth[0]}:{auth[1]}")] if auth else None,
-        "sasl_options": {"mechanism": "DIGEST-MD5", "username": sasl[0], "password": sasl[1]} if sasl else None,
+        "sasl_options": make_sasl_options(sasl),
         "connection_retry": {"max_tries": -1, "max_delay": _RECONNECT_S},
         "logger": _QUIET,
         **(_tls_options(tls) if tls else {}),
@@ -115,7 +116,7 @@ class ZooKeeperReader:
         hosts: ``host:port`` joined with commas.
         chroot: put before every key; made like any parent.
         auth: user and password of the digest scheme.
-        sasl: user and password for SASL with DIGEST-MD5.
+        sasl: user and password for SASL with DIGEST-MD5, or Kerberos.
         tls: None: not encrypted.
         ops_s: reads of a node, its names or its ACL that are asked for a second, at most; None: no limit.
         session_s: the session's life without the server hearing from us; also the longest wait for one answer.
@@ -134,7 +135,7 @@ class ZooKeeperReader:
         *,
         chroot: str = "",
         auth: tuple[str, str] | None = None,
-        sasl: tuple[str, str] | None = None,
+        sasl: Sasl | None = None,
         tls: Tls | None = None,
         ops_s: float | None = None,
         session_s: float = 30.0,
@@ -169,10 +170,10 @@ class ZooKeeperReader:
             self._client.start(timeout=patience_s)
             self._catch_up()
         except (KazooTimeoutError, UnavailableError, AccessDeniedError) as error:
-            refused = is_refused(self._client)
+            refused = self._client.was_refused
             self.close()
             if refused or isinstance(error, AccessDeniedError):
-                raise AccessDeniedError(self._uri, "user and password were refused") from error
+                raise AccessDeniedError(self._uri, describe_refusal(self._options["sasl_options"])) from error
             raise UnavailableError(self._uri, f"no session within {patience_s:g} s") from error
         finally:
             waiting.cancel()

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from typing import Final, NoReturn
 
 from kazoo import exceptions as zk
-from kazoo.client import KazooClient
 from kazoo.security import ACL, OPEN_ACL_UNSAFE
 
 from backends.errors import (
@@ -18,6 +17,7 @@ from backends.errors import (
 )
 from backends.protocols import Versioned, Write, parents
 from backends.zookeeper.acl import make_acl
+from backends.zookeeper.kazoo_client import Client
 from backends.zookeeper.reader import REFUSED, ZooKeeperReader
 
 _PAIRS: Final = 500
@@ -36,7 +36,7 @@ _ROLLED_BACK: Final = (zk.RolledBackError, zk.RuntimeInconsistency)
 class ZooKeeperStore(ZooKeeperReader):
     """A metadata store on a ZooKeeper ensemble: a `ZooKeeperReader` that writes, too."""
 
-    _client_class = KazooClient
+    _client_class = Client
 
     def _prepare(self) -> None:
         self._parents: set[str] = set()

@@ -4,6 +4,7 @@
     BKMETA_ZK_BOOKIE_AUTH                the same of the bookies, for a freeze's proof
     BKMETA_ETCD_AUTH                     user:password for etcd
     BKMETA_ZK_SASL                       user:password for ZooKeeper's SASL, DIGEST-MD5
+    BKMETA_ZK_KERBEROS                   SASL with Kerberos: the service of the servers' principals, mostly zookeeper
     BKMETA_TLS_CA                        file with the certificates that sign the servers', PEM
     BKMETA_TLS_CERT, BKMETA_TLS_KEY      files with our own certificate and its key, PEM
     BKMETA_TLS_KEY_PASSWORD              of the key, where it is encrypted
@@ -13,21 +14,24 @@ Secrets never stand on a command line.
 """
 
 import os
+import re
 import ssl
 from typing import TYPE_CHECKING, Final
 
 from recovery.errors import InputError
 
 if TYPE_CHECKING:
-    from backends.protocols import Tls
+    from backends.protocols import Sasl, Tls
 
 AUTH_VARIABLE: Final = "BKMETA_ZK_AUTH"
 BOOKIE_AUTH_VARIABLE: Final = "BKMETA_ZK_BOOKIE_AUTH"
 SASL_VARIABLE: Final = "BKMETA_ZK_SASL"
+KERBEROS_VARIABLE: Final = "BKMETA_ZK_KERBEROS"
 ETCD_AUTH_VARIABLE: Final = "BKMETA_ETCD_AUTH"
 PATIENCE_VARIABLE: Final = "BKMETA_PATIENCE_S"
 TLS_VARIABLE: Final = "BKMETA_TLS"
 """What the names of the variables about TLS begin with."""
+_SERVICE: Final = re.compile(r"[A-Za-z0-9._-]+")
 _LONGEST_S: Final = 7 * 24 * 3600
 """Clocks and timers take no number of any size."""
 _LARGEST_PEM: Final = 16 << 20
@@ -48,9 +52,9 @@ class EnvironmentAccess:
         return user_and_password(BOOKIE_AUTH_VARIABLE)
 
     @property
-    def sasl(self) -> tuple[str, str] | None:
-        """User and password for ZooKeeper's SASL."""
-        return user_and_password(SASL_VARIABLE)
+    def sasl(self) -> "Sasl | None":
+        """User and password for ZooKeeper's SASL, or Kerberos."""
+        return sasl_from_environment()
 
     @property
     def etcd(self) -> tuple[str, str] | None:
@@ -81,6 +85,26 @@ def user_and_password(variable: str) -> tuple[str, str] | None:
     if not colon:
         raise InputError(variable, "is not user:password", "set it as user:password, or unset it")
     return user, password
+
+
+def sasl_from_environment() -> "Sasl | None":
+    """Return how ZooKeeper's SASL is spoken; None where no variable says so.
+
+    Raises:
+        InputError: one of them has another form, or there are two ways.
+    """
+    password, service = user_and_password(SASL_VARIABLE), os.environ.get(KERBEROS_VARIABLE)
+    if not service:
+        return password
+    if password is not None:
+        problem = "ask for two ways of SASL on one connection"
+        raise InputError(f"{SASL_VARIABLE} and {KERBEROS_VARIABLE}", problem, "unset one of them")
+    if not _SERVICE.fullmatch(service):
+        remedy = "set it to the first part of the servers' principals: zookeeper, of zookeeper/host@REALM"
+        raise InputError(KERBEROS_VARIABLE, f"{service!r} is no name of a service", remedy)
+    from backends.protocols import Kerberos
+
+    return Kerberos(service)
 
 
 def tls_from_environment() -> "Tls | None":

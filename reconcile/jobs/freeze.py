@@ -16,7 +16,7 @@ from reconcile.check import thaw_guards
 from reconcile.check.guard_locks import count_guards
 from reconcile.errors import Advice, GuardRefusedError, JournalError, Remedy
 from reconcile.jobs.context import Context, add_remedy
-from reconcile.stores import Access, AccessAs, open_store
+from reconcile.stores import Access, AccessAs, name_sasl_principal, open_store
 from reconcile.write import audit_journal, guards
 from reconcile.write.freezing import freeze as engine
 from reconcile.write.freezing import freeze_state
@@ -323,12 +323,12 @@ class _Run:
         Where connections are made as somebody by SASL, nobody's is, too: what is refused to that one is to nobody.
         """
         access = self.context.access
-        bookie, sasl = access.bookie_digest, access.sasl
-        nobody = freeze_state.WORLD if sasl is None else f"sasl:{sasl[0]}"
+        bookie = access.bookie_digest
         trials, silent = [], []
         for server in parse_store_uri(self.request.uri).hosts.split(","):
             address = f"zk://{server}{self.root}"
             try:
+                nobody = name_sasl_principal(access, address, patience_s=_SERVER_PATIENCE_S) or freeze_state.WORLD
                 for digest in (None, bookie) if bookie else (None,):
                     with _open_as(address, access, digest) as stranger:
                         proof = freeze_state.prove_refusals(stranger.store, self.store, self.root, layout)

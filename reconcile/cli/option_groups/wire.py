@@ -39,7 +39,11 @@ def wire_options(command: Callable[P, R]) -> Callable[P, R]:
             click.option("--tls-cert", type=FILE, help="PEM: the certificate to show. Turns TLS on."),
             click.option("--tls-key", type=FILE, help="PEM: its key, without a password."),
             click.option("--tls-any-host", is_flag=True, help="A bookie's certificate need not name its host."),
-            click.option("--bookie-auth", metavar="MODULE:NAME", help="How to authenticate; SASL is not supported."),
+            click.option(
+                "--bookie-auth",
+                metavar="NAME",
+                help="How to authenticate: sasl-digest-md5, sasl-gssapi (Kerberos), or MODULE:NAME of your own.",
+            ),
         )
     ):
         command = option(command)

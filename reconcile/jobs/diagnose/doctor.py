@@ -51,10 +51,13 @@ _PYSPARK: Final = "pyspark"
 _INSTALL_SPARK: Final = "pip install 'pyspark>=4,<5' 'pandas<3' scipy"
 _WAYS: Final = "ways in"
 _SASL: Final = "sasl"
-_BOOKIE_WAYS: Final = "bookies: TLS with client certificates, or your own mechanism; SASL of bookies is not supported"
+_BOOKIE_WAYS: Final = (
+    "bookies: SASL with DIGEST-MD5 or Kerberos, TLS with client certificates, or your own mechanism; not supported: "
+    "SASL that signs or encrypts what follows (auth-int, auth-conf)"
+)
 _ZOOKEEPER_WAYS: Final = (
-    "ZooKeeper: digest, SASL with DIGEST-MD5, TLS with client certificates; SASL with GSSAPI (Kerberos: keytab, ticket "
-    f"cache) is not supported; {_BOOKIE_WAYS}"
+    "ZooKeeper: digest, SASL with DIGEST-MD5 or Kerberos (keytab, ticket cache), TLS with client certificates; "
+    f"{_BOOKIE_WAYS}"
 )
 _ETCD_WAYS: Final = f"etcd: user and password, TLS with client certificates; {_BOOKIE_WAYS}"
 _ONLY_RECOVER: Final = "only recover needs it"
@@ -348,7 +351,7 @@ def _describe_ways(opened: OpenStore) -> Check:
     if not owners:
         return Check(_WAYS, State.OK, _ZOOKEEPER_WAYS)
     found = f"{opened.root} belongs to {_SASL}:{list_names(owners)}; {_ZOOKEEPER_WAYS}"
-    remedy = "where these are Kerberos principals, give this program a user of DIGEST-MD5, or of the digest scheme, now"
+    remedy = "have BKMETA_ZK_SASL, or BKMETA_ZK_KERBEROS and a keytab, at hand for one of these, and try it now"
     return Check(_WAYS, State.OK, found, remedy)
 
 

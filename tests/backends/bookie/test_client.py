@@ -12,7 +12,7 @@ import pytest
 
 from backends.bookie import frames
 from backends.bookie._pb import bookie_pb2 as pb
-from backends.bookie.auth import load_mechanism
+from backends.bookie.auth import USER_VARIABLE, load_mechanism
 from backends.bookie.client import Address, Options, Pace, Tls, Wire
 from backends.bookie.frames import Answer, Outcome, Request, Status
 from backends.errors import UnsupportedAuthError
@@ -259,12 +259,28 @@ def test_caps_on_requests_hold_for_one_bookie_and_for_all_together() -> None:
     assert total is same
 
 
-def test_mechanisms_are_named_and_sasl_is_not_spoken() -> None:
-    """A plug-in point by name; what cannot be used is said before anything is connected to."""
+def test_mechanisms_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SASL's, and a plug-in point by name; what cannot be used is said before anything is connected to."""
     assert load_mechanism("tests.support.wire_check:WireCheck").plugin == "wirecheck"
-    with pytest.raises(UnsupportedAuthError, match="SASL is not supported"):
-        load_mechanism("sasl")
-    for name in ("nothing", "no.such.module:X", "tests.support.wire_check:Nothing", "pathlib:Path", ":x"):
+    monkeypatch.setenv(USER_VARIABLE, "bob:hunter2")
+    for name in ("sasl-digest-md5", "sasl-gssapi", "sasl-gssapi:bookie"):
+        mechanism = load_mechanism(name, "host")
+        assert mechanism.plugin == "sasl"
+        assert "hunter2" not in repr(mechanism)
+    for without in ("", "bob", ":hunter2"):
+        monkeypatch.setenv(USER_VARIABLE, without)
+        with pytest.raises(UnsupportedAuthError, match=USER_VARIABLE):
+            load_mechanism("sasl-digest-md5")
+    for name in (
+        "nothing",
+        "sasl",
+        "sasl-digest-md5:x",
+        "sasl-plain",
+        "no.such.module:X",
+        "tests.support.wire_check:Nothing",
+        "pathlib:Path",
+        ":x",
+    ):
         with pytest.raises(UnsupportedAuthError):
             load_mechanism(name)
 

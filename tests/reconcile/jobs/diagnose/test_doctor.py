@@ -132,8 +132,8 @@ def test_a_store_answers_or_is_missing() -> None:
     assert (down.state, "zk1:2181" in down.found) == (State.MISSING, True)
 
 
-def test_ways_in_that_are_not_supported_are_said_before_a_disaster() -> None:
-    """Kerberos, and SASL of bookies, by name; a root that belongs to SASL's users has a remedy, others none."""
+def test_ways_in_are_said_before_a_disaster() -> None:
+    """The supported ones and the others; a root that belongs to SASL's users has a remedy, others none."""
 
     def look(acl: str) -> Check:
         store = MemoryStore()
@@ -146,11 +146,12 @@ def test_ways_in_that_are_not_supported_are_said_before_a_disaster() -> None:
 
     anybody = look("world:anyone:cdrwa")
     assert (anybody.state, anybody.remedy) == (State.OK, "")
-    assert "GSSAPI (Kerberos: keytab, ticket cache) is not supported" in anybody.found
-    assert "SASL of bookies is not supported" in anybody.found
+    assert "ZooKeeper: digest, SASL with DIGEST-MD5 or Kerberos (keytab, ticket cache)" in anybody.found
+    assert "bookies: SASL with DIGEST-MD5 or Kerberos" in anybody.found
+    assert "not supported: SASL that signs or encrypts" in anybody.found
     principals = look("sasl:bookkeeper:cdrwa,world:anyone:r")
     assert "/ledgers belongs to sasl:bookkeeper" in principals.found
-    assert "Kerberos" in principals.remedy
+    assert "BKMETA_ZK_KERBEROS" in principals.remedy
 
     def refuse() -> OpenStore:
         raise UnavailableError("zk1:2181", "the session needs SASL")
