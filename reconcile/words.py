@@ -1,9 +1,18 @@
-"""Counts and names in sentences: one ledger, two ledgers; the first names, and how many more."""
+"""Text for people: counts and names in sentences, and what others wrote made fit for a terminal and a page.
 
+Names of files and nodes may hold what steers a screen.
+"""
+
+import re
 from collections.abc import Sequence
 from typing import Final
 
 _SHOWN: Final = 10
+_STEERING: Final = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # all controls but tab and the end of a line
+    "\u200e\u200f\u202a-\u202e\u2066-\u2069"  # turn the direction of writing around
+    "\u2028\u2029\ud800-\udfff]"  # end lines; bytes that are no text
+)
 
 
 def count_noun(number: int, noun: str, plural: str = "") -> str:
@@ -36,3 +45,17 @@ def list_names(names: Sequence[str], shown: int = _SHOWN) -> str:
     """
     more = f", and {len(names) - shown} more" if len(names) > shown else ""
     return ", ".join(names[:shown]) + more
+
+
+def printable(text: str) -> str:
+    """Return a text with what steers a screen written out; ends of lines stay."""
+    return _STEERING.sub(_write_out, text)
+
+
+def printable_line(text: str) -> str:
+    """Return a text that is one line, and stays one."""
+    return printable(text).replace("\n", r"\n")
+
+
+def _write_out(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape", "surrogatepass").decode()

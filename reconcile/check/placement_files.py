@@ -25,6 +25,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from reconcile.operator_files import read_operator_text
 from reconcile.rules.segments.placement import PlacementSettings, Policy
 from recovery.codecs.store_kind import kind_of
 from recovery.collect.disk.bookie_conf import read_values
@@ -67,12 +68,7 @@ def read_topology(path: Path) -> dict[str, str]:
     Raises:
         InputError: the file cannot be read, or a line is not two words, names no location, or contradicts another.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise InputError(str(path), f"cannot be read: {error.strerror}", _FORM) from error
-    except UnicodeDecodeError as error:
-        raise InputError(str(path), f"is not UTF-8 text, at byte {error.start}", _FORM) from error
+    text = read_operator_text(path, _FORM)
     topology: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
         words = line.partition("#")[0].split()

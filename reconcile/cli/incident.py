@@ -22,6 +22,7 @@ from typing import Any, Final
 
 import click
 
+from reconcile.operator_files import read_operator_text
 from recovery.errors import InputError
 
 OPTION: Final = "--incident"
@@ -94,10 +95,9 @@ def read_incident(path: Path) -> dict[str, Any]:
     Raises:
         InputError: unreadable, no TOML, or with keys or values that mean nothing here.
     """
+    text = read_operator_text(path, "write TOML")
     try:
-        incident = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(str(path), f"cannot be read ({error.strerror})", "name a file that you can read") from error
+        incident = tomllib.loads(text)
     except ValueError as error:
         raise InputError(str(path), f"is not TOML: {error}", "mend it; text stands in quotes") from error
     unknown = sorted(set(incident) - set(FIELDS))

@@ -22,7 +22,7 @@ from reconcile.cli.command import Exit
 from reconcile.cli.output import Output
 from reconcile.cli.wording.remedies import word_error
 from reconcile.errors import ReconcileError
-from reconcile.printable import printable
+from reconcile.words import printable
 from recovery import __version__
 from recovery.errors import DiskError, ProcessLostError, RecoveryError, SparkError
 

@@ -17,6 +17,7 @@ from reconcile.cli.access import EnvironmentAccess
 from reconcile.cli.incident import OPTION as INCIDENT
 from reconcile.cli.incident import incident_file, is_typed, read_incident
 from reconcile.cli.output import Output
+from reconcile.operator_files import read_operator_file, read_operator_text
 from recovery.errors import InputError
 from recovery.place import DatasetPlace, to_place
 
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
 
 _BASE64: Final = "base64:"
 _LONGEST_REASON: Final = 500
+LAYOUTS: Final = ("flat", "legacy", "hierarchical", "longhierarchical", "longlonghierarchical", "etcd")
+"""`recovery.codecs.store.Layout`, for --help without the libraries that it needs."""
+TAILS: Final = ("inclusive", "acknowledged", "open")
+"""`recovery.infer.search.Tail`, likewise."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -156,11 +161,8 @@ def read_passwords(path: Path | None) -> tuple[bytes, ...]:
     """
     if path is None:
         return ()
-    try:
-        mode = stat.S_IMODE(path.stat().st_mode)
-        lines = path.read_bytes().split(b"\n")
-    except OSError as error:
-        raise InputError(str(path), f"cannot be read ({error.strerror})", "name a file that you can read") from error
+    lines = read_operator_file(path).split(b"\n")
+    mode = stat.S_IMODE(path.stat().st_mode)
     if mode & 0o077:
         raise InputError(str(path), f"holds passwords and has mode {mode:04o}", f"run: chmod 600 {path}")
     if lines[-1] == b"":
@@ -314,12 +316,7 @@ def read_names(path: Path | tuple[str, ...]) -> tuple[str, ...]:
     """
     if isinstance(path, tuple):
         return tuple(dict.fromkeys(path))
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise InputError(str(path), f"cannot be read ({error.strerror})", "name a file that you can read") from error
-    except UnicodeDecodeError as error:
-        raise InputError(str(path), "is not text", "write one bookie id a line") from error
+    lines = read_operator_text(path, "write one bookie id a line").splitlines()
     names = tuple(dict.fromkeys(line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")))
     if not names:
         raise InputError(str(path), "names nothing", "write one bookie id a line")
@@ -409,12 +406,7 @@ def read_aliases(path: Path | None) -> dict[str, str]:
     """
     if path is None:
         return {}
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise InputError(str(path), f"cannot be read ({error.strerror})", "name a file that you can read") from error
-    except UnicodeDecodeError as error:
-        raise InputError(str(path), "is not text", "write lines of: alias bookie-id") from error
+    lines = read_operator_text(path, "write lines of: alias bookie-id").splitlines()
     aliases: dict[str, str] = {}
     for number, line in enumerate(lines, 1):
         words = line.split()

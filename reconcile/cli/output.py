@@ -14,7 +14,7 @@ import click
 
 from reconcile.cli.command import Exit
 from reconcile.estimates import Step, estimate_s, in_words
-from reconcile.printable import printable, printable_line
+from reconcile.words import printable, printable_line
 
 if TYPE_CHECKING:
     from reconcile.jobs.context import Progress

@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from reconcile.operator_files import read_operator_text
 from recovery.errors import InputError
 
 Quorum = tuple[int, int, int]
@@ -61,10 +62,7 @@ class StatedQuorums:
         Raises:
             InputError: it cannot be read, or a line is none.
         """
-        try:
-            lines = path.read_text().splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(str(path), f"cannot be read ({error})", "name a text file") from error
+        lines = read_operator_text(path, "name a text file").splitlines()
         statements = []
         for number, line in enumerate(lines, 1):
             text = line.split("#", 1)[0].strip()

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from backends.pace import Pace
-from backends.protocols import LiveStore, MetadataStore, Versioned, Write
+from backends.protocols import Write
 from reconcile.deletes.certificate import Certificate
+from reconcile.deletes.cluster import Cluster, read_records
 from reconcile.deletes.own_root import OwnRoot
 from reconcile.deletes.packed import ChangeLog, Decision
 from reconcile.deletes.tombstones import (
@@ -26,8 +27,7 @@ from reconcile.deletes.tombstones import (
 )
 from reconcile.errors import GuardRefusedError, PartlyAppliedError
 from recovery.codecs.replication_lock import lock_key
-from recovery.codecs.store import Layout, ledger_key, mark_key
-from recovery.codecs.store_kind import kind_of
+from recovery.codecs.store import mark_key
 from recovery.model.ids import LedgerId
 
 
@@ -63,30 +63,6 @@ class Purged:
 
     purged: list[LedgerId] = field(default_factory=list)
     earlier: list[LedgerId] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class Cluster:
-    """Where a cluster's records are.
-
-    Attributes:
-        store: writable.
-        root: key of the ledgers root, without a slash at its end.
-        layout: of its ledgers.
-    """
-
-    store: MetadataStore
-    root: str
-    layout: Layout
-
-    @property
-    def most_removals(self) -> int:
-        """Records that a transaction may remove."""
-        return kind_of(self.layout).removals
-
-    def make_key(self, ledger: LedgerId) -> str:
-        """Return the store's key of a ledger's record."""
-        return self.root + ledger_key(self.layout, ledger)
 
 
 @dataclass(slots=True)
@@ -216,20 +192,6 @@ def undo_deletes(
     return refused
 
 
-def read_records(ledgers: Sequence[LedgerId], cluster: Cluster) -> dict[LedgerId, StoredRecord | None]:
-    """Return the records of ledgers with their rights; None of one that has none.
-
-    Raises:
-        BackendError: the store failed.
-    """
-    by_key = {cluster.make_key(ledger): ledger for ledger in ledgers}
-    stored = dict(cluster.store.get_many(by_key))
-    rights = dict.fromkeys(by_key, "")
-    if isinstance(cluster.store, LiveStore):
-        rights.update((key, "" if acl is None else acl.text) for key, acl in cluster.store.get_acls(by_key))
-    return {by_key[key]: _make_record(node, rights[key]) for key, node in stored.items()}
-
-
 def _demand_unchanged(look: _LastLook, ledger: LedgerId) -> StoredRecord:
     """Return a ledger's record as it stands, if nothing speaks against its removal."""
     if ledger in look.objections:
@@ -238,10 +200,6 @@ def _demand_unchanged(look: _LastLook, ledger: LedgerId) -> StoredRecord:
     if record is None:
         raise StepRefusedError("its record is gone: somebody else removed it")
     return record
-
-
-def _make_record(node: Versioned | None, acl: str) -> StoredRecord | None:
-    return None if node is None else StoredRecord(node.value, node.version, node.created_ms, acl or None)
 
 
 def _look_again(

@@ -22,11 +22,11 @@ from reconcile.findings.categories import SEVERITIES, SEVERITY_ORDER, SUGGESTED,
 from reconcile.findings.refusal_texts import describe_reason
 from reconcile.plan.ledger_lists import Choice, list_ledgers
 from reconcile.plan.manifest import read_plan_manifest
-from reconcile.printable import printable, printable_line
 from reconcile.report.grids import BACK, WIDTH, Selection, grid_of
 from reconcile.report.picture import entries_by_outcome, stack, strip_of
 from reconcile.rules.sides import RIGHT, WORDS, Relation
 from reconcile.topics import topics
+from reconcile.words import printable, printable_line
 from recovery.dataset import REPORT, Dataset
 from recovery.errors import DatasetError
 from recovery.model import tables

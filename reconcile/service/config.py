@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Final
 
+from reconcile.operator_files import read_operator_text
 from reconcile.service.runs.commands import OVER_WIRE, OWN
 from reconcile.service.runs.schedule import Timing
 from recovery.errors import InputError
@@ -197,12 +198,7 @@ def read_config(path: Path) -> Config:
     Raises:
         InputError: it cannot be read, or a key is unknown, missing, of another type or out of its range.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise InputError(str(path), f"cannot be read ({error.strerror})", "name a file that you can read") from error
-    except UnicodeDecodeError as error:
-        raise InputError(str(path), "is not text", "write TOML; conf/serve.toml shows every key") from error
+    text = read_operator_text(path, "write TOML; conf/serve.toml shows every key")
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

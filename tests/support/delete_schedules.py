@@ -18,9 +18,10 @@ from backends.errors import UnavailableError, VersionConflictError
 from backends.protocols import MetadataStore, Write
 from backends.testing.faults import CrashError
 from reconcile.deletes.certificate import Certificate, CertifiedLedger, make_certificate
+from reconcile.deletes.cluster import Cluster
 from reconcile.deletes.own_root import OwnRoot, make_own_root, open_log, open_own_root
 from reconcile.deletes.packed import ChangeLog, Decision
-from reconcile.deletes.purge import Cluster, PurgeRequest, purge_ledgers, undo_deletes
+from reconcile.deletes.purge import PurgeRequest, purge_ledgers, undo_deletes
 from reconcile.deletes.tombstones import (
     DAY_MS,
     Holder,

@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.findings.categories import Category
+from reconcile.operator_files import read_operator_text
 from recovery.errors import InputError
 from recovery.model.ids import LedgerId, parse
 
@@ -94,11 +95,10 @@ def read_suppressions(path: Path, today: date) -> tuple[tuple[Suppression, ...],
     Raises:
         InputError: the file cannot be read, is no TOML, or an entry is not as it should be.
     """
+    text = read_operator_text(path, _FORM)
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(str(path), f"cannot be read: {error.strerror}", _FORM) from error
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        content = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
         raise InputError(str(path), f"is not TOML: {error}", _FORM) from error
     entries = content.get("suppress")
     if not isinstance(entries, list) or set(content) != {"suppress"}:

@@ -20,8 +20,7 @@ from reconcile.cli.options import (
 )
 from reconcile.cli.output import Result
 from reconcile.jobs.context import add_remedy
-from reconcile.printable import printable
-from reconcile.words import count_noun, count_released_holds
+from reconcile.words import count_noun, count_released_holds, printable
 from recovery.place import DatasetPlace
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ import click
 from reconcile.cli.command import Command, Exit
 from reconcile.cli.options import DURATION, FILE, make_output, output_options
 from reconcile.cli.output import Result
+from reconcile.operator_files import read_operator_file
 from recovery.errors import InputError
 
 if TYPE_CHECKING:
@@ -129,19 +130,12 @@ def _read_value(field: Any, value: str) -> Any:  # noqa: ANN401 - a descriptor; 
 
     if field.message_type is not None and field.message_type.name == _LEDGER:
         return _read_ledger(value)
-    raw = _read_file(value[1:]) if value.startswith("@") else value.encode()
+    raw = read_operator_file(Path(value[1:])) if value.startswith("@") else value.encode()
     if field.type == field.TYPE_BYTES:
         return base64.b64encode(raw).decode()
     if field.type == field.TYPE_BOOL and value in ("true", "false"):
         return value == "true"
     return raw.decode(errors="replace")
-
-
-def _read_file(path: str) -> bytes:
-    try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        raise InputError(path, f"cannot be read ({error.strerror})", "name a file that you can read") from error
 
 
 def _read_ledger(text: str) -> dict[str, str]:

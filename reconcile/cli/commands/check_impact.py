@@ -34,6 +34,7 @@ from reconcile.cli.options import (
 )
 from reconcile.cli.output import Result
 from reconcile.cli.wording.impacts import list_not_applicable, make_set_json, word_details, word_verdict
+from reconcile.operator_files import read_operator_text
 from recovery.errors import InputError
 from recovery.place import DatasetPlace
 
@@ -300,12 +301,7 @@ def read_weights(path: Path) -> dict[str, float]:
         InputError: the file cannot be read, or a line is not an id and a number.
     """
     form = "write a line for each bookie: its id, a space, a number that is not negative"
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise InputError(str(path), f"cannot be read ({error.strerror})", "name a file that you can read") from error
-    except UnicodeDecodeError as error:
-        raise InputError(str(path), "is not text", form) from error
+    lines = read_operator_text(path, form).splitlines()
     weights: dict[str, float] = {}
     for number, line in enumerate(lines, 1):
         words = line.partition("#")[0].split()

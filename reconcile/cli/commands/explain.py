@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from reconcile.cli.command import Command, Exit
-from reconcile.cli.commands.recover import LAYOUTS, TAILS
 from reconcile.cli.options import (
     FILE,
+    LAYOUTS,
     PLACE,
+    TAILS,
     aliases_option,
     bookies_option,
     carry_options,

@@ -11,7 +11,9 @@ from reconcile.cli.command import Command, Exit
 from reconcile.cli.incident import is_typed
 from reconcile.cli.options import (
     FILE,
+    LAYOUTS,
     PLACE,
+    TAILS,
     aliases_option,
     bookies_option,
     by_bookie,
@@ -44,14 +46,6 @@ if TYPE_CHECKING:
     from reconcile.plan.manifest import PlanCounts, PlanManifest, ReferenceCounts
     from recovery.dataset import Dataset
     from recovery.model.coverage import Coverage
-
-LAYOUTS: Final = ("flat", "legacy", "hierarchical", "longhierarchical", "longlonghierarchical", "etcd")
-"""`recovery.codecs.store.Layout`, for --help without the libraries that it needs."""
-
-
-TAILS: Final = ("inclusive", "acknowledged", "open")
-"""`recovery.infer.search.Tail`, likewise."""
-
 
 _FEW: Final = 3
 _SAID: Final = ("HELD", "GUARDED")

@@ -19,8 +19,7 @@ from reconcile.cli.options import (
 )
 from reconcile.cli.output import Result
 from reconcile.jobs.context import add_remedy
-from reconcile.printable import printable
-from reconcile.words import count_noun, is_or_are
+from reconcile.words import count_noun, is_or_are, printable
 
 if TYPE_CHECKING:
     from reconcile.jobs.undo import UndoOutcome

@@ -18,6 +18,7 @@ from reconcile.cli.options import (
     read_aliases,
     scope_option,
 )
+from reconcile.operator_files import read_operator_text
 from recovery.errors import InputError
 
 if TYPE_CHECKING:
@@ -169,12 +170,7 @@ def list_lines(rows: "Mapping[LedgerId, object]") -> list[str]:
 
 
 def _read_ledgers(path: Path, scope: str | None) -> "list[LedgerId]":
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise InputError(str(path), f"cannot be read ({error.strerror})", "name a file that you can read") from error
-    except UnicodeDecodeError as error:
-        raise InputError(str(path), "is not text", _REMEDY) from error
+    lines = read_operator_text(path, _REMEDY).splitlines()
     ledgers = []
     for number, line in enumerate(lines, 1):
         text = line.strip()

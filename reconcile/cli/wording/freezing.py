@@ -11,7 +11,7 @@ import click
 from reconcile.cli.access import AUTH_VARIABLE, BOOKIE_AUTH_VARIABLE, EnvironmentAccess
 from reconcile.cli.command import Exit
 from reconcile.cli.output import Result
-from reconcile.printable import printable
+from reconcile.words import printable
 from recovery.errors import InputError
 
 if TYPE_CHECKING:

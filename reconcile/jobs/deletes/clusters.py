@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from backends.registry import OpenStore, parse_store_uri
+from reconcile.deletes.cluster import Cluster
 from reconcile.deletes.own_root import OwnRoot, make_own_root, open_log, open_own_root
 from reconcile.deletes.packed import ChangeLog
-from reconcile.deletes.purge import Cluster
 from reconcile.jobs.context import Context, connect
 from reconcile.write.audit_journal import name_runner
 from recovery.capture.summary import choose_layout

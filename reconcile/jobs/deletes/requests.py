@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from reconcile.deletes.cluster import read_records
 from reconcile.deletes.packed import Decision
-from reconcile.deletes.purge import read_records, undo_deletes
+from reconcile.deletes.purge import undo_deletes
 from reconcile.deletes.tombstones import (
     REMOVED,
     SOAK_MS,

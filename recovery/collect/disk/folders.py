@@ -30,6 +30,7 @@ from recovery.codecs import cookie as cookie_codec
 from recovery.codecs.cookie import Cookie
 from recovery.codecs.entry_log import log_id_of
 from recovery.codecs.journal import journal_id_of
+from recovery.collect.rows.bookies import VersionFile
 from recovery.collect.rows.damage import Hides, Unread
 from recovery.errors import FormatError, InputError, Reason
 from recovery.model.ids import is_bookie_id, to_signed
@@ -103,16 +104,6 @@ class Place:
     folder: Folder | None
     number: int | None
     name: str
-
-
-@dataclass(frozen=True, slots=True)
-class VersionFile:
-    """A `VERSION` file as the file system has it."""
-
-    path: str
-    inode: int
-    born: datetime | None
-    mtime: datetime
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ from datetime import datetime
 
 import pyarrow as pa
 
-from recovery.collect.disk.folders import VersionFile
 from recovery.model import tables
 from recovery.model.ids import LedgerId
 
@@ -18,6 +17,16 @@ class Evidence:
 
     kind: str
     value: str
+
+
+@dataclass(frozen=True, slots=True)
+class VersionFile:
+    """A `VERSION` file as the file system has it."""
+
+    path: str
+    inode: int
+    born: datetime | None
+    mtime: datetime
 
 
 @dataclass(frozen=True, slots=True)

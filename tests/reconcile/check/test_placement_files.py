@@ -39,7 +39,7 @@ def test_a_wrong_line_of_a_topology_is_named(tmp_path: Path, text: str, says: st
 def test_a_topology_that_is_no_text_is_named(tmp_path: Path) -> None:
     """A file of bytes, and one that is not there."""
     (tmp_path / "bytes").write_bytes(b"bk1 /a\xff")
-    for name, says in (("bytes", "not UTF-8"), ("none", "cannot be read")):
+    for name, says in (("bytes", "no UTF-8 at byte 6"), ("none", "cannot be read")):
         with pytest.raises(InputError, match=says):
             read_topology(tmp_path / name)
 

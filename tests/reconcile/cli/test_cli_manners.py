@@ -13,8 +13,8 @@ import click
 import pytest
 
 from reconcile.cli.command import Exit
-from reconcile.cli.commands import recover
 from reconcile.cli.main import COMMANDS
+from reconcile.cli.options import LAYOUTS
 from recovery.codecs.store import Layout
 from recovery.testing.bookie_dir import BookieDir, make_bookie, record, write_journal
 from tests.support.command import PATIENCE_S, PROGRAM, commands, environment, process, run
@@ -120,7 +120,7 @@ def test_what_is_refused_is_refused_before_libraries_are_loaded(tmp_path: Path) 
 
 def test_the_layouts_that_help_lists_are_the_layouts() -> None:
     """They are written down twice, so that help needs no library."""
-    assert tuple(str(layout) for layout in Layout) == recover.LAYOUTS
+    assert tuple(str(layout) for layout in Layout) == LAYOUTS
 
 
 @pytest.mark.parametrize(

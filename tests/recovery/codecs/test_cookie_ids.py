@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from reconcile.jobs.make_plan.request import open_inventories
-from reconcile.printable import printable, printable_line
 from reconcile.report.pages import write_page
+from reconcile.words import printable, printable_line
 from recovery.codecs import cookie
 from recovery.codecs.cookie import Cookie
 from recovery.dataset import REPORT
