@@ -15,8 +15,7 @@ from benchmarks.rows.table import ROWS
 
 _GROWTH: Final = (10_000, 100_000, 1_000_000, 5_000_000)
 _LEDGERS: Final = 100_000
-_FEWEST: Final = 5
-"""Rounds that a figure needs."""
+_ROUNDS: Final = 5
 
 
 def _parsed() -> argparse.Namespace:
@@ -32,7 +31,9 @@ def _parsed() -> argparse.Namespace:
     parser.add_argument(
         "--ledgers", type=int, metavar="N", help=f"default {_LEDGERS:,}; with --growth, the largest size that is run"
     )
-    parser.add_argument("--rounds", type=int, default=_FEWEST, metavar="N", help=f"that count; {_FEWEST} at least")
+    parser.add_argument(
+        "--rounds", type=int, metavar="N", help=f"that count; default, and fewest, {_ROUNDS}, of `restore` 1"
+    )
     sizes = ", ".join(f"{size:,}" for size in _GROWTH) + " where that is feasible"
     parser.add_argument(
         "--growth", action="store_true", help=f"how time and memory of the stages alone grow: {sizes}; any --rounds"
@@ -53,8 +54,9 @@ def _parsed() -> argparse.Namespace:
         unable = [name for name in found.rows or names if name not in able.split(", ")]
         if found.growth or unable or not (found.earlier / "benchmarks").is_dir():
             parser.error(f"--earlier takes a checkout of this project, the rows {able}, and no --growth")
-    if (found.ledgers is not None and found.ledgers < 1) or found.rounds < (1 if found.growth else _FEWEST):
-        parser.error(f"--ledgers must be at least 1, --rounds at least {_FEWEST}")
+    fewest = 1 if found.growth else max(row.fewest for row in ROWS if not found.rows or row.name in found.rows)
+    if (found.ledgers is not None and found.ledgers < 1) or (found.rounds is not None and found.rounds < fewest):
+        parser.error(f"--ledgers must be at least 1, --rounds at least {fewest}")
     return found
 
 
@@ -64,7 +66,7 @@ def _measured(row: Row, home: Path, ledgers: int, rounds: int, *, alone: bool, e
         row.open(Place(home, Path(scratch), ledgers, alone, earlier)) as contestants,
     ):
         running = dict([next(iter(contestants.items()))]) if alone else contestants
-        result = in_turns(running, ledgers, rounds)
+        result = in_turns(running, ledgers, rounds, warm=row.fewest > 1)
     print(f"\n{row.name}, {ledgers:,} ledgers, {rounds} rounds in turns; goal {1 if earlier else row.goal:g}")
     print(f"  {f'against the same of {earlier}' if earlier else row.compares}")
     for line in table(result) if not alone else growth([result]):
@@ -93,7 +95,7 @@ def main() -> None:
         sizes = [size for size in _GROWTH if size <= most] if given.growth else [given.ledgers or _LEDGERS]
         try:
             results = [
-                _measured(row, given.data, size, given.rounds, alone=given.growth, earlier=given.earlier)
+                _measured(row, given.data, size, given.rounds or row.fewest, alone=given.growth, earlier=given.earlier)
                 for size in sizes
             ]
         except RunFailedError as error:

@@ -23,12 +23,12 @@ class Result:
 
     Attributes:
         ledgers: how many.
-        first: the round before those that count.
+        first: the round before those that count; None: there was none.
         rounds: of each contestant; the last one is the floor.
     """
 
     ledgers: int
-    first: Mapping[str, Cost]
+    first: Mapping[str, Cost] | None
     rounds: Mapping[str, list[Cost]]
 
     def ratios(
@@ -41,15 +41,15 @@ class Result:
     def peaks(self, name: str) -> dict[str, int]:
         """Return the peak memory of a contestant's largest process of each kind, over all rounds."""
         found: dict[str, int] = {}
-        for cost in (self.first[name], *self.rounds[name]):
+        for cost in (*(() if self.first is None else (self.first[name],)), *self.rounds[name]):
             for kind, peak in cost.peaks.items():
                 found[kind] = max(found.get(kind, 0), peak)
         return found
 
 
-def in_turns(contestants: Mapping[str, Contestant], ledgers: int, rounds: int) -> Result:
-    """Let contestants take turns."""
-    first = {name: run() for name, run in contestants.items()}
+def in_turns(contestants: Mapping[str, Contestant], ledgers: int, rounds: int, *, warm: bool = True) -> Result:
+    """Let contestants take turns, after a round that does not count where they are to be warm."""
+    first = {name: run() for name, run in contestants.items()} if warm else None
     taken: dict[str, list[Cost]] = {name: [] for name in contestants}
     for _ in range(rounds):
         for name, run in contestants.items():
@@ -73,8 +73,10 @@ def table(result: Result) -> list[str]:
         )
     names = list(result.rounds)
     lines.append(f"{'ratios, round by round':24}" + " ".join(f"{ratio:.2f}" for ratio in result.ratios(names[0])))
-    first = ", ".join(f"{name} {cost.seconds:.2f} s" for name, cost in result.first.items())
-    return [*lines, f"{'first round, not counted':24}  {first}"]
+    if result.first is not None:
+        first = ", ".join(f"{name} {cost.seconds:.2f} s" for name, cost in result.first.items())
+        lines.append(f"{'first round, not counted':24}  {first}")
+    return lines
 
 
 def beside(result: Result, goals: Mapping[str, float]) -> list[str]:

@@ -4,7 +4,7 @@ records.bin   every write in the plan's order: int32 size and key, int32 size an
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -45,12 +45,17 @@ def write(folder: Path, ledgers: int) -> None:
     hashes = Hashes(bucket_hashes(actions))
     extra: dict[str, object] = {"counts": {}, "reasons": {}}
     write_manifest(folder, "plan", parts, binding={}, coverage={}, secret=True, extra=extra, sign=hashes.sign)
-    with (folder / RECORDS).open("wb") as sink:
+    write_records(actions.to_batches(), folder / RECORDS)
+
+
+def write_records(actions: Iterable[pa.RecordBatch | pa.Table], path: Path) -> None:
+    """Write what actions of a plan create to a file for a client that is not ours."""
+    with path.open("wb") as sink:
         for key, value in _writes(actions):
             sink.write(_SIZE.pack(len(key)) + key + _SIZE.pack(len(value)) + value)
 
 
-def _writes(actions: pa.Table) -> Iterator[tuple[bytes, bytes]]:
-    for batch in actions.select(["key", "value"]).to_batches(max_chunksize=CHUNK):
-        keys, values = (batch.column(at).to_pylist() for at in range(2))
+def _writes(actions: Iterable[pa.RecordBatch | pa.Table]) -> Iterator[tuple[bytes, bytes]]:
+    for batch in actions:
+        keys, values = (batch.column(name).to_pylist() for name in ("key", "value"))
         yield from ((key.encode(), value) for key, value in zip(keys, values, strict=True))

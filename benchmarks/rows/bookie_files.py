@@ -86,7 +86,7 @@ def slow(place: Place) -> Iterator[dict[str, Contestant]]:
         made.mkdir()
     size = sum(file.stat().st_blocks for file in folder.rglob("*")) // 2 * 3
     _do("mkfs.ext4", "-q", "-d", folder, "-N", 4 * place.ledgers + 100_000, image, f"{size // 2 + (1 << 18)}k")
-    program = _built(place, "slow_disk", "libfuse (libfuse3-dev, fuse3)", "-I/usr/include/fuse3", "-lfuse3")
+    program = build_program(place, "slow_disk", "libfuse (libfuse3-dev, fuse3)", "-I/usr/include/fuse3", "-lfuse3")
     with ExitStack() as stack:
         # It goes on in the background once it is mounted, and ends with that.
         _do(program, image, _WAIT_US, shown)
@@ -120,7 +120,18 @@ def _do(*command: object) -> str:
     return done.stdout.strip()
 
 
-def _built(place: Place, name: str, needs: str, *options: str) -> Path:
+def build_program(place: Place, name: str, needs: str, *options: str) -> Path:
+    """Compile a program of this folder.
+
+    Args:
+        place: where the program is put.
+        name: of its source.
+        needs: what must be installed, for the message of an error.
+        options: of the compiler.
+
+    Raises:
+        RunFailedError: it cannot be compiled.
+    """
     program = place.scratch / name
     try:
         _do("cc", "-O2", "-o", program, _SOURCES / f"{name}.c", *options)
@@ -165,7 +176,7 @@ def _one(place: Place, name: str, stage: str) -> Iterator[dict[str, Contestant]]
 def all_locations(place: Place) -> Iterator[dict[str, Contestant]]:
     """A database of locations."""
     folder = kept(place.home, locations.write, place.ledgers)
-    program = _built(place, "iterate", "RocksDB's C API (librocksdb-dev)", "-lrocksdb")
+    program = build_program(place, "iterate", "RocksDB's C API (librocksdb-dev)", "-lrocksdb")
 
     def floor() -> Cost:
         cost = run([str(program), str(folder)])

@@ -44,6 +44,7 @@ class Row:
         open: makes ready; gives the contestants, the stage first and the floor last.
         beside: other contestants that are floors, too, and the ratio to stay at or below.
         has_earlier: whether the stage of another checkout can run in place of the floors.
+        fewest: rounds that a figure needs; with one, no round goes before it.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Row:
     open: Callable[[Place], AbstractContextManager[dict[str, Contestant]]]
     beside: Mapping[str, float] = field(default_factory=dict)
     has_earlier: bool = False
+    fewest: int = 5
 
 
 def demand_whole(place: Place, cost: Cost) -> Cost:

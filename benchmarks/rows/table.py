@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from benchmarks.rows import bookie_files, deletes, impact, reconstruction, scrutiny, stores, wire
+from benchmarks.rows import bookie_files, deletes, impact, reconstruction, scrutiny, stores, whole, wire
 
 ROWS: Final = (
     *bookie_files.ROWS,
@@ -12,4 +12,5 @@ ROWS: Final = (
     *wire.ROWS,
     *deletes.ROWS,
     *scrutiny.ROWS,
+    *whole.ROWS,
 )

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks.data import bookie_folder, catalogs, inventories, locations, nasties, plans
+from benchmarks.data import bookie_folder, catalogs, cluster_disks, inventories, locations, nasties, plans
 from benchmarks.data.cache import kept
 from benchmarks.data.ledgers import BOOKIES, ENSEMBLE, PASSWORD, WRITE, chunk, groups, stays
 from benchmarks.measure import Cost, RunFailedError, python, run, staying
@@ -202,6 +202,28 @@ def test_a_made_up_bookie_is_collected_completely(tmp_path: Path) -> None:
     assert all(row["bookie"] == BOOKIES[0] for row in rows)
 
 
+def test_made_up_disks_of_a_cluster_bring_every_ledger_back(tmp_path: Path) -> None:
+    """Two bookies with index files, two with RocksDB: all is collected, and each ledger restored as it was made."""
+    cluster_disks.write(tmp_path / "disks", LEDGERS)
+    found = []
+    for number in range(len(cluster_disks.BOOKIES)):
+        bookie, out = cluster_disks.folder_of(tmp_path / "disks", number), tmp_path / f"inventory-{number}"
+        folders = ("--ledger-dir", bookie / cluster_disks.LEDGERS, "--journal-dir", bookie / cluster_disks.JOURNAL)
+        program = "from reconcile.cli.main import main; main()"
+        run([sys.executable, "-c", program, "collect", *map(str, folders), "--out", str(out)])
+        found.append(open_dataset(out, "inventory"))
+    copies, bookies, damage = (pa.concat_tables([one.read(name) for one in found]) for name in tables.INVENTORY)
+    assert bookies["storage"].to_pylist() == ["interleaved"] * 2 + ["db"] * 2
+    assert all(bookies["complete"].to_pylist())
+    assert damage.num_rows == 0
+    prior = Prior.build(count_shapes(copies, bookies))
+    rows = reconstruct(copies, bookies, damage, prior, Options(passwords=(PASSWORD,))).to_pylist()
+    assert {row["outcome"] for row in rows} == {"restored"}
+    assert {row["last_entry"] for row in rows} == {cluster_disks.EACH - 1}
+    assert sorted(row["ledger"] for row in rows) == list(range(0, 3 * LEDGERS, 3))
+    assert sum(len(row["segments"]) == 2 for row in rows) == -(-LEDGERS // 100)
+
+
 def test_data_is_made_once(tmp_path: Path) -> None:
     """Asked for again it is the same folder; what was left unfinished is made anew."""
     (tmp_path / "inventories-20-unfinished").mkdir()
@@ -220,6 +242,12 @@ def test_a_run_costs_what_it_and_its_children_take() -> None:
     assert small.peaks[""] < len(ballast) // 4
     assert 60 << 20 < large.peaks[""] < 110 << 20
     assert run([sys.executable, "-S", "-c", "print('{\"seconds\": 7}')"]).seconds == 7
+
+
+def test_what_a_command_leaves_behind_is_counted() -> None:
+    """A process that outlives the one that started it is waited for, as Java is that a program leaves."""
+    left = run(["bash", "-c", f"{sys.executable} -S -c 'sum(range(20_000_000))' & exit 0"])
+    assert left.cpu_s > 4 * run([sys.executable, "-S", "-c", "pass"]).cpu_s
 
 
 def test_a_run_that_fails_is_no_figure() -> None:
