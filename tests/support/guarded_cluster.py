@@ -1,7 +1,7 @@
 """A real cluster that lost its records and a bookie: guarded records made by hand from what the other bookies hold."""
 
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from itertools import cycle
@@ -16,7 +16,7 @@ from backends.zookeeper.store import ZooKeeperStore
 from reconcile.write.apply import Options, apply
 from reconcile.write.apply_results import Applied
 from recovery.codecs import ledger_metadata
-from recovery.codecs.store import LOCKS, REPLICATION_DISABLED, Layout
+from recovery.codecs.store import LAYOUT, LOCKS, REPLICATION_DISABLED, Layout, layout_bytes
 from recovery.model.metadata import Digest, LedgerMetadata, Segment, State
 from tests.support import jars, pulsar
 from tests.support.acid import COLLECTING
@@ -86,10 +86,16 @@ class Written:
         shape = (row["E"], row["W"], row["A"])
         return Ledger(row["ledger"], row["segments"], shape, self.entries - 1, length, digest=digest, password=PASSWORD)
 
-    def universal_record(self, bookies: set[str]) -> Ledger:
-        """Return one segment of all of some bookies that have any entry, E = W = their number, A = 1."""
+    def universal_record(self, bookies: set[str], unseen: set[str] | None = None) -> Ledger:
+        """Return one segment of all of some bookies that have any entry, E = W = their number, A = 1.
+
+        Args:
+            bookies: that were looked at.
+            unseen: that are named behind them, for they may have more.
+        """
         entries = self.seen(bookies)
         holders = sorted(bookies & {name for entry in entries for name in self.holders(entry)})
+        holders += sorted((unseen or set()) - set(holders))
         count = len(holders)
         segments = [(0, holders)]
         last = entries[-1]
@@ -104,7 +110,7 @@ class GuardedCluster:
     Args:
         work: a folder.
         storages: of the bookies, in turn.
-        manager: a layout, or ``pulsar``: Pulsar's driver.
+        manager: a layout, or ``pulsar``: the bookies have Pulsar's driver.
         embedded: each bookie has auto-recovery in it, disabled to begin with.
     """
 
@@ -117,7 +123,11 @@ class GuardedCluster:
         extra = {"class_path": pulsar.class_path(), "options": pulsar.options(work)} if of_pulsar else {}
         self.cluster = Cluster(work / "home", **extra)  # type: ignore[arg-type]  # either nothing or both
         self.cluster.start_zookeeper("zookeeper", ROOT)
-        self.cluster("format", layout=str(layout))
+        # No client of today makes a cluster of the oldest layout, and all use one that is there.
+        is_legacy = layout is Layout.LEGACY
+        self.cluster("format", layout=str(Layout.HIERARCHICAL if is_legacy else layout))
+        if is_legacy:
+            self.cluster("zk_put", nodes=[{"path": ROOT + LAYOUT, "data": encoded(layout_bytes(layout))}])
         driver = {"metadataServiceUri": f"metadata-store:zk:{self.cluster.zookeeper}"} if of_pulsar else {}
         props = COLLECTING | driver | (EMBEDDED if embedded else {})
         if embedded:
@@ -129,6 +139,7 @@ class GuardedCluster:
         for bookie in self.bookies[:SPARE]:
             self.cluster.start(bookie)
         self.written: dict[int, Written] = {}
+        self.lost: frozenset[int] = frozenset()
         self.store = ZooKeeperStore(self.cluster.zookeeper)
         self.uri = f"zk+{layout}://{self.cluster.zookeeper}{ROOT}"
 
@@ -154,11 +165,38 @@ class GuardedCluster:
         self.written[ledger] = Written(self.cluster.ledgers()[ledger], entries, digest)
         return ledger
 
+    def fill(self, count: int, entries: int = 8) -> list[int]:
+        """Write so many closed ledgers of 3/2/2 on any bookies, and return their ids."""
+        known = {"E": 3, "W": 2, "A": 2, "password": encoded(PASSWORD)}
+        before = self.cluster.ledgers().keys()
+        assert self.cluster("fill", count=count, entries=entries, size=SIZE, **known) == 0
+        rows = {ledger: row for ledger, row in self.cluster.ledgers().items() if ledger not in before}
+        self.written |= {ledger: Written(row, entries, row["digest"]) for ledger, row in rows.items()}
+        return list(rows)
+
+    def restart(self, n: int) -> None:
+        """Stop a bookie cleanly, and start it again."""
+        self.cluster("bookie_stop", n=n)
+        self.cluster.start(self.bookies[n])
+
+    def open(self, ledger: int, *, recovery: bool) -> Callable[[], str | None]:
+        """Open a ledger as a reader that keeps it open; return what reads all of it: None, or why not all came."""
+        name, known = f"{ledger} {recovery}", {"digest": self.written[ledger].digest, "password": encoded(PASSWORD)}
+        self.cluster("open", reader=name, ledger=ledger, recovery=recovery, **known)
+
+        def go_on() -> str | None:
+            answer: str | None = self.cluster("go_on", reader=name, last=self.written[ledger].entries - 1)
+            return answer
+
+        return go_on
+
     def lose(self) -> None:
         """Stop all bookies, and lose the records of all ledgers."""
         for bookie in self.bookies[:SPARE]:
             self.cluster("bookie_stop", n=bookie.n)
-        self.cluster("zk_wipe", paths=[written.row["path"] for written in self.written.values()])
+        rows = self.cluster.ledgers()
+        self.lost = frozenset(rows)
+        self.cluster("zk_wipe", paths=[row["path"] for row in rows.values()])
 
     @property
     def seen(self) -> set[str]:
@@ -179,9 +217,9 @@ class GuardedCluster:
         return apply(lambda: [planned], self.store, ROOT, self.work / f"{name}-journal", options, now=clock())
 
     def kept(self) -> dict[Place, Kept]:
-        """Return what the first four bookies have of the ledgers that were written."""
+        """Return what the first four bookies have of the ledgers whose records were lost."""
         found = kept(self.cluster.home, self.bookies[:SPARE])
-        return {place: has for place, has in found.items() if place[1] in self.written}
+        return {place: has for place, has in found.items() if place[1] in self.lost}
 
     def read(self, ledger: int) -> list[int]:
         """Return the entries that the Java client reads, each whole."""
