@@ -59,6 +59,8 @@ from recovery.model.ids import LedgerId
 
 _KEY_RANK: Final = {"absent": 0, "empty": 1, "zero": 2, "set": 3}
 _SET: Final = 3
+_MOST_LISTED: Final = 1024
+"""Groups of entries that are listed with one piece of damage."""
 _FEW: Final = 1 << 17
 """Rows of a spool that are merged at once."""
 
@@ -191,14 +193,20 @@ class Merge:
             if not len(starts):
                 continue
             counts = np.add.reduceat(count(*groups[1:]), starts)
-            for ledger, first, entries in zip(
-                groups.key[starts].tolist(), groups.first[starts].tolist(), counts.tolist(), strict=True
+            ends = np.append(starts[1:], len(groups.key))
+            for ledger, begin, end, entries in zip(
+                groups.key[starts].tolist(), starts.tolist(), ends.tolist(), counts.tolist(), strict=True
             ):
+                first = int(groups.first[begin])
                 source = self.sources[folders.get(ledger, len(self.sources) - 1)]
                 offset = None if source.is_database else index_file.HEADER_SIZE + first * index_file.SLOT
                 detail = f"{entries} entries from {first} on are not where the index says; {where}"
                 file = source.file_of(self.damage.scopes.id(ledger))
-                self.damage.add(Unread(file, Reason.DANGLING, hides, offset, ledger=ledger, detail=detail))
+                own = [column[begin:end].tolist() for column in groups[1:]]
+                listed = tuple(zip(*own, strict=True)) if end - begin <= _MOST_LISTED else None
+                self.damage.add(
+                    Unread(file, Reason.DANGLING, hides, offset, ledger=ledger, detail=detail, entries=listed)
+                )
 
     def make_tables(self, *, complete: bool) -> Iterator[pa.Table]:
         """Yield the rows of all ledgers.

@@ -52,16 +52,25 @@ def list_bounded(bookies: pa.Table, damage: pa.Table) -> list[str]:
         bookies: BOOKIES.
         damage: DAMAGE that hides entries.
     """
+    unbounded = {*damage.filter(pc.is_null(damage["ledger"]))["bookie"].to_pylist()}
+    return [name for name in list_explained(bookies, damage) if name not in unbounded]
+
+
+def list_explained(bookies: pa.Table, damage: pa.Table) -> list[str]:
+    """Return the bookies that were not seen completely, and of which each such folder has damage that was listed.
+
+    Args:
+        bookies: BOOKIES.
+        damage: DAMAGE that hides entries.
+    """
     files: dict[str, list[str]] = {}
-    unbounded = set()
-    for row in damage.select(["bookie", "file", "ledger"]).to_pylist():
+    for row in damage.select(["bookie", "file"]).to_pylist():
         files.setdefault(row["bookie"], []).append(row["file"])
-        unbounded |= {row["bookie"]} if row["ledger"] is None else set()
     partly = bookies.filter(pc.invert(bookies["complete"])).select(["bookie", "dirs"]).to_pylist()
     return [
         row["bookie"]
         for row in partly
-        if row["bookie"] in files.keys() - unbounded
+        if row["bookie"] in files
         and all(
             folder["complete"] or any(_is_inside(f, folder["path"]) for f in files[row["bookie"]])
             for folder in row["dirs"]

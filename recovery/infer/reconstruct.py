@@ -18,6 +18,7 @@ from recovery.codecs.entry import lac_record_agrees, master_key
 from recovery.infer import facts, rows
 from recovery.infer.copies import Ints, Mask
 from recovery.infer.facts import DIGESTS, MAX_ENTRY, MAX_GROUPS, Facts
+from recovery.infer.lost_entries import settle_entries
 from recovery.infer.prior import Prior, PriorShape, Source, find_striped
 from recovery.infer.proven_ends import prove_ends, undecide_dropped
 from recovery.infer.readings import find_holes, find_readings, refuse_content
@@ -91,8 +92,9 @@ def reconstruct(
     # A data-integrity copy stores the password itself where its key belongs (docs/formats/bookie-storage.md).
     raw = {hashlib.sha256(password).digest(): key for key, password in keys.items()}
     names = () if isinstance(options.unscanned_bookies, int) else options.unscanned_bookies
+    settled = settle_entries(copies, bookies, damage)
     known = facts.read(
-        copies,
+        settled.copies,
         bookies,
         max_groups=options.max_groups,
         same_keys=raw,
@@ -103,7 +105,7 @@ def reconstruct(
     if alive is not None and known.count:
         not_deleted = np.isin(np.arange(known.count), match_records(known, alive)[0])
         known = replace(known, leftover=known.leftover & ~not_deleted)
-    unseen = UnseenBookies.gather(known, bookies, damage, options.unscanned)
+    unseen = UnseenBookies.gather(known, bookies, damage, settled.harmless, options.unscanned)
     refusal = _refuse_by_facts(known, unseen)
     tolerances = [prior.count_tolerated(shape.ensemble, shape.write) for shape in prior.shapes]
     may_read = np.isin(refusal, [0, *(CODES[reason] for reason in GUARDABLE)])

@@ -7,7 +7,7 @@ whole copy.
 
 What may be hidden is bounded by ledger: where a row says that nothing else of its ledger can stand on its bookie (its
 index and its journal list all), damage beside it hides nothing; and where all damage of a bookie names ledgers, it
-hides nothing of the others.
+hides nothing of the others. By entry: see `lost_entries`.
 """
 
 from dataclasses import dataclass
@@ -40,17 +40,21 @@ class UnseenBookies:
     unsound: Mask
 
     @classmethod
-    def gather(cls, known: Facts, bookies: pa.Table, damage: pa.Table, unscanned: int) -> "UnseenBookies":
+    def gather(
+        cls, known: Facts, bookies: pa.Table, damage: pa.Table, harmless: Mask, unscanned: int
+    ) -> "UnseenBookies":
         """Find out, of all ledgers. What is lost for good hides nothing.
 
         Args:
             known: the ledgers.
             bookies: BOOKIES.
             damage: DAMAGE.
+            harmless: rows of it that hide no entry which nobody else serves.
             unscanned: members of the cluster that no inventory is of.
         """
         lost = known.bookies.filter(pa.array(known.lost))
-        hiding = damage.filter(pc.and_not(damage["hides_entries"], pc.is_in(damage["bookie"], value_set=lost)))
+        is_hiding = pc.and_not(damage["hides_entries"], pc.is_in(damage["bookie"], value_set=lost))
+        hiding = damage.filter(is_hiding)
         bounded = pc.is_in(known.bookies, value_set=pa.array(list_bounded(bookies, hiding), pa.string())).to_numpy(
             zero_copy_only=False
         )
@@ -58,7 +62,9 @@ class UnseenBookies:
         partly = _mark_among(known.bookies, bookies.filter(pc.invert(bookies["complete"]))["bookie"])
         partly &= ~known.lost & ~bounded
         unsound = damaged | partly
-        named, pairs = _find_named(known, hiding.filter(pc.is_valid(hiding["ledger"])))
+        named, pairs = _find_named(
+            known, damage.filter(pc.and_(pc.and_not(is_hiding, pa.array(harmless)), pc.is_valid(damage["ledger"])))
+        )
         # Of each ledger, how many of the unsound ones hide nothing of it, and how many sound ones do.
         whole = np.bincount(known.whole_ledger[unsound[known.whole_bookie]], minlength=known.count)
         harmed = np.bincount(pairs[0][bounded[pairs[1]]], minlength=known.count)

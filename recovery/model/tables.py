@@ -9,7 +9,7 @@ from typing import Final
 
 import pyarrow as pa
 
-SCHEMA_VERSION: Final = (1, 5)
+SCHEMA_VERSION: Final = (1, 6)
 """Major, minor: readers take any minor of the same major."""
 
 
@@ -131,6 +131,8 @@ DAMAGE: Final = pa.schema(
         _field("ledger", _I64, null=True),
         _field("hides_entries", _BOOL),  # an entry may stand there that nothing else lists
         _field("detail", _TEXT, null=True),
+        _field("hides", _TEXT, null=True),  # nothing, ledger, unlisted, everything; null: as much as hides_entries says
+        _field("entries", GROUPS, null=True),  # all that it hides of its ledger; null: more may be hidden
     ]
 )
 

@@ -14,6 +14,7 @@ from recovery.collect.rows.entry_headers import DIGESTS
 from recovery.collect.rows.ledger_facts import make_stamp
 from recovery.collect.rows.source_copies import to_groups
 from recovery.model import tables
+from recovery.model.groups import group_entries
 from recovery.model.metadata import DIGEST_SIZES, NO_ENTRY, Digest
 from recovery.testing.protocol import Record, World
 from recovery.testing.simulated_bookie import Bookie, Copy, Shelf
@@ -246,6 +247,12 @@ def _bookie_row(
     }
 
 
+def _list_groups(entries: Collection[int]) -> list[dict[str, int]]:
+    groups = group_entries(np.array(sorted(entries), np.int64))
+    columns = zip(*(column.tolist() for column in groups[1:]), strict=True)
+    return [dict(zip(("first", "last", "size", "period"), group, strict=True)) for group in columns]
+
+
 def _damage_row(bookie: Bookie, ledger: int | None, entries: Collection[int]) -> dict[str, Any]:
     return {
         "bookie": bookie.name,
@@ -258,4 +265,7 @@ def _damage_row(bookie: Bookie, ledger: int | None, entries: Collection[int]) ->
         "ledger": ledger,
         "hides_entries": True,
         "detail": f"{len(entries)} entries",
+        # Half of it as an index has it that lists what a torn log had; the other half as of a damaged index file.
+        "hides": "unlisted" if ledger is None else "ledger",
+        "entries": _list_groups(entries) if ledger is not None and ledger % 2 else None,
     }

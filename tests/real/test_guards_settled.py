@@ -20,7 +20,7 @@ from tests.support.waiting import until
 pytestmark = [pytest.mark.real, pytest.mark.spark]
 
 ROUNDS: Final = int(os.environ.get("BKMETA_SOAK_GUARDED", "1"))
-"""Clusters: each has its storages on other bookies. If there are several, Pulsar's driver, and topics of its brokers."""
+"""Clusters: each has its storages on other bookies. If there are several: by Pulsar's driver, with brokers' topics."""
 STORAGES: Final = ("db", "interleaved", "sorted")
 SHAPES: Final = (
     ((0, 1, 3), 2),

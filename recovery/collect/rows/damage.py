@@ -28,6 +28,7 @@ _SPOILING: Final = frozenset(
 )
 """What a disk that fails leaves in files; the other reasons are what programs and people leave."""
 _KINDS: Final = {".log": "entry logs", ".compacted": "entry logs", ".txn": "journals", ".idx": "index files"}
+_GROUP: Final = ("first", "last", "size", "period")
 _SUSPECT: Final = 3
 """Files of one folder that are damaged, from which on it is no accident."""
 _SUSPECT_SHARE: Final = 1000
@@ -59,6 +60,7 @@ class Unread:
         offset, length: the stretch, if the cause has one.
         ledger: the ledger that it belongs to, if that is known (its key, see `scoped_ids`).
         detail: for people; never holds payload or a password.
+        entries: first, last, size and period of groups: all that it hides of its ledger; None: more may be hidden.
         is_vanished: it was there when it was listed, and its folder is still.
         is_doubtful: perhaps nothing is damaged, so it says nothing of the disk.
     """
@@ -70,6 +72,7 @@ class Unread:
     length: int | None = None
     ledger: int | None = None
     detail: str = ""
+    entries: tuple[tuple[int, int, int, int], ...] | None = None
     is_vanished: bool = False
     is_doubtful: bool = False
 
@@ -98,6 +101,7 @@ class DamageList:
 
 
 def _make_row(piece: Unread, bookie: str, incarnation: int, scopes: Scopes) -> dict[str, object]:
+    groups = None if piece.entries is None else [dict(zip(_GROUP, group, strict=True)) for group in piece.entries]
     ledger = None if piece.ledger is None else scopes.id(piece.ledger)
     return {
         "bookie": bookie,
@@ -110,6 +114,8 @@ def _make_row(piece: Unread, bookie: str, incarnation: int, scopes: Scopes) -> d
         "ledger": None if ledger is None else ledger.ledger,
         "hides_entries": piece.hides is not Hides.NOTHING,
         "detail": piece.detail or None,
+        "hides": piece.hides.value,
+        "entries": groups,
     }
 
 

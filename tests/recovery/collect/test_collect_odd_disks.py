@@ -91,6 +91,9 @@ def test_a_slot_that_dangles_is_not_held(tmp_path: Path) -> None:
     assert seen.row(6)["complete"]
     assert seen.damage[0]["file"] == str(made.index(5))
     assert seen.damage[0]["offset"] == 1024 + 8 * 2
+    assert (seen.damage[0]["hides"], seen.damage[0]["entries"]) == (
+        "ledger", [{"first": 2, "last": 2, "size": 1, "period": 0}]
+    )  # fmt: skip
     assert seen.entries("log", 5) == [2]
 
 

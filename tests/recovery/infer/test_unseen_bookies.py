@@ -2,6 +2,7 @@
 
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -34,7 +35,8 @@ def count_hiding(
     made = {"bookie": NAMES[0], "incarnation": 1, "file": f"{FOLDER}/f", "reason": "zeros", "hides_entries": True}
     bookies = pa.Table.from_pylist(listed, schema=tables.BOOKIES)
     known = facts.read(pa.Table.from_pylist(rows, schema=tables.COPIES), bookies)
-    unseen = UnseenBookies.gather(known, bookies, pa.Table.from_pylist([made | harm], schema=tables.DAMAGE), 0)
+    damage = pa.Table.from_pylist([made | harm], schema=tables.DAMAGE)
+    unseen = UnseenBookies.gather(known, bookies, damage, np.zeros(1, np.bool_), 0)
     return int(unseen.bookies[0]), int(unseen.holders[0]), bool(unseen.named[0])
 
 
