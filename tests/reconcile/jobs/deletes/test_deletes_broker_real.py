@@ -25,7 +25,7 @@ def test_what_a_broker_needs_is_never_safe(
     """Asked for every ledger of the store, only one that nobody names goes; the broker then reads all it had.
 
     It has topics, cursors with ledgers of their own, a schema, a compacted topic, delayed messages in buckets, an
-    offloaded topic whose ledgers it deleted from the bookies, and has deleted a topic.
+    offloaded topic whose ledgers it deleted from the bookies, and has deleted a topic. It compresses its records.
     """
     monkeypatch.chdir(tmp_path)
     with Cluster(tmp_path / "home") as cluster:

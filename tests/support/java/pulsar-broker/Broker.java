@@ -174,6 +174,11 @@ public final class Broker {
         config.setManagedLedgerMaxEntriesPerLedger(5);
         config.setManagedLedgerMinLedgerRolloverTimeMinutes(0);
         config.setManagedLedgerMaxUnackedRangesToPersistInMetadataStore(0);
+        // Records of topics and of cursors, each in its way, however short.
+        config.setManagedLedgerInfoCompressionType("ZSTD");
+        config.setManagedLedgerInfoCompressionThresholdInBytes(0);
+        config.setManagedCursorInfoCompressionType("LZ4");
+        config.setManagedCursorInfoCompressionThresholdInBytes(0);
         config.setBrokerDeleteInactiveTopicsEnabled(false);
         config.setDelayedDeliveryTrackerFactoryClassName(
             "org.apache.pulsar.broker.delayed.BucketDelayedDeliveryTrackerFactory");
