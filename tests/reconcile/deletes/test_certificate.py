@@ -121,6 +121,18 @@ def test_signatures(tmp_path: Path) -> None:
         write(tmp_path, public)
 
 
+@pytest.mark.parametrize("name", ["value", "public_key"])
+def test_a_signature_is_base64_and_nothing_else(name: str, tmp_path: Path) -> None:
+    """A sign that base64 does not have is not passed over."""
+    private, _ = make_keys(tmp_path, "own")
+
+    def spoil(content: dict[str, Any]) -> None:
+        content["signature"][name] = "!" + content["signature"][name]
+
+    with pytest.raises(InputError, match="is no certificate of deletes"):
+        check_certificate(alter(write(tmp_path, private), spoil), now=NOW)
+
+
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"certificate": {}, "hash": ""}', "null"])
 def test_what_is_no_certificate_is_refused(content: str, tmp_path: Path) -> None:
     """With the file, and what to name instead."""

@@ -62,9 +62,15 @@ class Case:
     deleted: Sequence[int] = ()
     absence: Absence | None = None
     known: dict[LedgerId, Tombstone] = field(default_factory=dict)
+    wanted: Sequence[LedgerId] = (ONE,)
 
     def judge(self) -> Verification:
         """Return what is seen of the ledger."""
+        [found] = self.judge_all()
+        return found
+
+    def judge_all(self) -> Sequence[Verification]:
+        """Return what is seen of each ledger that is wanted."""
         store = MemoryStore(lambda: CREATED_MS)
         fill_store(store, ROOT, Layout.HIERARCHICAL, [self.ledger, *self.others])
         for key, value in self.nodes.items():
@@ -74,7 +80,7 @@ class Case:
             self.between(store)
         second = self.capture(store, "second")
         looks = write_looks(self.folder / "looks", [self.ledger, *self.others], **{"ended": NOW, **self.looks})
-        wanted = Wanted([self.ledger.id])
+        wanted = Wanted(self.wanted)
         holdings = gather_holdings([open_dataset(path, "inventory") for path in looks], wanted)
         rows = read(write_references(self.folder / "refs.jsonl", self.referenced))
         said = [{"ledger": number, "deleted": True} for number in self.deleted]
@@ -85,8 +91,7 @@ class Case:
         evidence = Evidence(
             (first, second), (listing, listing), holdings, self.known, self.archive, 0, {}, NOW_MS, self.absence
         )
-        [found], _ = judge_deletes(wanted, evidence, self.rules)
-        return found
+        return judge_deletes(wanted, evidence, self.rules)[0]
 
     def capture(self, store: MemoryStore, name: str) -> Dataset:
         """Capture the store."""
@@ -302,6 +307,25 @@ def test_one_listing_is_not_two(tmp_path: Path) -> None:
         )
         [found], _ = judge_deletes(wanted, evidence, RULES)
         assert found.verdict is verdict, found.reasons
+
+
+def test_a_verification_that_tells_no_time_of_its_references_hinders_nothing(tmp_path: Path) -> None:
+    """An earlier program's record has none."""
+    case = Case(tmp_path)
+    asked = request_delete(ONE, StoredRecord(case.ledger.raw, 0), BOOKIES, 1, "op", soak_ms=0)
+    verified = take_verification(asked, case.judge(), NOW_MS, "op")
+    again = Case(tmp_path / "again", known={ONE: replace(verified, listed_ms=None)})
+    assert again.judge().verdict is Verdict.SAFE
+
+
+def test_more_ledgers_than_bookies(tmp_path: Path) -> None:
+    """Each is judged by its own copies, the last one, too."""
+    numbers = range(1, 8)
+    case = Case(
+        tmp_path, looks={"without": {BOOKIES[0]: [7], BOOKIES[1]: [7]}}, wanted=[LedgerId(0, n) for n in numbers]
+    )
+    verdicts = [found.verdict for found in case.judge_all()]
+    assert verdicts == [Verdict.SAFE] * 6 + [Verdict.UNSAFE]
 
 
 @pytest.mark.parametrize(
