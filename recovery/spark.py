@@ -122,6 +122,8 @@ def session(
     }
     environment = {"PYSPARK_PYTHON": interpreter}
     if not executors:
+        # Else Java looks this host's name up, which in a container nothing may know.
+        environment["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP", "127.0.0.1")
         # Workers inherit the environment: they must find these packages when run from a checkout, too.
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
     with tempfile.TemporaryDirectory(prefix="bkmeta-spark-") as folder, defer_signals() as release_signals:

@@ -1,6 +1,7 @@
 """A session changes nothing of the process that it is started in."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -45,9 +46,14 @@ print(json.dumps([count, [later == before for later in states], files == {before
 
 
 def test_a_session_leaves_the_process_as_it_was(tmp_path: Path) -> None:
-    """Environment, search path, handlers and stderr are the same in a session, after it, and while it starts."""
+    """Environment, search path, handlers and stderr are the same in a session, after it, and while it starts.
+
+    It starts where nothing knows the host's name, as in some containers.
+    """
+    as_root = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+    elsewhere = ["unshare", *as_root, "--uts", "sh", "-ec", 'hostname nobody-knows-this; exec "$@"', "sh"]
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, tmp_path / "stderr"],
+        [*elsewhere, sys.executable, "-c", PROGRAM, tmp_path / "stderr"],
         cwd=command.ROOT,
         capture_output=True,
         text=True,
