@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Final
 
 from reconcile.check.gc_settings import DEFAULT_WAIT_MS, BookieSettings, Unread
-from reconcile.findings.categories import SEVERITIES
+from reconcile.findings.categories import TRAITS
 from reconcile.findings.table import Finding
 from reconcile.write.freezing import freeze_state
 from recovery.codecs.store import Layout
@@ -49,7 +49,7 @@ class Remark:
     def from_finding(cls, finding: Finding) -> "Remark":
         """Return what a finding says, its evidence for people."""
         text = "; ".join(str(statement.value) for statement in finding.statements)
-        return cls(Level(finding.severity or SEVERITIES[finding.category]), finding.subject, text, finding)
+        return cls(Level(finding.severity or TRAITS[finding.category].severity), finding.subject, text, finding)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from reconcile.compare.evidence import Catalog, Evidence
 from reconcile.compare.three_way import Range, find_stated
 from reconcile.findings import table
-from reconcile.findings.categories import SEVERITIES, Category
+from reconcile.findings.categories import TRAITS, Category
 from reconcile.findings.table import Run, Statement
 from reconcile.rules import (
     contradicted,
@@ -86,7 +86,8 @@ def _find_deletions(
     places = np.setdiff1d(places, find_stated(part.compared.sides, references))
     keys = take_rows(part.compared.sides, places)
     on = keys["on_bookies"]
-    quiet = pa.scalar("info" if evidence.everywhere and evidence.looked_at else SEVERITIES[Category.DELETED_OUTSIDE])
+    severity = TRAITS[Category.DELETED_OUTSIDE].severity
+    quiet = pa.scalar("info" if evidence.everywhere and evidence.looked_at else severity)
     source = ", ".join(part.source for part in evidence.catalogs if part.dataset.rows("history"))
     session = pa.array(
         [None if s is None else f"{to_unsigned(s):#x}" for s in keys["deleted_session"].to_pylist()], pa.string()
@@ -104,7 +105,7 @@ def _find_deletions(
         statements,
         run,
         subject="deletion",
-        severity=pc.if_else(on, SEVERITIES[Category.DELETED_OUTSIDE], quiet),
+        severity=pc.if_else(on, severity, quiet),
         bookies=_list_log_only_bookies(keys, copies),
         unknowns=["whether it was wanted"],
     )

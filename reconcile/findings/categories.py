@@ -1,5 +1,7 @@
 """What a finding can say: its category, how grave that is, and what it suggests to do."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
@@ -132,135 +134,257 @@ class Category(StrEnum):
 SEVERITY_ORDER: Final = ("critical", "warning", "info")
 """The gravest first."""
 
-SEVERITIES: Final[dict[Category, str]] = {
-    Category.HELD: "warning",
-    Category.GUARDED: "warning",
-    Category.LEFT_OVER: "warning",
-    Category.READERS_MUST_REOPEN: "warning",
-    Category.METADATA_UNPARSABLE: "critical",
-    Category.ENTRIES_BEYOND_LAST_ENTRY: "critical",
-    Category.ENTRIES_MISSING: "critical",
-    Category.QUORUM_DIFFERS: "critical",
-    Category.NOT_ON_BOOKIES: "critical",
-    Category.DELETED_OUTSIDE: "warning",
-    Category.ID_REUSE: "critical",
-    Category.STORE_WENT_BACK: "critical",
-    Category.ONLY_IN_EARLIER: "critical",
-    Category.RECORD_CONTRADICTED: "critical",
-    Category.SCOPE_COLLISION: "critical",
-    Category.REFERENCE_DIFFERS: "warning",
-    Category.REFERENCE_NOT_FOUND: "warning",
-    Category.DELETED_BY_OWNER: "warning",
-    Category.REFERENCE_UNREADABLE: "warning",
-    Category.STALE_UR_MARK: "info",
-    Category.DEAD_LOCK: "warning",
-    Category.DEAD_REGISTRATION: "critical",
-    Category.EPHEMERAL_NOT_RESTORED: "info",
-    Category.COOKIE_WITHOUT_BOOKIE: "warning",
-    Category.BOOKIE_WITHOUT_COOKIE: "warning",
-    Category.COOKIE_DIFFERS: "critical",
-    Category.GENERATOR_BEHIND: "critical",
-    Category.ID_FAR_ABOVE: "warning",
-    Category.LAYOUT_DIFFERS: "critical",
-    Category.INSTANCE_ID_DIFFERS: "critical",
-    Category.ENTRY_LOST: "critical",
-    Category.BELOW_ACK_QUORUM: "critical",
-    Category.BELOW_WRITE_QUORUM: "warning",
-    Category.ENTRIES_MISPLACED: "warning",
-    Category.OVER_REPLICATED: "info",
-    Category.ONE_COPY: "info",
-    Category.PLACEMENT_VIOLATED: "warning",
-    Category.PLACEMENT_SOFT: "info",
-    Category.UNDER_REPLICATED_OVERDUE: "warning",
-    Category.RECOVERY_STUCK: "warning",
-    Category.BOOKIE_SILENT: "critical",
-    Category.AUDITOR_UNAWARE: "warning",
-    Category.ALIAS_UNRESOLVED: "warning",
-    Category.ENTRIES_OF_DELETED_LEDGER: "critical",
-    Category.INCARNATION_CHANGED: "critical",
-    Category.INDEX_INCOMPLETE: "critical",
-    Category.SUSPECT_DISK: "warning",
-    Category.OPEN_FRAGMENT_PENDING: "warning",
-    Category.RETURNED_WRITER: "critical",
-    Category.UNREFERENCED: "warning",
-    Category.DATA_WITHOUT_RECORD: "info",
-    Category.STORES_DIFFER: "critical",
-    Category.LISTING_INCOMPLETE: "critical",
-    Category.ROOT_MISSING: "critical",
-    Category.STORE_EMPTY: "critical",
-    Category.STORE_INCOMPLETE: "warning",
-    Category.STORE_MADE_ANEW: "warning",
-    Category.LAST_COPY: "warning",
-    Category.REPLICATION_ENABLED: "warning",
-    Category.PARTLY_FROZEN: "warning",
-}
 
-SUGGESTED: Final = {
-    Category.HELD: "see what would settle it: bkmeta explain LEDGER --plan PLAN",
-    Category.GUARDED: "bring back what was not looked at, collect it and recover again; if it is gone for "
-    "good: recover again with --lost BOOKIE",
-    Category.LEFT_OVER: "tell the ledger's owner that its last entries may be lost",
-    Category.READERS_MUST_REOPEN: "restart readers that have had the ledger open since before, or have them reopen it",
-    Category.METADATA_UNPARSABLE: "compare the record with what bookies show (bkmeta explain); its bytes are in the "
-    "plan's store/ catalog; the plan's alternative replaces it",
-    Category.ENTRIES_BEYOND_LAST_ENTRY: "never trim them; find out why they were written: bkmeta explain LEDGER",
-    Category.ENTRIES_MISSING: "look for the bookie that has them: its disks, or the wiped bookie's old ones",
-    Category.QUORUM_DIFFERS: "a person compares both: bkmeta explain LEDGER",
-    Category.NOT_ON_BOOKIES: "look for bookies that were not collected, and for wiped ones' old disks",
-    Category.DELETED_OUTSIDE: "ask whose session it was; if it was a mistake, choose the alternative that restores it",
-    Category.ID_REUSE: "restore nothing under this id before a person has compared both: bkmeta explain LEDGER",
-    Category.STORE_WENT_BACK: "find out which backup was put back; the snapshot has the newer record",
-    Category.ONLY_IN_EARLIER: "look for bookies that were not collected; else its entries are lost",
-    Category.RECORD_CONTRADICTED: "a person compares both: bkmeta explain LEDGER; two ledgers may have had this id",
-    Category.SCOPE_COLLISION: "name which of them is to be restored; keep clients and bookies without scopes away",
-    Category.REFERENCE_DIFFERS: "a person compares both: bkmeta explain LEDGER --references …",
-    Category.REFERENCE_NOT_FOUND: "look for bookies that were not collected; else its entries are lost",
-    Category.DELETED_BY_OWNER: "none, if that was wanted; else choose the alternative that restores it",
-    Category.REFERENCE_UNREADABLE: "look at the record; what it names stands among the ledgers that nothing references",
-    Category.STALE_UR_MARK: "none: a replication worker removes it when it finds no ledger",
-    Category.DEAD_LOCK: "delete this node by hand when no replication worker runs",
-    Category.DEAD_REGISTRATION: "delete this node by hand: the bookie registers anew when it starts",
-    Category.EPHEMERAL_NOT_RESTORED: "none: a bookie or client that lives makes it anew",
-    Category.COOKIE_WITHOUT_BOOKIE: "collect that bookie, or decommission it",
-    Category.BOOKIE_WITHOUT_COOKIE: "its cookie is in the plan once all its ledgers are settled",
-    Category.COOKIE_DIFFERS: "find out whether its disks were wiped or moved before it starts",
-    Category.GENERATOR_BEHIND: "let no client create ledgers before the generator is past them",
-    Category.ID_FAR_ABOVE: "look at the ledger (bkmeta explain); if it is one: recover again with --raise-past ID",
-    Category.LAYOUT_DIFFERS: "do not start a bookie: under another layout it deletes what it does not find",
-    Category.INSTANCE_ID_DIFFERS: "do not mix clusters: find out which of them this store is of",
-    Category.ENTRY_LOST: "look for bookies and disks that were not looked at; stop what wipes or decommissions bookies",
-    Category.BELOW_ACK_QUORUM: "replicate it before another bookie fails: bookkeeper shell recover -l LEDGER BOOKIE",
-    Category.BELOW_WRITE_QUORUM: "replicate it: bookkeeper shell recover -l LEDGER BOOKIE, of what lacks entries",
-    Category.ENTRIES_MISPLACED: "a person compares record and bookies: bkmeta explain LEDGER; wipe none of them",
-    Category.ONE_COPY: "none, if that is wanted: write such ledgers with W = 2 or more",
-    Category.PLACEMENT_VIOLATED: "see that clients know the racks; bookkeeper shell recover moves closed ledgers",
-    Category.PLACEMENT_SOFT: "none, or more bookies in the zones that are missing",
-    Category.UNDER_REPLICATED_OVERDUE: "see that auto-recovery runs: bookkeeper shell listunderreplicated",
-    Category.BOOKIE_SILENT: "look at its process: it hangs, or the network between it and this host does",
-    Category.AUDITOR_UNAWARE: "see that auto-recovery runs and is enabled; bookkeeper shell whoisauditor, triggeraudit",
-    Category.ENTRIES_OF_DELETED_LEDGER: "find out which disks came back; the ledger stays deleted: "
-    "bkmeta delete confirm says when they are without it",
-    Category.INCARNATION_CHANGED: "keep its old disks; let no other bookie be wiped before its ledgers are replicated: "
-    "bookkeeper shell recover BOOKIE",
-    Category.INDEX_INCOMPLETE: "stop this bookie first, and do not start it with an empty index: no guard keeps "
-    "what its logs have; copy its logs, then rebuild its index (bookkeeper shell rebuild-db-ledgers-index and "
-    "rebuild-db-ledger-locations-index; index files are copied back)",
-    Category.SUSPECT_DISK: "collect its disks with --deep; replace it, and let the ledgers of its bookie be replicated",
-    Category.OPEN_FRAGMENT_PENDING: "see whether its writer lives; a client that opens the ledger ends the segment",
-    Category.RETURNED_WRITER: "keep both bookies as they are; a person compares the entries: bkmeta explain LEDGER",
-    Category.UNREFERENCED: "ask whose it was; then bkmeta delete request --from candidates.jsonl, and verify",
-    Category.DATA_WITHOUT_RECORD: "none, if it was deleted: bookies collect it; else bkmeta freeze, and recover it",
-    Category.STORES_DIFFER: "keep clients on the old store; move the ledger again, or find who still writes to it",
-    Category.LISTING_INCOMPLETE: "stop bookies' garbage collection (bkmeta freeze) until it is known what happened",
-    Category.ROOT_MISSING: "stop the bookies (kill -STOP); see whether the URI is right; else bring the store back",
-    Category.STORE_EMPTY: "stop the bookies (kill -STOP); see whether the URI is right; else bring the store back",
-    Category.STORE_INCOMPLETE: "start no bookie before it is back: it is in the plan of bkmeta recover",
-    Category.STORE_MADE_ANEW: "find out who made it, and when; do not mix clusters",
-    Category.LAST_COPY: "stop no other bookie before these ledgers are replicated: bookkeeper shell recover",
-    Category.REPLICATION_ENABLED: "disable it before anything else is tried: bkmeta freeze does",
-    Category.PARTLY_FROZEN: "run the same freeze again",
-    Category.ALIAS_UNRESOLVED: "if it is another name of a bookie: --aliases; else collect its disks",
-    Category.RECOVERY_STUCK: "open it with a client, which ends the recovery; find out why the last one did not",
-    Category.OVER_REPLICATED: "none: copies that ensemble changes and re-replication leave behind",
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What follows from a finding of a category; each run reads it here.
+
+    Attributes:
+        severity: where nothing makes it another.
+        remedy: what to do about it.
+        sides_agree: of a ledger, and does not say that the store and the bookies differ: `recover` counts it among no
+            disagreements.
+        of_absence: something is not there. `recover` calls it critical only where every bookie was looked at.
+        of_records_alone: nothing that happens on bookies changes it, so `scrutinize` needs no second look.
+        of_copies: how far copies are from what a record asks for, which may change between two looks of `scrutinize`.
+        sought_everywhere: entries are looked for on every bookie before `scrutinize` says it.
+        shell_repairs: the shell's `recover` mends it, so `scrutinize` writes that command. What is lost or stands
+            elsewhere no shell mends; copies too many need no mending.
+    """
+
+    severity: str
+    remedy: str
+    sides_agree: bool = False
+    of_absence: bool = False
+    of_records_alone: bool = False
+    of_copies: bool = False
+    sought_everywhere: bool = False
+    shell_repairs: bool = False
+
+
+TRAITS: Final[Mapping[Category, Traits]] = {
+    Category.HELD: Traits("warning", "see what would settle it: bkmeta explain LEDGER --plan PLAN", sides_agree=True),
+    Category.GUARDED: Traits(
+        "warning",
+        "bring back what was not looked at, collect it and recover again; if it is gone for good: recover "
+        "again with --lost BOOKIE",
+        sides_agree=True,
+    ),
+    Category.LEFT_OVER: Traits(
+        "warning",
+        "tell the ledger's owner that its last entries may be lost",
+        sides_agree=True,
+    ),
+    Category.READERS_MUST_REOPEN: Traits(
+        "warning",
+        "restart readers that have had the ledger open since before, or have them reopen it",
+        sides_agree=True,
+    ),
+    Category.METADATA_UNPARSABLE: Traits(
+        "critical",
+        "compare the record with what bookies show (bkmeta explain); its bytes are in the plan's store/ "
+        "catalog; the plan's alternative replaces it",
+    ),
+    Category.ENTRIES_BEYOND_LAST_ENTRY: Traits(
+        "critical",
+        "never trim them; find out why they were written: bkmeta explain LEDGER",
+    ),
+    Category.ENTRIES_MISSING: Traits(
+        "critical",
+        "look for the bookie that has them: its disks, or the wiped bookie's old ones",
+        of_absence=True,
+    ),
+    Category.QUORUM_DIFFERS: Traits("critical", "a person compares both: bkmeta explain LEDGER"),
+    Category.NOT_ON_BOOKIES: Traits(
+        "critical",
+        "look for bookies that were not collected, and for wiped ones' old disks",
+        of_absence=True,
+    ),
+    Category.DELETED_OUTSIDE: Traits(
+        "warning",
+        "ask whose session it was; if it was a mistake, choose the alternative that restores it",
+        sides_agree=True,
+    ),
+    Category.ID_REUSE: Traits(
+        "critical",
+        "restore nothing under this id before a person has compared both: bkmeta explain LEDGER",
+        of_records_alone=True,
+    ),
+    Category.STORE_WENT_BACK: Traits(
+        "critical",
+        "find out which backup was put back; the snapshot has the newer record",
+        of_records_alone=True,
+    ),
+    Category.ONLY_IN_EARLIER: Traits("critical", "look for bookies that were not collected; else its entries are lost"),
+    Category.RECORD_CONTRADICTED: Traits(
+        "critical",
+        "a person compares both: bkmeta explain LEDGER; two ledgers may have had this id",
+        sides_agree=True,
+    ),
+    Category.SCOPE_COLLISION: Traits(
+        "critical",
+        "name which of them is to be restored; keep clients and bookies without scopes away",
+    ),
+    Category.REFERENCE_DIFFERS: Traits(
+        "warning",
+        "a person compares both: bkmeta explain LEDGER --references …",
+        sides_agree=True,
+    ),
+    Category.REFERENCE_NOT_FOUND: Traits(
+        "warning",
+        "look for bookies that were not collected; else its entries are lost",
+        sides_agree=True,
+    ),
+    Category.DELETED_BY_OWNER: Traits(
+        "warning",
+        "none, if that was wanted; else choose the alternative that restores it",
+        sides_agree=True,
+    ),
+    Category.REFERENCE_UNREADABLE: Traits(
+        "warning",
+        "look at the record; what it names stands among the ledgers that nothing references",
+    ),
+    Category.STALE_UR_MARK: Traits(
+        "info",
+        "none: a replication worker removes it when it finds no ledger",
+        sides_agree=True,
+    ),
+    Category.DEAD_LOCK: Traits("warning", "delete this node by hand when no replication worker runs"),
+    Category.DEAD_REGISTRATION: Traits(
+        "critical",
+        "delete this node by hand: the bookie registers anew when it starts",
+    ),
+    Category.EPHEMERAL_NOT_RESTORED: Traits("info", "none: a bookie or client that lives makes it anew"),
+    Category.COOKIE_WITHOUT_BOOKIE: Traits("warning", "collect that bookie, or decommission it"),
+    Category.BOOKIE_WITHOUT_COOKIE: Traits("warning", "its cookie is in the plan once all its ledgers are settled"),
+    Category.COOKIE_DIFFERS: Traits("critical", "find out whether its disks were wiped or moved before it starts"),
+    Category.GENERATOR_BEHIND: Traits("critical", "let no client create ledgers before the generator is past them"),
+    Category.ID_FAR_ABOVE: Traits(
+        "warning",
+        "look at the ledger (bkmeta explain); if it is one: recover again with --raise-past ID",
+    ),
+    Category.LAYOUT_DIFFERS: Traits(
+        "critical",
+        "do not start a bookie: under another layout it deletes what it does not find",
+    ),
+    Category.INSTANCE_ID_DIFFERS: Traits("critical", "do not mix clusters: find out which of them this store is of"),
+    Category.ENTRY_LOST: Traits(
+        "critical",
+        "look for bookies and disks that were not looked at; stop what wipes or decommissions bookies",
+        of_absence=True,
+        of_copies=True,
+        sought_everywhere=True,
+    ),
+    Category.BELOW_ACK_QUORUM: Traits(
+        "critical",
+        "replicate it before another bookie fails: bookkeeper shell recover -l LEDGER BOOKIE",
+        of_copies=True,
+        sought_everywhere=True,
+        shell_repairs=True,
+    ),
+    Category.BELOW_WRITE_QUORUM: Traits(
+        "warning",
+        "replicate it: bookkeeper shell recover -l LEDGER BOOKIE, of what lacks entries",
+        of_copies=True,
+        shell_repairs=True,
+    ),
+    Category.ENTRIES_MISPLACED: Traits(
+        "warning",
+        "a person compares record and bookies: bkmeta explain LEDGER; wipe none of them",
+        of_copies=True,
+    ),
+    Category.OVER_REPLICATED: Traits("info", "none: copies that ensemble changes and re-replication leave behind"),
+    Category.ONE_COPY: Traits("info", "none, if that is wanted: write such ledgers with W = 2 or more"),
+    Category.PLACEMENT_VIOLATED: Traits(
+        "warning",
+        "see that clients know the racks; bookkeeper shell recover moves closed ledgers",
+        of_records_alone=True,
+    ),
+    Category.PLACEMENT_SOFT: Traits(
+        "info",
+        "none, or more bookies in the zones that are missing",
+        of_records_alone=True,
+    ),
+    Category.UNDER_REPLICATED_OVERDUE: Traits(
+        "warning",
+        "see that auto-recovery runs: bookkeeper shell listunderreplicated",
+    ),
+    Category.RECOVERY_STUCK: Traits(
+        "warning",
+        "open it with a client, which ends the recovery; find out why the last one did not",
+    ),
+    Category.BOOKIE_SILENT: Traits(
+        "critical",
+        "look at its process: it hangs, or the network between it and this host does",
+    ),
+    Category.AUDITOR_UNAWARE: Traits(
+        "warning",
+        "see that auto-recovery runs and is enabled; bookkeeper shell whoisauditor, triggeraudit",
+    ),
+    Category.ALIAS_UNRESOLVED: Traits(
+        "warning",
+        "if it is another name of a bookie: --aliases; else collect its disks",
+    ),
+    Category.ENTRIES_OF_DELETED_LEDGER: Traits(
+        "critical",
+        "find out which disks came back; the ledger stays deleted: bkmeta delete confirm says when they are without it",
+    ),
+    Category.INCARNATION_CHANGED: Traits(
+        "critical",
+        "keep its old disks; let no other bookie be wiped before its ledgers are replicated: bookkeeper "
+        "shell recover BOOKIE",
+    ),
+    Category.INDEX_INCOMPLETE: Traits(
+        "critical",
+        "stop this bookie first, and do not start it with an empty index: no guard keeps what its logs have; "
+        "copy its logs, then rebuild its index (bookkeeper shell rebuild-db-ledgers-index and "
+        "rebuild-db-ledger-locations-index; index files are copied back)",
+    ),
+    Category.SUSPECT_DISK: Traits(
+        "warning",
+        "collect its disks with --deep; replace it, and let the ledgers of its bookie be replicated",
+    ),
+    Category.OPEN_FRAGMENT_PENDING: Traits(
+        "warning",
+        "see whether its writer lives; a client that opens the ledger ends the segment",
+    ),
+    Category.RETURNED_WRITER: Traits(
+        "critical",
+        "keep both bookies as they are; a person compares the entries: bkmeta explain LEDGER",
+    ),
+    Category.UNREFERENCED: Traits(
+        "warning",
+        "ask whose it was; then bkmeta delete request --from candidates.jsonl, and verify",
+    ),
+    Category.DATA_WITHOUT_RECORD: Traits(
+        "info",
+        "none, if it was deleted: bookies collect it; else bkmeta freeze, and recover it",
+    ),
+    Category.STORES_DIFFER: Traits(
+        "critical",
+        "keep clients on the old store; move the ledger again, or find who still writes to it",
+    ),
+    Category.LISTING_INCOMPLETE: Traits(
+        "critical",
+        "stop bookies' garbage collection (bkmeta freeze) until it is known what happened",
+    ),
+    Category.ROOT_MISSING: Traits(
+        "critical",
+        "stop the bookies (kill -STOP); see whether the URI is right; else bring the store back",
+    ),
+    Category.STORE_EMPTY: Traits(
+        "critical",
+        "stop the bookies (kill -STOP); see whether the URI is right; else bring the store back",
+    ),
+    Category.STORE_INCOMPLETE: Traits(
+        "warning",
+        "start no bookie before it is back: it is in the plan of bkmeta recover",
+    ),
+    Category.STORE_MADE_ANEW: Traits("warning", "find out who made it, and when; do not mix clusters"),
+    Category.LAST_COPY: Traits(
+        "warning",
+        "stop no other bookie before these ledgers are replicated: bookkeeper shell recover",
+    ),
+    Category.REPLICATION_ENABLED: Traits("warning", "disable it before anything else is tried: bkmeta freeze does"),
+    Category.PARTLY_FROZEN: Traits("warning", "run the same freeze again"),
 }
-"""Category → what to do about it."""

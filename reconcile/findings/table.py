@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reconcile.findings.categories import SEVERITIES, SEVERITY_ORDER, SUGGESTED, Category
+from reconcile.findings.categories import SEVERITY_ORDER, TRAITS, Category
 from recovery.model import tables
 
 
@@ -118,12 +118,12 @@ def make_ledger_findings(
             "id": pa.array(ids, pa.binary()),
             **{name: keys[name] for name in tables.KEY_COLUMNS},
             "category": str(category),
-            "severity": SEVERITIES[category] if severity is None else severity,
+            "severity": TRAITS[category].severity if severity is None else severity,
             "bookies": bookies,
             "entries": entries,
             "evidence": _evidence(statements, count),
             "unknowns": pa.array([list(unknowns)] * count, pa.list_(pa.string())),
-            "suggested": SUGGESTED[category],
+            "suggested": TRAITS[category].remedy,
         },
     )
 
@@ -143,7 +143,7 @@ def _row(finding: Finding, run: Run) -> dict[str, Any]:
         ),
         **({"subject": finding.subject} if key is None else asdict(key)),
         "category": str(category),
-        "severity": finding.severity or SEVERITIES[category],
+        "severity": finding.severity or TRAITS[category].severity,
         "entries": finding.entries,
         "bookies": finding.bookies,
         "evidence": [
@@ -152,7 +152,7 @@ def _row(finding: Finding, run: Run) -> dict[str, Any]:
             for statement in finding.statements
         ],
         "unknowns": finding.unknowns,
-        "suggested": finding.suggested or SUGGESTED[category],
+        "suggested": finding.suggested or TRAITS[category].remedy,
         "run": run.name,
         "first_seen": run.at,
         "last_seen": run.at,

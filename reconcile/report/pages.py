@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.chosen_settings import list_chosen
-from reconcile.findings.categories import SEVERITIES, SEVERITY_ORDER, SUGGESTED, Category
+from reconcile.findings.categories import SEVERITY_ORDER, TRAITS, Category
 from reconcile.findings.refusal_texts import describe_reason
 from reconcile.plan.ledger_lists import Choice, list_ledgers
 from reconcile.plan.manifest import read_plan_manifest
@@ -219,7 +219,7 @@ def plan_page(plan: Dataset, inventories: Sequence[Dataset], *, verdict: str, ma
 def _categories(counted: Mapping[str, int]) -> list[tuple[str, str, int, str]]:
     """Return category, severity, count and what to do, the gravest first; holds are shown with their ledgers."""
     rows = [
-        (str(category), SEVERITIES[category], counted[category], SUGGESTED[category])
+        (str(category), TRAITS[category].severity, counted[category], TRAITS[category].remedy)
         for category in Category
         if category in counted and category is not Category.HELD
     ]

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reconcile.findings.categories import SEVERITY_ORDER, SUGGESTED, Category
+from reconcile.findings.categories import SEVERITY_ORDER, TRAITS, Category
 from reconcile.report.grids import WIDTH, draw_ledger
 from reconcile.report.pages import make_environment
 from reconcile.report.trend import HEIGHT, TrendPoint, draw_trend
@@ -108,7 +108,7 @@ def scrutiny_page(
 def _count_categories(batch: pa.Table, categories: dict[str, CategoryRow]) -> None:
     for pair in batch.group_by(["category", "severity"]).aggregate([([], "count_all")]).to_pylist():
         name = pair["category"]
-        row = categories.setdefault(name, CategoryRow(name, SUGGESTED[Category(name)]))
+        row = categories.setdefault(name, CategoryRow(name, TRAITS[Category(name)].remedy))
         row.severities[pair["severity"]] += pair["count_all"]
         chosen = batch.filter(pc.equal(batch["category"], name))
         if len(row.shown) < FINDINGS_SHOWN and pair["severity"] == chosen["severity"][0].as_py():

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.findings import table
-from reconcile.findings.categories import SEVERITIES, Category
+from reconcile.findings.categories import TRAITS, Category
 from reconcile.findings.table import Run, Statement
 from reconcile.rules.sides import ABSENT, unite
 
@@ -36,7 +36,7 @@ def findings(records: pa.Table, proposed: pa.Table, run: Run, source: str, *, lo
     ]
     # What was open may have had no entry yet, and what was not looked at may have them all.
     lost = pc.and_(pc.fill_null(pc.greater_equal(rows["last_entry"], 0), fill_value=False), seen)
-    grave = pc.if_else(lost, SEVERITIES[Category.ONLY_IN_EARLIER], "warning")
+    grave = pc.if_else(lost, TRAITS[Category.ONLY_IN_EARLIER].severity, "warning")
     return table.make_ledger_findings(
         Category.ONLY_IN_EARLIER,
         rows,

@@ -17,7 +17,7 @@ from urllib.request import ProxyHandler, Request, build_opener
 import pyarrow as pa
 
 from reconcile.cli.output import Output
-from reconcile.findings.categories import SEVERITIES, SUGGESTED, Category
+from reconcile.findings.categories import TRAITS, Category
 from reconcile.jobs.context import Context
 from reconcile.service.api.client import ask_service
 from reconcile.service.api.methods import METHODS
@@ -162,12 +162,12 @@ def write_findings(folder: Path, ledgers: Sequence[int]) -> None:
             {
                 "id": hashlib.sha256(str(ledger).encode()).digest()[:16],
                 "category": str(Category.ENTRIES_MISSING),
-                "severity": SEVERITIES[Category.ENTRIES_MISSING],
+                "severity": TRAITS[Category.ENTRIES_MISSING].severity,
                 "status": "open",
                 "scope": 0,
                 "ledger": ledger,
                 "bucket": LedgerId(0, ledger).bucket,
-                "suggested": SUGGESTED[Category.ENTRIES_MISSING],
+                "suggested": TRAITS[Category.ENTRIES_MISSING].remedy,
                 "bookies": ["bk1:3181"],
                 "first_seen": at,
                 "last_seen": at,

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from reconcile.check.scrutiny.replication import Replication, find_overdue
 from reconcile.findings import table
-from reconcile.findings.categories import Category
+from reconcile.findings.categories import TRAITS, Category
 from reconcile.findings.table import Run, Statement
 from reconcile.rules import entries_beyond_end, holds
 from reconcile.rules.segments import copy_findings
@@ -43,14 +43,7 @@ CLEAN: Final = "clean"
 SKIPPED: Final = "skipped"
 UNDECIDED: Final = "undecided"
 NOT_SEEN: Final = "not seen"
-OF_RECORDS: Final = (
-    Category.PLACEMENT_VIOLATED,
-    Category.PLACEMENT_SOFT,
-    Category.STORE_WENT_BACK,
-    Category.ID_REUSE,
-)
-"""Findings of records alone: nothing that happens on bookies changes them, so they need no second look."""
-_OF_RECORDS: Final = pa.array([str(category) for category in OF_RECORDS])
+_OF_RECORDS: Final = pa.array([str(category) for category, traits in TRAITS.items() if traits.of_records_alone])
 
 
 @dataclass(frozen=True, slots=True)

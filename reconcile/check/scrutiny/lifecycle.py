@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reconcile.findings.categories import Category
+from reconcile.findings.categories import TRAITS, Category
 from reconcile.operator_files import read_operator_text
 from recovery.errors import InputError
 from recovery.model.ids import LedgerId, parse
@@ -171,7 +171,7 @@ def list_repairs(findings: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """
     commands: list[dict[str, Any]] = []
     for row in findings:
-        if row["category"] not in _REPAIRED or row["ledger"] is None or row["status"] != "open":
+        if not TRAITS[row["category"]].shell_repairs or row["ledger"] is None or row["status"] != "open":
             continue
         ledger = LedgerId(row["scope"], row["ledger"])
         if ledger.scope:
@@ -179,7 +179,3 @@ def list_repairs(findings: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         run = [f"bookkeeper shell recover -l {ledger} {bookie}" for bookie in row["bookies"]]
         commands.append({"ledger": str(ledger), "category": row["category"], "id": row["id"].hex(), "commands": run})
     return commands
-
-
-_REPAIRED: Final = (Category.BELOW_WRITE_QUORUM, Category.BELOW_ACK_QUORUM)
-"""What is lost or stands elsewhere no shell mends; copies too many need no mending."""

@@ -208,7 +208,7 @@ def _make_result(report: "Report", uri: str, inventories: Sequence[str]) -> Resu
 
 
 def _as_json(remark: "Remark") -> dict[str, str | None]:
-    from reconcile.findings.categories import SUGGESTED
+    from reconcile.findings.categories import TRAITS
 
     category = None if remark.finding is None else remark.finding.category
     return {
@@ -216,7 +216,7 @@ def _as_json(remark: "Remark") -> dict[str, str | None]:
         "subject": remark.subject,
         "text": remark.text,
         "category": category,
-        "suggested": None if category is None else SUGGESTED[category],
+        "suggested": None if category is None else TRAITS[category].remedy,
     }
 
 

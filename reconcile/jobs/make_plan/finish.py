@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from reconcile.compare import range_findings
 from reconcile.compare.decide import Case
-from reconcile.findings.categories import Category
+from reconcile.findings.categories import TRAITS, Category
 from reconcile.findings.table import Run, make_rows
 from reconcile.jobs.make_plan.entry_shares import SHARES
 from reconcile.jobs.make_plan.range_task import RangeCounts, RangeResult, RangeTasks, count_values
@@ -38,19 +38,6 @@ from recovery.model import tables
 from recovery.model.coverage import Coverage
 from recovery.place import to_place
 
-_NO_DISAGREEMENT: Final = (
-    Category.HELD,
-    Category.GUARDED,
-    Category.LEFT_OVER,
-    Category.READERS_MUST_REOPEN,
-    Category.STALE_UR_MARK,
-    Category.DELETED_OUTSIDE,
-    Category.REFERENCE_DIFFERS,
-    Category.REFERENCE_NOT_FOUND,
-    Category.DELETED_BY_OWNER,
-    Category.RECORD_CONTRADICTED,
-)
-"""Findings of ledgers that do not say that the store and the bookies differ."""
 _SETTLED: Final = ("restored", "guarded", "held", "accepted_loss", "deleted")
 
 
@@ -178,7 +165,7 @@ def _count(
     """
     findings = _add(sums.findings, count_values(beside["category"]))
     critical = _add(sums.proven, count_values(beside.filter(pc.equal(beside["severity"], "critical"))["category"]))
-    no_disagreements = sum(findings.get(category, 0) for category in _NO_DISAGREEMENT)
+    no_disagreements = sum(findings.get(category, 0) for category, traits in TRAITS.items() if traits.sides_agree)
     return PlanCounts(
         ledgers=sums.ledgers,
         restored=sums.outcomes.get("restored", 0),

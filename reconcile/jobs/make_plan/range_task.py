@@ -14,7 +14,7 @@ from reconcile.compare import decide, range_findings
 from reconcile.compare.decide import Case
 from reconcile.compare.evidence import find_collisions
 from reconcile.compare.outcomes import guard_beyond_locks
-from reconcile.findings.categories import Category
+from reconcile.findings.categories import TRAITS, Category
 from reconcile.findings.table import Run
 from reconcile.jobs.make_plan.entry_shares import count_entries
 from reconcile.jobs.make_plan.reference_counts import count_references
@@ -36,8 +36,7 @@ from recovery.place import to_place
 
 REFERENCES: Final = "references"
 """Name of the part, beside those of the plan, that every task reads references from."""
-_OF_ABSENCE: Final = (str(Category.ENTRIES_MISSING), str(Category.ENTRY_LOST), str(Category.NOT_ON_BOOKIES))
-"""Findings that something is absent: shown only where every bookie was looked at."""
+_OF_ABSENCE: Final = pa.array([str(category) for category, traits in TRAITS.items() if traits.of_absence])
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +269,7 @@ class RangeTasks:
         critical = pc.equal(findings["severity"], "critical")
         if self.case.evidence.everywhere:
             return critical
-        return pc.and_not(critical, pc.is_in(findings["category"], pa.array(_OF_ABSENCE)))
+        return pc.and_not(critical, pc.is_in(findings["category"], _OF_ABSENCE))
 
     def _read_references(self, buckets: range) -> pa.Table | None:
         """Return the references of a range, which the driver wrote where every task reads them."""

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from reconcile.findings.categories import Category
+from reconcile.findings.categories import TRAITS
 from reconcile.rules.segments.faults import MOST_GROUPS
 from recovery.bookies.wire_reader import RunningCluster
 from recovery.model.groups import group_entries, to_arrow
@@ -23,14 +23,6 @@ from recovery.model.tables import COPIES
 
 MOST_ENTRIES: Final = 16
 """Entries of a ledger that are read from a bookie."""
-COPY_FAULTS: Final = (
-    Category.ENTRY_LOST,
-    Category.BELOW_ACK_QUORUM,
-    Category.BELOW_WRITE_QUORUM,
-    Category.ENTRIES_MISPLACED,
-)
-_ELSEWHERE: Final = (Category.ENTRY_LOST, Category.BELOW_ACK_QUORUM)
-"""What is looked for on every bookie before it is called so."""
 _HIDDEN: Final = pa.schema([("scope", pa.int64()), ("ledger", pa.int64()), ("bookie", pa.string())])
 
 
@@ -63,11 +55,12 @@ def read_lacking(
     copies: list[dict[str, Any]] = []
     hidden: list[dict[str, Any]] = []
     for finding in findings:
-        if finding["category"] not in COPY_FAULTS:
+        traits = TRAITS[finding["category"]]
+        if not traits.of_copies:
             continue
         record = of_ledger[finding["scope"], finding["ledger"]]
         lacking = frozenset(finding["bookies"])
-        for bookie in sorted(bookies if finding["category"] in _ELSEWHERE else lacking.intersection(bookies)):
+        for bookie in sorted(bookies if traits.sought_everywhere else lacking.intersection(bookies)):
             due = _list_due(record, bookie if bookie in lacking else None, finding["entries"])
             wanted = [entry for entry, _ in zip(due, range(MOST_ENTRIES), strict=False)]
             is_part = next(due, None) is not None or len(finding["entries"]) >= MOST_GROUPS

@@ -11,11 +11,12 @@ import numpy as np
 import pyarrow as pa
 
 from backends.registry import OpenStore
-from reconcile.check.scrutiny.judge import OF_RECORDS, SKIPPED, UNDECIDED, Judgement, give_verdicts, judge_range
+from reconcile.check.scrutiny.judge import SKIPPED, UNDECIDED, Judgement, give_verdicts, judge_range
 from reconcile.check.scrutiny.looks import Kind, Look, Outcome, Suspect, look_again
 from reconcile.check.scrutiny.replication import Replication
+from reconcile.findings.categories import TRAITS, Category
 from reconcile.jobs.context import Context, Wire
-from reconcile.jobs.scrutiny.entry_reads import COPY_FAULTS, read_lacking
+from reconcile.jobs.scrutiny.entry_reads import read_lacking
 from reconcile.jobs.scrutiny.range_task import SUSPECT_FINDINGS, SUSPECT_VERDICTS, RangeTask, read_all
 from reconcile.rules.segments.copies import Sight
 from reconcile.rules.segments.copy_findings import see_bookies
@@ -39,12 +40,12 @@ Key = tuple[int, int]
 
 def kind_of(category: str) -> str:
     """Return what is confirmed by being seen again: how far copies are from what a record asks for may change."""
-    return "copies" if category in COPY_FAULTS else category
+    return "copies" if TRAITS[Category(category)].of_copies else category
 
 
 def is_doubtful(row: Mapping[str, Any]) -> bool:
     """Whether a finding needs a second look: it is more than a note, and not of a record alone."""
-    return row["severity"] != "info" and row["category"] not in OF_RECORDS
+    return row["severity"] != "info" and not TRAITS[row["category"]].of_records_alone
 
 
 @dataclass

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reconcile.findings.categories import SEVERITIES, Category
+from reconcile.findings.categories import TRAITS, Category
 from reconcile.findings.table import Run, Statement, make_ledger_findings
 from reconcile.rules.segments.copies import CopyFaults, Sight
 from reconcile.rules.segments.faults import Fault
@@ -120,7 +120,7 @@ def _make(stored: pa.Table, faults: pa.Table, fault: Fault, run: Run, *, everywh
     ]
     named = faults["strays"] if fault is Fault.OVER_REPLICATED else faults["lacking"]
     unseen = fault is Fault.LOST and not everywhere
-    severity = SEVERITIES[Category.BELOW_ACK_QUORUM] if fault is Fault.MISPLACED_ALL else SEVERITIES[category]
+    severity = TRAITS[Category.BELOW_ACK_QUORUM].severity if fault is Fault.MISPLACED_ALL else TRAITS[category].severity
     return make_ledger_findings(
         category,
         records.select(list(tables.KEY_COLUMNS)),

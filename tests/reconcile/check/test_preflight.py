@@ -12,7 +12,7 @@ from backends.protocols import MetadataStore, Write
 from reconcile.check import preflight
 from reconcile.check.gc_settings import BookieSettings, Unread, settings_of
 from reconcile.check.preflight_report import Level, Report, stop_order
-from reconcile.findings.categories import SEVERITIES, Category
+from reconcile.findings.categories import TRAITS, Category
 from reconcile.write.freezing import freeze
 from recovery.codecs.store import Layout, layout_bytes, ledger_key
 from recovery.dataset import Dataset, open_dataset
@@ -334,7 +334,7 @@ def test_what_is_wrong_is_a_finding_as_plans_have_them(tmp_path: Path) -> None:
     wrong = [remark for remark in report.remarks if remark.level in (Level.WARNING, Level.CRITICAL)]
     assert [remark.finding for remark in wrong] == list(report.findings)
     assert report.findings[0].category is Category.STORE_EMPTY
-    assert report.findings[0].severity in (None, SEVERITIES[Category.STORE_EMPTY])
+    assert report.findings[0].severity in (None, TRAITS[Category.STORE_EMPTY].severity)
     assert {remark.level for remark in report.remarks} > {remark.level for remark in wrong}
 
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from reconcile.findings.categories import SEVERITIES, SEVERITY_ORDER, SUGGESTED, Category
+from reconcile.findings.categories import SEVERITY_ORDER, TRAITS, Category
 
 
 @pytest.mark.parametrize("category", Category)
 def test_a_category_has_a_severity_and_a_remedy(category: Category) -> None:
     """A finding of a new category is written and shown, not a KeyError in the middle of a run."""
-    assert SEVERITIES[category] in SEVERITY_ORDER
-    assert SUGGESTED[category]
+    assert TRAITS[category].severity in SEVERITY_ORDER
+    assert TRAITS[category].remedy
     assert category == category.name

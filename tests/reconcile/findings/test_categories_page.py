@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reconcile.findings.categories import SEVERITIES, Category
+from reconcile.findings.categories import TRAITS, Category
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs" / "operations" / "scrutiny.md").read_text(encoding="utf-8")
@@ -46,8 +46,8 @@ CATEGORIES = sorted(set(find_categories()) - OF_PLANS)
 def test_each_category_has_its_section(category: Category) -> None:
     """With the severity that it has, and what to run next."""
     severity, _, rest = SECTIONS[category].strip().removeprefix("**").partition(".** ")
-    assert severity.split(";")[0].split(" ")[0] == QUIETER.get(category, SEVERITIES[category]) or (
-        "else info" in severity or f"; {SEVERITIES[category]}" in severity
+    assert severity.split(";")[0].split(" ")[0] == QUIETER.get(category, TRAITS[category].severity) or (
+        "else info" in severity or f"; {TRAITS[category].severity}" in severity
     )
     means, _, following = rest.partition("\n\nNext: ")
     assert len(means) > len("It is bad.")
