@@ -21,6 +21,8 @@ from recovery.place import is_remote
 
 CATALOG = "catalog"
 _SASL: Final = "sasl:"
+_SESSION_SCHEMES: Final = (_SASL, "x509:")
+"""Of principals that a connection is as soon as it stands."""
 
 
 class Access(Protocol):
@@ -205,15 +207,15 @@ def list_principals(access: Access, opened: OpenStore | None = None) -> list[str
         return None
     from backends.zookeeper.acl import digest_principal  # noqa: PLC0415 - of the stores, only ZooKeeper needs it
 
-    digest, sasl = access.digest, name_sasl_principal(access, None if opened is None else opened.uri)
-    return [*([digest_principal(digest)] if digest else []), *([sasl] if sasl else [])]
+    session = list_session_principals(access, None if opened is None else opened.uri)
+    return [*([digest_principal(access.digest)] if access.digest else []), *session]
 
 
-def name_sasl_principal(access: Access, uri: str | None, *, patience_s: float | None = None) -> str | None:
-    """Return whom a ZooKeeper takes an access for by SASL; None: nobody.
+def list_session_principals(access: Access, uri: str | None, *, patience_s: float | None = None) -> list[str]:
+    """Return whom a ZooKeeper takes an access for by SASL and by our certificate, before any user and password.
 
-    A server may shorten the principals of Kerberos, so it is asked; one before 3.7 does not say, and by default
-    shortens nothing.
+    A server may shorten the principals of Kerberos and names those of certificates, so it is asked; one before 3.7
+    does not say, and by default shortens nothing.
 
     Args:
         access: that the store is opened with.
@@ -224,20 +226,21 @@ def name_sasl_principal(access: Access, uri: str | None, *, patience_s: float | 
         UnavailableError: no server answers.
         AccessDeniedError: it does not take us for whom we say we are, or there is no ticket.
     """
-    sasl = access.sasl
-    if not isinstance(sasl, Kerberos):
-        return None if sasl is None else f"{_SASL}{sasl[0]}"
-    if uri is not None:
+    sasl, tls = access.sasl, access.tls
+    if uri is not None and (isinstance(sasl, Kerberos) or (tls is not None and tls.cert is not None)):
         from backends.zookeeper.identity import ask_names  # noqa: PLC0415 - of the stores, only ZooKeeper needs it
 
         patience_s = access.patience_s if patience_s is None else patience_s
-        names = ask_names(parse_store_uri(uri).hosts, sasl=sasl, tls=access.tls, patience_s=patience_s)
-        for name in names:
-            if name.startswith(_SASL):
-                return name
+        names = ask_names(parse_store_uri(uri).hosts, sasl=sasl, tls=tls, patience_s=patience_s)
+        if known := [name for name in names if name.startswith(_SESSION_SCHEMES)]:
+            return known
+    if sasl is None:
+        return []
+    if not isinstance(sasl, Kerberos):
+        return [f"{_SASL}{sasl[0]}"]
     from backends.sasl.gssapi import KerberosError, name_principal  # noqa: PLC0415 - needs the system's Kerberos
 
     try:
-        return f"{_SASL}{name_principal()}"
+        return [f"{_SASL}{name_principal()}"]
     except KerberosError as error:
         raise AccessDeniedError("Kerberos", str(error)) from error

@@ -16,7 +16,7 @@ from reconcile.check import thaw_guards
 from reconcile.check.guard_locks import count_guards
 from reconcile.errors import Advice, GuardRefusedError, JournalError, Remedy
 from reconcile.jobs.context import Context, add_remedy
-from reconcile.stores import Access, AccessAs, name_sasl_principal, open_store
+from reconcile.stores import Access, AccessAs, list_session_principals, open_store
 from reconcile.write import audit_journal, guards
 from reconcile.write.freezing import freeze as engine
 from reconcile.write.freezing import freeze_state
@@ -320,19 +320,22 @@ class _Run:
     def _trials(self, layout: Layout) -> tuple[Sequence[Trial], Sequence[str]]:
         """Try on each server that the URI names, as nobody and as the bookies; return also who did not answer.
 
-        Where connections are made as somebody by SASL, nobody's is, too: what is refused to that one is to nobody.
+        Where connections are made as somebody, by SASL or a certificate, nobody's is, too: what is refused to that one
+        is refused to nobody.
         """
         access = self.context.access
         bookie = access.bookie_digest
-        trials, silent = [], []
+        trials: list[Trial] = []
+        silent: list[str] = []
         for server in parse_store_uri(self.request.uri).hosts.split(","):
             address = f"zk://{server}{self.root}"
             try:
-                nobody = name_sasl_principal(access, address, patience_s=_SERVER_PATIENCE_S) or freeze_state.WORLD
+                session = list_session_principals(access, address, patience_s=_SERVER_PATIENCE_S)
                 for digest in (None, bookie) if bookie else (None,):
                     with _open_as(address, access, digest) as stranger:
                         proof = freeze_state.prove_refusals(stranger.store, self.store, self.root, layout)
-                    trials.append(Trial(server, digest_principal(digest) if digest else nobody, proof))
+                    tried = [digest_principal(digest)] if digest else session or [freeze_state.WORLD]
+                    trials += [Trial(server, principal, proof) for principal in tried]
             except UnavailableError:
                 silent.append(server)
         return trials, silent

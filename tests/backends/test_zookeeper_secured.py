@@ -80,7 +80,7 @@ def test_a_client_without_a_certificate_or_with_a_wrong_one_gets_no_session(
         Tls(str(folder / "ca.crt"), str(folder / "other.crt"), str(folder / "other.key")),
     ):
         with pytest.raises(UnavailableError):
-            ZooKeeperReader(hosts, tls=tls, patience_s=3)
+            ZooKeeperReader(hosts, tls=tls, patience_s=1.5)
 
 
 def test_files_of_the_environment(
@@ -125,6 +125,41 @@ def test_who_one_is_by_sasl(secured: tuple[ZooKeeperServer, str, Path], monkeypa
     assert "wrong" not in str(refused.value)
 
 
+def _make_cluster_of(server: ZooKeeperServer, root: str, principal: str) -> None:
+    """Make what a freeze looks at, with the rights of bookies that are known as a principal."""
+    tool = f"{digest_principal(('tool', 'secret'))}:cdrwa"
+    store = ZooKeeperStore(server.hosts, auth=("tool", "secret"))
+    theirs = f"{principal}:cdrwa,world:anyone:r"
+    store.write([Write(root, b"", acl=f"{theirs},{tool}")])
+    for key in ("/00", "/idgen", "/available", "/LAYOUT"):
+        value = layout_bytes(Layout.HIERARCHICAL) if key == "/LAYOUT" else b""
+        store.write([Write(root + key, value, acl=theirs if key == "/available" else f"{theirs},{tool}")])
+    store.close()
+
+
+def test_a_freeze_where_bookies_are_known_by_certificates(
+    secured: tuple[ZooKeeperServer, str, Path],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Exit 0 only if it was tried with the bookies' certificate, which the server names; else 4, and it is named."""
+    server, hosts, folder = secured
+    root, uri = "/tls-frozen", f"zk+hierarchical://{hosts}/tls-frozen"
+    _make_cluster_of(server, root, "x509:CN=client")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("BKMETA_ZK_BOOKIE_AUTH", raising=False)
+    monkeypatch.setenv("BKMETA_ZK_AUTH", "tool:secret")
+    monkeypatch.setenv("BKMETA_TLS_CA", str(folder / "ca.crt"))
+    for name, code, untried in (("server", 4, ["x509:CN=client"]), ("client", 0, [])):
+        monkeypatch.setenv("BKMETA_TLS_CERT", str(folder / f"{name}.crt"))
+        monkeypatch.setenv("BKMETA_TLS_KEY", str(folder / f"{name}.key"))
+        offered = run(capsys, "freeze", "--metadata", uri, "--json").result
+        done = run(capsys, "freeze", "--metadata", uri, *(("--confirm", offered["hash"]) if code else ()), "--json")
+        assert (done.code, done.result["coverage"]["not_tried_as"]) == (code, untried), done.result
+        assert done.result["coverage"]["tried_as"] == [f"x509:CN={name}"]
+
+
 def test_a_freeze_where_bookies_are_known_by_sasl(
     secured: tuple[ZooKeeperServer, str, Path],
     monkeypatch: pytest.MonkeyPatch,
@@ -134,14 +169,7 @@ def test_a_freeze_where_bookies_are_known_by_sasl(
     """Exit 0 only if it was tried as the bookies' principal; else 4, and it is named. SASL alone is no identity."""
     server, _, _ = secured
     root, uri = "/sasl-frozen", f"zk+hierarchical://{server.hosts}/sasl-frozen"
-    tool = f"{digest_principal(('tool', 'secret'))}:cdrwa"
-    store = ZooKeeperStore(server.hosts, auth=("tool", "secret"))
-    open_ones, theirs = f"sasl:bob:cdrwa,world:anyone:r,{tool}", "sasl:bob:cdrwa,world:anyone:r"
-    store.write([Write(root, b"", acl=open_ones)])
-    for key in ("/00", "/idgen", "/available", "/LAYOUT"):
-        value = layout_bytes(Layout.HIERARCHICAL) if key == "/LAYOUT" else b""
-        store.write([Write(root + key, value, acl=theirs if key == "/available" else open_ones)])
-    store.close()
+    _make_cluster_of(server, root, "sasl:bob")
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("BKMETA_ZK_AUTH", raising=False)
     monkeypatch.delenv("BKMETA_ZK_BOOKIE_AUTH", raising=False)
