@@ -5,15 +5,20 @@ Only the instance id tells them apart: a store has it in INSTANCEID, a bookie in
 where a source names none, nothing is refused, and it is said.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from recovery.codecs import cookie, store
+from recovery.codecs.store_kind import KINDS
 from recovery.dataset import Dataset
 from recovery.errors import FormatError, InputError
+
+if TYPE_CHECKING:
+    from backends.protocols import MetadataStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +40,20 @@ def decode_named(raw: bytes | None) -> str | None:
         return store.decode_instance_id(raw) if raw is not None else None
     except FormatError:
         return None
+
+
+def read_instance_ids(source: "MetadataStore", root: str) -> Iterator[tuple[str, str]]:
+    """Yield the keys that name an instance id under a ledgers root, each with that; a store has one at most.
+
+    Raises:
+        BackendError: the store failed.
+    """
+    for kind in KINDS:
+        key = root.rstrip("/") + kind.places.instance_id
+        stored = source.get(key)
+        instance_id = decode_named(None if stored is None else stored.value)
+        if instance_id is not None:
+            yield key, instance_id
 
 
 def read_cookie_instances(cookies: Mapping[str, bytes]) -> dict[str, list[str]]:

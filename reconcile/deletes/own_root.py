@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from backends.protocols import AccessControl, MetadataStore, Write, parse_acl
-from reconcile.clusters import decode_named
+from reconcile.clusters import read_instance_ids
 from reconcile.deletes.packed import ChangeLog, PackedRecords
 from reconcile.deletes.records import (
     ARCHIVE,
@@ -31,7 +31,7 @@ from reconcile.deletes.records import (
 from reconcile.deletes.tombstones import Tombstone
 from reconcile.errors import GuardRefusedError
 from reconcile.write.audit_journal import Journal, Record
-from recovery.codecs.store import ON_ETCD, ON_ZOOKEEPER, OWN_ROOT
+from recovery.codecs.store import OWN_ROOT
 from recovery.errors import FormatError
 
 JOURNAL_KIND: Final = "deletes"
@@ -75,12 +75,7 @@ def name_own_root(ledgers_root: str) -> str:
 
 def read_instance_id(store: MetadataStore, ledgers_root: str) -> str:
     """Return the instance id of a cluster; empty where it has none."""
-    for places in (ON_ZOOKEEPER, ON_ETCD):
-        stored = store.get(ledgers_root.rstrip("/") + places.instance_id)
-        named = decode_named(stored.value if stored is not None else None)
-        if named is not None:
-            return named
-    return ""
+    return next((instance_id for _, instance_id in read_instance_ids(store, ledgers_root)), "")
 
 
 def open_own_root(store: MetadataStore, ledgers_root: str, acl: str | None = None) -> OwnRoot | None:

@@ -111,12 +111,10 @@ def demand_same_cluster(store: MetadataStore, base: str, instance_ids: Sequence[
     """
     if not instance_ids:
         return
-    for layout_keys in (keys.ON_ZOOKEEPER, keys.ON_ETCD):
-        stored = store.get(base + layout_keys.instance_id)
-        instance_id = clusters.decode_named(stored.value if stored is not None else None)
-        if instance_id is not None and instance_id not in instance_ids:
+    for key, instance_id in clusters.read_instance_ids(store, base):
+        if instance_id not in instance_ids:
             raise GuardRefusedError(
-                base + layout_keys.instance_id,
+                key,
                 f"the store has {instance_id!r}, the plan was made of {instance_ids[0]!r}: it is another cluster's "
                 "root",
                 "choose the root of the plan's cluster",

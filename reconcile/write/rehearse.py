@@ -23,13 +23,14 @@ from reconcile.plan.manifest import read_plan_manifest
 from reconcile.plan.plan_reader import open_captured_store
 from reconcile.write.guards import demand_separate_root, demand_unregistered
 from reconcile.write.writer import BATCH_ROWS, RecordTarget, settle_changes
-from recovery.codecs import store as keys
+from recovery.codecs.store import COOKIES
+from recovery.codecs.store_kind import KINDS
 from recovery.dataset import Dataset
 
 MARK: Final = "/BKMETA_REHEARSAL"
 JOURNALS: Final = "rehearsals"
 """Folder in the plan's folder that the journals of rehearsals are written to."""
-_MARKS_OF_ROOTS: Final = (keys.ON_ZOOKEEPER.layout, keys.ON_ETCD.layout, keys.COOKIES, MARK)
+_MARKS_OF_ROOTS: Final = (*(kind.places.layout for kind in KINDS), COOKIES, MARK)
 """Keys that only a ledgers root has, or a rehearsal of one."""
 _HOSTS: Final = re.compile(r"[^/:,;]+:\d+")
 

@@ -31,6 +31,8 @@ class StoreKind:
         has_bucket_counters: ids are given out by a counter of each bucket; False: by one of the layout.
         removals: keys that one transaction may remove beside the change of another, at most.
         makes_layout: whoever makes the ledgers root makes the node of the layout with it.
+        uri: of a ledgers root, with {layout}, {hosts} and {folder}, which the root stands in.
+        joins_hosts: what stands between two of them there.
     """
 
     name: str
@@ -42,6 +44,8 @@ class StoreKind:
     has_bucket_counters: bool
     removals: int
     makes_layout: bool
+    uri: str
+    joins_hosts: str
 
 
 ZOOKEEPER: Final = StoreKind(
@@ -54,6 +58,8 @@ ZOOKEEPER: Final = StoreKind(
     has_bucket_counters=False,
     removals=200,
     makes_layout=True,
+    uri="zk+{layout}://{hosts}/{folder}/ledgers",
+    joins_hosts=";",
 )
 ETCD: Final = StoreKind(
     "etcd",
@@ -65,7 +71,10 @@ ETCD: Final = StoreKind(
     has_bucket_counters=True,
     removals=50,
     makes_layout=False,
+    uri="etcd://{hosts}/{folder}",
+    joins_hosts=",",
 )
+KINDS: Final = (ZOOKEEPER, ETCD)
 
 
 def kind_of(layout: Layout | str | None) -> StoreKind:

@@ -15,10 +15,12 @@ import pyarrow.compute as pc
 
 from reconcile.check.impact.names import UNKNOWN, Level, State, Target
 from reconcile.check.impact.segments.judgement import States
-from recovery.codecs.store import ON_ETCD, ON_ZOOKEEPER
+from recovery.codecs.store_kind import KINDS
 
 Codes = npt.NDArray[np.int32]
 _NONE: Final = -1
+_READ_ONLY: Final = frozenset(kind.places.registrations[1] for kind in KINDS)
+"""Folders of bookies that take no writes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,12 +84,11 @@ def read_bookies(
         topology: bookie to location.
     """
     cookies = _list_names(nodes, "cookie")
-    folders = {places.registrations for places in (ON_ZOOKEEPER, ON_ETCD)}
     registered = {
         path.rpartition("/")[2]: path.rpartition("/")[0]
         for path in sorted(nodes.filter(pc.equal(nodes["kind"], "registration"))["path"].to_pylist())
     }
-    read_only = {name for name, folder in registered.items() if folder in {pair[1] for pair in folders}}
+    read_only = {name for name, folder in registered.items() if folder in _READ_ONLY}
     names = tuple(sorted({*cookies, *registered, *unrecoverable, *named}))
 
     def choose_state(name: str) -> State:

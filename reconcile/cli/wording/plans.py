@@ -33,16 +33,14 @@ def rehearsal_root(plan: Dataset) -> str:
     """Return the URI of a root beside the plan's, in the same store, that nobody uses."""
     from backends.registry import parse_store_uri
     from reconcile.plan.manifest import read_plan_manifest
-    from recovery.codecs.store_kind import ETCD, kind_of
+    from recovery.codecs.store_kind import kind_of
 
     layout = read_plan_manifest(plan).binding.layout
     kind = kind_of(layout)
     layout = "legacyhierarchical" if layout == "legacy" else layout
     uri = store_of(plan)
     hosts = f"HOST:{kind.port}" if uri == _UNKNOWN else parse_store_uri(uri).hosts
-    if kind is ETCD:
-        return f"etcd://{hosts}/{_REHEARSAL}"
-    return f"zk+{layout}://{hosts.replace(',', ';')}/{_REHEARSAL}/ledgers"
+    return kind.uri.format(layout=layout, hosts=hosts.replace(",", kind.joins_hosts), folder=_REHEARSAL)
 
 
 def deletion_lines(plan: Dataset, deletions: Sequence[SessionDeletions]) -> list[str]:

@@ -22,10 +22,12 @@ and those of the last scrutiny (`reconcile.jobs.scrutiny.metrics`), of all share
 Source: https://prometheus.io/docs/instrumenting/exposition_formats/, text format 0.0.4.
 """
 
+import logging
 import resource
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,6 +40,7 @@ from reconcile.service.runs.schedule import GateState, State
 from recovery.dataset import open_dataset
 from recovery.errors import DatasetError
 
+_LOG: Final = logging.getLogger(__name__)
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -98,15 +101,27 @@ def _format_scrutinies(data: Path, state: State) -> str:
 
 
 def read_results(paths: Sequence[Path]) -> list[Scrutinized]:
-    """Return what scrutinies found; those that are not there, or damaged, are left out."""
+    """Return what scrutinies found; those that are not there, or damaged, are left out.
+
+    So are those of a version that said other things of a run: the log has which, once.
+    """
     results = []
     for path in paths:
         try:
-            manifest = open_dataset(path, "scrutiny").manifest
-            results.append(Scrutinized(**manifest["result"], worst=()))
-        except (DatasetError, KeyError, TypeError):
+            result = open_dataset(path, "scrutiny").manifest["result"]
+        except (DatasetError, KeyError):
             continue
+        try:
+            results.append(Scrutinized(**result, worst=()))
+        except TypeError as error:
+            _log_other_version(path, str(error))
     return results
+
+
+@cache
+def _log_other_version(path: Path, why: str) -> None:
+    # Whoever asks for figures asks every few seconds.
+    _LOG.warning("%s: another version of bkmeta wrote it (%s); no figure and no page counts it; run it again", path, why)
 
 
 def add_results(results: Sequence[Scrutinized]) -> Scrutinized:
