@@ -153,8 +153,15 @@ class InstanceProcess:
         self._log.close()
 
 
-def write_findings(folder: Path, ledgers: Sequence[int]) -> None:
-    """Write what a scrutiny writes that found something wrong with each of some ledgers."""
+def write_findings(folder: Path, ledgers: Sequence[int], *, without: str = "", **more: Any) -> None:
+    """Write what a scrutiny writes that found something wrong with each of some ledgers.
+
+    Args:
+        folder: of the run.
+        ledgers: with something wrong.
+        without: a field of its result that is left out, as older versions do.
+        more: fields beside, as newer versions have them.
+    """
     at = datetime(2026, 1, 1, tzinfo=UTC)
     rows = [
         fill_row(
@@ -180,8 +187,9 @@ def write_findings(folder: Path, ledgers: Sequence[int]) -> None:
         "listed": 10 + len(rows), "clean": 10, "skipped": {}, "undecided": {}, "with_findings": len(rows),
         "found": {str(Category.ENTRIES_MISSING): len(rows)}, "by_severity": {rows[0]["severity"]: len(rows)},
         "rechecked": 0, "coverage": {**coverage, "silent": [], "not_registered": []}, "failing": len(rows),
-        "suppressed": 0, "new": None, "resolved": None,
+        "suppressed": 0, "new": None, "resolved": None, **more,
     }  # fmt: skip
+    result.pop(without, None)
     folder.mkdir(parents=True)
     part = write_part(
         folder, "findings", "part-00000", [pa.Table.from_pylist(rows, schema=tables.FINDINGS)], secret=True

@@ -121,7 +121,9 @@ def read_results(paths: Sequence[Path]) -> list[Scrutinized]:
 @cache
 def _log_other_version(path: Path, why: str) -> None:
     # Whoever asks for figures asks every few seconds.
-    _LOG.warning("%s: another version of bkmeta wrote it (%s); no figure and no page counts it; run it again", path, why)
+    _LOG.warning(
+        "%s: another version of bkmeta wrote it (%s); no figure and no page counts it; run it again", path, why
+    )
 
 
 def add_results(results: Sequence[Scrutinized]) -> Scrutinized:
