@@ -1,12 +1,14 @@
 """`conf/`: what runs and watches the service names only what is there: options, keys, paths, figures, labels."""
 
 import configparser
+import importlib.util
 import json
 import re
 import shutil
 import subprocess
 import textwrap
 import tomllib
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +21,7 @@ from reconcile.service.runs import schedule
 from reconcile.service.runs.folders import OUT
 from reconcile.service.runs.leader import Instance
 from reconcile.service.runs.schedule import Gate, State
+from recovery.spark import has_executors
 from tests.support.command import ROOT, commands
 from tests.support.service import make_context, write_config, write_findings
 
@@ -158,3 +161,28 @@ def test_the_manifest_that_collects_runs_a_command_that_is_there() -> None:
     check_words(line.replace('"', "").split())
     for mount in re.findall(r"- \{name: (?:conf|journal|ledgers), mountPath: .*\}", text):
         assert "readOnly: true" in mount
+
+
+def test_the_manifest_that_recovers_has_settings_that_spark_has() -> None:
+    """Its command line is one of ours, its secrets are those that it makes, and Spark's jars name each property."""
+    text = (KUBERNETES / "recover.yaml").read_text(encoding="utf-8")
+    [args] = re.findall(r"(?m)^ +args:\n((?: +- .*\n)+)", text)
+    words = re.findall(r"- (\S+)", args)
+    check_words([word.partition("=")[0] for word in words])
+    assert has_executors(dict(word.partition("=")[::2] for word in words)["--master"])
+    assert set(re.findall(r"secret(?:Name|Ref): \{?(?:name: )?(bkmeta-[a-z]+)", text)) <= set(
+        re.findall(r"create secret generic (\S+)", text)
+    )
+    properties = re.findall(r"(?m)^    (spark\.[A-Za-z.]+?)(?:\.AWS_[A-Z_]+)? \S+", text)
+    assert len(properties) > 8
+    spec = importlib.util.find_spec("pyspark")
+    assert spec is not None
+    assert spec.origin is not None
+    named = b""
+    for kind in ("core", "kubernetes"):
+        [jar] = (Path(spec.origin).parent / "jars").glob(f"spark-{kind}_*.jar")
+        with zipfile.ZipFile(jar) as classes:
+            named += b"".join(
+                classes.read(name) for name in classes.namelist() if "/config/" in name or "Config" in name
+            )
+    assert [name for name in properties if name.encode() not in named] == []
