@@ -151,6 +151,11 @@ def staying(command: Sequence[str], checkout: Path = ROOT) -> Iterator[Staying]:
             process.wait()
 
 
+def count_cpu(root: int) -> float:
+    """Return the CPU seconds that a process and all below it have used."""
+    return sum(_tree(root).values())
+
+
 def _tree(root: int) -> dict[int, float]:
     """Return a process and all below it, each with its CPU seconds and those of its children that ended."""
     children: dict[int, list[int]] = {}

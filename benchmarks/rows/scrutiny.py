@@ -3,12 +3,13 @@
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from benchmarks.data import catalogs, inventories
 from benchmarks.data.cache import kept
-from benchmarks.measure import Cost, python, run, staying
+from benchmarks.measure import Cost, count_cpu, python, run, staying
 from benchmarks.pairs import Contestant
 from benchmarks.rows.row import STAGES, Place, Row, demand_whole
 from tests.support.cluster import Bookie, Cluster, encoded
@@ -31,14 +32,22 @@ def _whole(place: Place) -> Iterator[dict[str, Contestant]]:
         if cluster("fill", count=place.ledgers, entries=_ENTRIES, **shape):
             raise ValueError("some ledgers could not be written")
         uri = f"zk+hierarchical://{cluster.zookeeper}/ledgers"
-        stages = {"scrutinize": lambda: demand_whole(place, run(python(STAGES, "scrutinize", uri)))}
+
+        # The auditor runs in the process of the servers: CPU seconds are both sides' with what the servers do for them.
+        def scrutinize() -> Cost:
+            before = count_cpu(cluster.pid)
+            cost = demand_whole(place, run(python(STAGES, "scrutinize", uri)))
+            return replace(cost, cpu_s=cost.cpu_s + count_cpu(cluster.pid) - before)
+
+        stages = {"scrutinize": scrutinize}
 
         def audit() -> Cost:
+            before = count_cpu(cluster.pid)
             answer = cluster("audit_all", rounds=1)
             if answer["said"]:
                 raise ValueError(f"the auditor says {answer['said']} of a healthy cluster")
             seconds = answer["seconds"][0]
-            return Cost(seconds, seconds, {}, {})
+            return Cost(seconds, count_cpu(cluster.pid) - before, {}, {})
 
         yield stages if place.alone else stages | {"the auditor's check of replicas": audit}
 

@@ -54,6 +54,7 @@ def capture_store(
     *,
     at: str | None = None,
     settings: Mapping[str, object] | None = None,
+    with_rights: bool = True,
 ) -> CaptureSummary:
     """Read an open store into a catalog.
 
@@ -64,6 +65,7 @@ def capture_store(
         known: scope and ledger of ledgers that somebody knows of: asked for by key where no listing names them.
         at: the point in time that a person named; None: the latest.
         settings: for the manifest; None: another manifest has them.
+        with_rights: the ACLs of ledgers, too: who looks only does not need them.
 
     Raises:
         UnavailableError: the store stopped answering; there is no catalog then.
@@ -77,5 +79,12 @@ def capture_store(
         context.reporter.progress("reading the store", "ledgers") as progress,
     ):
         return live.capture(
-            opened.store, opened.root, layout, writer, clock=context.now, progress=throttle(progress), known=known
+            opened.store,
+            opened.root,
+            layout,
+            writer,
+            clock=context.now,
+            progress=throttle(progress),
+            known=known,
+            with_rights=with_rights,
         )

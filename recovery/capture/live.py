@@ -72,6 +72,7 @@ def capture(
     clock: Callable[[], datetime],
     progress: Callable[[int, int], None] = lambda _done, _total: None,
     known: Iterable[pa.Table] = (),
+    with_rights: bool = True,
 ) -> CaptureSummary:
     """Read a store into a catalog, and close it.
 
@@ -87,6 +88,7 @@ def capture(
         progress: called with how many ledgers are read, and how many there may be: an estimate until the end.
         known: scope and ledger of ledgers that somebody knows of, perhaps repeatedly: of a live store, those that no
             listing named are asked for one by one.
+        with_rights: the ACLs of ledgers, too, which cost a live store more than all else.
 
     Raises:
         InputError: no layout was named and LAYOUT names none; or the two contradict each other.
@@ -99,7 +101,7 @@ def capture(
     with ExitStack() as ending:
         pool = ThreadPoolExecutor(LISTINGS_IN_FLIGHT, thread_name_prefix="capture")
         ending.callback(pool.shutdown, cancel_futures=True)
-        return _Run(store, root.rstrip("/"), out, pool, progress).run(layout, started, known)
+        return _Run(store, root.rstrip("/"), out, pool, progress, with_rights=with_rights).run(layout, started, known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +135,12 @@ class _Run:
         out: DatasetWriter,
         pool: ThreadPoolExecutor,
         progress: Callable[[int, int], None],
+        *,
+        with_rights: bool,
     ) -> None:
         self._store = store
         self._live = store if isinstance(store, LiveStore) else None
+        self._rights = self._live if with_rights else None
         self._prefix = prefix
         self._out = out
         self._pool = pool
@@ -159,9 +164,10 @@ class _Run:
 
     def run(self, layout: Layout | None, started: datetime, known: Iterable[pa.Table]) -> CaptureSummary:
         """Capture everything, and close the catalog."""
-        if self._live is not None:
+        if self._rights is not None:
             with suppress(AccessDeniedError):
-                list(self._live.get_acls([self._key(ROOT)]))  # opens what it needs: that is a transaction, too
+                list(self._rights.get_acls([self._key(ROOT)]))  # opens what it needs: that is a transaction, too
+        if self._live is not None:
             self._since = self._live.latest_txn()
         known = iter(known)
         first = next(known, None)
@@ -204,6 +210,8 @@ class _Run:
             yield f"{_count(self._tree.changed, 'folder')} changed while being listed and were listed again"
         if self._vanished:
             yield f"{_count(self._vanished, 'ledger')} were removed between being listed and being read"
+        if self._live is not None and self._rights is None:
+            yield "the ACLs of ledgers were not asked for"
         if self._hidden:
             yield (
                 f"the ACLs of {_count(self._hidden, 'record')} are not in it: they may not be read, or their digests "
@@ -315,12 +323,12 @@ class _Run:
 
     def _read_acls(self, keys: list[str]) -> dict[str, str]:
         """Return the ACLs of what stands at keys, as far as they may be read."""
-        if self._live is None:
+        if self._rights is None:
             return {}
         acls: dict[str, str] = {}
         answered = 0
         try:
-            for _, acl in self._live.get_acls([self._key(key) for key in keys]):
+            for _, acl in self._rights.get_acls([self._key(key) for key in keys]):
                 if acl is not None:
                     acls[keys[answered]] = acl.text
                 answered += 1
@@ -339,7 +347,7 @@ class _Run:
         for key in keys:
             acl = acls.get(key)
             is_known = acl is not None and self._is_shown(acl)
-            self._hidden += self._live is not None and not is_known
+            self._hidden += self._rights is not None and not is_known
             shown.append(acl if is_known else None)
         return shown
 

@@ -207,12 +207,12 @@ def _lay(runs: KeyedRuns, weight: Ints | int) -> tuple[npt.NDArray[np.uint64], I
     position = np.concatenate([begin, begin + runs.size.astype(np.uint64)])
     key = np.concatenate([runs.key, runs.key])
     change = np.concatenate([np.broadcast_to(weight, runs.size.shape), np.broadcast_to(-weight, runs.size.shape)])
-    order = _sort(key, position)
+    order = sort_positions(key, position)
     return position[order], key[order], change[order], order
 
 
-def _sort(key: Ints, position: npt.NDArray[np.uint64]) -> npt.NDArray[np.intp]:
-    """Return the order by (key, position)."""
+def sort_positions(key: Ints, position: npt.NDArray[np.uint64]) -> npt.NDArray[np.intp]:
+    """Return the order by (key, position): fast where they come as parts that are in order already."""
     if not len(key):
         return np.empty(0, np.intp)
     low, span = int(key.min()), int(position.max()) + 1

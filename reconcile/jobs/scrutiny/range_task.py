@@ -29,6 +29,11 @@ SUSPECT_VERDICTS: Final = "suspect-verdicts"
 COMPARED_FINDINGS: Final = "compared-findings"
 COMPARED_VERDICTS: Final = "compared-verdicts"
 """Likewise what waits until entries of replaced bookies are compared."""
+_JUDGED: Final = (
+    *tables.KEY_COLUMNS, "bookie", "source", "groups", "entries", "last", "complete", "limbo", "explicit_lac",
+    "headers",
+)  # fmt: skip
+"""Columns of COPIES that rules look at."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,7 +74,8 @@ class RangeTask:
 
     def __call__(self, buckets: range) -> dict[str, Any]:
         """Judge the range, write what is settled, and return counts."""
-        judged, unlisted, comparable = self.judge(buckets)
+        stored, copies = self._read(buckets)
+        judged, unlisted, comparable = self._judge(buckets, stored, copies)
         name = f"buckets-{buckets.start:04d}-{buckets.stop - 1:04d}"
         doubtful = pa.array(judged.suspect)
         aside = pc.and_(are_of(judged.verdicts, comparable), pc.invert(doubtful))
@@ -94,7 +100,7 @@ class RangeTask:
             "positions": judged.positions,
             "judged": judged.judged,
             "placement": asdict(judged.placement),
-            "used": asdict(used_ids.numbers(self.layout, self._name_ids(buckets))),
+            "used": asdict(used_ids.numbers(self.layout, _name_ids(stored, copies))),
         }
 
     def _put_aside(self, kinds: tuple[str, str], name: str, judged: Judgement, mask: pa.Array) -> dict[str, str]:
@@ -116,24 +122,18 @@ class RangeTask:
         stored = self.catalog.read("ledgers", buckets=buckets, columns=["bucket", "scope", "ledger"])
         return count_vanished(listed, stored), listed.num_rows
 
-    def _name_ids(self, buckets: range) -> used_ids.NamedIds:
-        """Return the ids of the range that the store, and that bookies alone name."""
-        recorded = _ids(self.catalog.read("ledgers", buckets=buckets, columns=["scope", "ledger"]))
-        parts = [
-            _ids(inventory.read("copies", buckets=buckets, columns=["scope", "ledger"]))
-            for inventory in self.inventories
-        ]
-        return used_ids.NamedIds(recorded, np.setdiff1d(np.concatenate([recorded[:0], *parts]), recorded))
-
     def read_earlier_records(self, buckets: range) -> pa.Table | None:
         """Return the records of a range as the run before saw them."""
         return None if self.earlier_store is None else self.earlier_store.read("ledgers", buckets=buckets)
 
-    def judge(self, buckets: range) -> tuple[Judgement, pa.Table, pa.Table]:
-        """Judge the range; also return findings of ledgers that the store lacks, and keys of those to be compared."""
+    def _read(self, buckets: range) -> tuple[pa.Table, pa.Table]:
+        """Return the records of a range, with ids for all names of bookies, and what judges them of COPIES."""
         stored = rename_members(self.catalog.read("ledgers", buckets=buckets), self.renames)
-        parts = [inventory.read("copies", buckets=buckets) for inventory in self.inventories]
-        copies = pa.concat_tables([tables.COPIES.empty_table(), *parts])
+        parts = [inventory.read("copies", buckets=buckets, columns=list(_JUDGED)) for inventory in self.inventories]
+        return stored, pa.concat_tables([tables.COPIES.empty_table().select(list(_JUDGED)), *parts])
+
+    def _judge(self, buckets: range, stored: pa.Table, copies: pa.Table) -> tuple[Judgement, pa.Table, pa.Table]:
+        """Judge the range; also return findings of ledgers that the store lacks, and keys of those to be compared."""
         replication = Replication.from_nodes(self.catalog.read("nodes"), buckets)
         sight = see_bookies(
             read_all(self.inventories, "bookies"),
@@ -155,6 +155,12 @@ class RangeTask:
         )
         comparable = find_comparable(stored, judged.findings) if self.compares else judged.verdicts.slice(0, 0)
         return judged, find_unlisted(stored, copies, earlier_records, self.run), comparable
+
+
+def _name_ids(stored: pa.Table, copies: pa.Table) -> used_ids.NamedIds:
+    """Return the ids that the store, and that bookies alone name."""
+    recorded = _ids(stored)
+    return used_ids.NamedIds(recorded, np.setdiff1d(_ids(copies), recorded, assume_unique=True))
 
 
 def _ids(rows: pa.Table) -> used_ids.Ids:

@@ -79,8 +79,8 @@ if TYPE_CHECKING:
     from backends.registry import OpenStore
 
 _SMALL: Final = 10_000
-WITHOUT_SPARK: Final = 20_000
-"""Ledgers of a store that are looked at in this process: it has done so before a session of Spark stands."""
+WITHOUT_SPARK: Final = 100_000
+"""Ledgers of a store that are looked at in this process: a session of Spark would take as long to stand."""
 
 _Task = Callable[[range], Mapping[str, Any]]
 _Done = Callable[[int, int], None]
@@ -218,7 +218,7 @@ def _capture(
     request: ScrutinyRequest, opened: "OpenStore", context: Context
 ) -> tuple[Dataset, Layout, tuple[str, ...]]:
     """Capture the store; return its catalog, its layout, and what of it could not be read."""
-    captured = capture_store(opened, request.out / STORE, context)
+    captured = capture_store(opened, request.out / STORE, context, with_rights=False)
     if captured.root != "present" or captured.layout is None:
         raise InputError(request.uri, "has no ledgers root", "name the root of the cluster's ledgers")
     return open_dataset(request.out / STORE, "catalog"), Layout(captured.layout), tuple(captured.gaps)

@@ -419,18 +419,17 @@ def _sweep(parts: Sequence[KeyedRuns]) -> _Intervals:
     key = np.concatenate([part.key for part in parts] * 2)
     begin = np.concatenate([part.first for part in parts])
     position = np.concatenate([begin, begin + np.concatenate([part.size for part in parts])])
-    order = np.lexsort((position, key))
-    sizes = [len(part.key) for part in parts]
-    channel = np.repeat(np.arange(len(parts)), sizes)
-    total = len(begin)
-    counts = np.empty((len(parts), 2 * total), np.int64)
-    for number in range(len(parts)):
-        own = (channel == number).astype(np.int64)
-        counts[number] = np.cumsum(np.concatenate([own, -own])[order])
+    order = sequence.sort_positions(key, position.astype(np.uint64))
     key, position = key[order], position[order]
-    last = np.ones(2 * total, np.bool_)
+    last = np.ones(len(order), np.bool_)
     last[:-1] = (key[1:] != key[:-1]) | (position[1:] != position[:-1])
-    key, position, counts = key[last], position[last], counts[:, last]
+    channel = np.repeat(np.arange(len(parts), dtype=np.int8), [len(part.key) for part in parts])
+    channel = np.concatenate([channel, channel])[order]
+    change = np.where(order < len(begin), np.int8(1), np.int8(-1))
+    key, position = key[last], position[last]
+    counts = np.empty((len(parts), len(key)), np.int64)
+    for number in range(len(parts)):
+        counts[number] = np.cumsum(np.where(channel == number, change, np.int8(0)), dtype=np.int32)[last]
     filled = counts.any(0)
     # What is not zero goes on: a key ends with zeros.
     begins = np.flatnonzero(filled)

@@ -67,11 +67,15 @@ def _batched(ids: Iterator[int] | range, size: int) -> Iterator[tuple[int, ...]]
         yield some
 
 
-def run(opened: OpenStore, folder: Path, known: list[pa.Table] | None = None) -> tuple[CaptureSummary, Dataset]:
+def run(
+    opened: OpenStore, folder: Path, known: list[pa.Table] | None = None, *, with_rights: bool = True
+) -> tuple[CaptureSummary, Dataset]:
     """Capture an open store."""
     with opened, DatasetWriter(folder, "catalog", binding={}, secret=True) as out:
         named = Layout(opened.layout_hint) if opened.layout_hint else None
-        summary = capture(opened.store, opened.root, named, out, clock=clock(), known=known or ())
+        summary = capture(
+            opened.store, opened.root, named, out, clock=clock(), known=known or (), with_rights=with_rights
+        )
     return summary, open_dataset(folder, "catalog")
 
 
@@ -216,6 +220,10 @@ def test_rights_of_every_ledger_are_kept(
     assert rights == {n: "world:anyone:cdrwa" if n < 50 else None for n in range(60)}
     assert any("ACLs of 10 records" in note for note in summary.notes)
     assert summary.complete
+    summary, dataset = run(open_store(uri, auth=("bob", "pw")), tmp_path / "without", with_rights=False)
+    assert dataset.read("ledgers")["acl"].null_count == dataset.rows("ledgers") == 60
+    assert summary.notes == ("the ACLs of ledgers were not asked for",)
+    assert {row["acl"] for row in dataset.read("nodes").to_pylist()} == {"world:anyone:cdrwa"}
 
 
 def test_nothing_is_written_and_nothing_can_be(tmp_path: Path) -> None:
