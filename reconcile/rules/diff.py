@@ -67,9 +67,8 @@ def disagreements(reconstruction: pa.Table, catalog: pa.Table, matched: Matched)
     Returns:
         scope, ledger, bucket, category, field, stored, held: the last two as text.
     """
-    keys = list(KEY_COLUMNS)
     compared = ["last_entry", "ensemble_size", "write_quorum"]
-    catalog = catalog.select([*keys, "state", "error", *compared])
+    catalog = catalog.select([*KEY_COLUMNS, "state", "error", *compared])
     shown_rows = reconstruction.select(["outcome", "grades", *compared]).take(matched.held_rows)
     stored_rows = catalog.take(matched.stored_rows)
     closed = pc.fill_null(pc.equal(stored_rows["state"], "CLOSED"), fill_value=False)
@@ -80,44 +79,53 @@ def disagreements(reconstruction: pa.Table, catalog: pa.Table, matched: Matched)
         pc.not_equal(shown_rows["ensemble_size"], stored_rows["ensemble_size"]),
         pc.not_equal(shown_rows["write_quorum"], stored_rows["write_quorum"]),
     )
-    lost = catalog.take(matched.unheld)
-    has_entries = pc.and_(pc.equal(lost["state"], "CLOSED"), pc.greater_equal(lost["last_entry"], 0))
-
-    def make_statement(
-        category: Category,
-        field: str,
-        when: Any,  # noqa: ANN401 - an Arrow column
-        shown: Callable[[pa.Table], Any],
-        stored: pa.Table,
-        held: pa.Table | None = None,
-    ) -> pa.Table:
-        when = pc.fill_null(when, fill_value=False)
-        stored = stored.filter(when)
-        table = stored.select(keys)
-        for name, value in (("category", str(category)), ("field", field)):
-            table = table.append_column(name, pa.repeat(value, table.num_rows))
-        for name, side in (("stored", stored), ("held", None if held is None else held.filter(when))):
-            text = pa.nulls(table.num_rows, pa.string()) if side is None else pc.cast(shown(side), pa.string())
-            table = table.append_column(name, pc.fill_null(text, "nothing"))
-        return table
-
-    def last(side: pa.Table) -> Any:  # noqa: ANN401 - an Arrow column
-        return side["last_entry"]
-
-    beyond = pc.and_(known, pc.greater(last(stored_rows), last(shown_rows)))
+    beyond = pc.and_(known, pc.greater(_last(stored_rows), _last(shown_rows)))
     other = pc.and_(pc.and_(known, striped), quorums)
     return pa.concat_tables(
         [
-            make_statement(
+            _make_rows(
                 Category.METADATA_UNPARSABLE, "raw", pc.is_valid(catalog["error"]), lambda s: s["error"], catalog
             ),
-            make_statement(Category.ENTRIES_MISSING, "last_entry", beyond, last, stored_rows, shown_rows),
-            make_statement(
+            _make_rows(Category.ENTRIES_MISSING, "last_entry", beyond, _last, stored_rows, shown_rows),
+            _make_rows(
                 Category.QUORUM_DIFFERS, "ensemble_size/write_quorum", other, _join_quorums, stored_rows, shown_rows
             ),
-            make_statement(Category.NOT_ON_BOOKIES, "last_entry", has_entries, last, lost),
+            list_unknown(catalog.take(matched.unheld)),
         ]
     )
+
+
+def list_unknown(stored: pa.Table) -> pa.Table:
+    """Name those with entries, of closed ledgers that no bookie shows; rows as `disagreements` has them.
+
+    Args:
+        stored: CATALOG_LEDGERS, of these ledgers.
+    """
+    has_entries = pc.and_(pc.equal(stored["state"], "CLOSED"), pc.greater_equal(stored["last_entry"], 0))
+    return _make_rows(Category.NOT_ON_BOOKIES, "last_entry", has_entries, _last, stored)
+
+
+def _make_rows(
+    category: Category,
+    field: str,
+    when: Any,  # noqa: ANN401 - an Arrow column
+    shown: Callable[[pa.Table], Any],
+    stored: pa.Table,
+    held: pa.Table | None = None,
+) -> pa.Table:
+    when = pc.fill_null(when, fill_value=False)
+    stored = stored.filter(when)
+    table = stored.select(list(KEY_COLUMNS))
+    for name, value in (("category", str(category)), ("field", field)):
+        table = table.append_column(name, pa.repeat(value, table.num_rows))
+    for name, side in (("stored", stored), ("held", None if held is None else held.filter(when))):
+        text = pa.nulls(table.num_rows, pa.string()) if side is None else pc.cast(shown(side), pa.string())
+        table = table.append_column(name, pc.fill_null(text, "nothing"))
+    return table
+
+
+def _last(side: pa.Table) -> Any:  # noqa: ANN401 - an Arrow column
+    return side["last_entry"]
 
 
 def _join_quorums(table: pa.Table) -> Any:  # noqa: ANN401 - an Arrow column

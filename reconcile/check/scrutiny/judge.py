@@ -23,9 +23,10 @@ from reconcile.check.scrutiny.replication import Replication, find_overdue
 from reconcile.findings import table
 from reconcile.findings.categories import TRAITS, Category
 from reconcile.findings.table import Run, Statement
-from reconcile.rules import entries_beyond_end, holds
+from reconcile.rules import diff, entries_beyond_end, holds
 from reconcile.rules.segments import copy_findings
-from reconcile.rules.segments.copies import Sight, find_faults
+from reconcile.rules.segments.copies import CopyFaults, Sight, find_faults
+from reconcile.rules.segments.faults import Fault
 from reconcile.rules.segments.member_names import name_any
 from reconcile.rules.segments.placement import PlacementSettings
 from reconcile.rules.segments.record_rules import (
@@ -122,6 +123,7 @@ def judge_range(
     parts = [
         _find_unparsable(stored.filter(pa.array(broken)), run),
         copy_findings.findings(judged, faults, run, everywhere=everywhere),
+        *([_find_unknown(judged, copies, faults, run)] if everywhere else ()),
         entries_beyond_end.findings(copies, judged, run, seen=everywhere),
         find_overdue(stored, replication, run, demands.grace_s),
         find_single_copies(free, run),
@@ -203,6 +205,14 @@ def _find_guarded(stored: pa.Table, replication: Replication) -> Mask:
         "ledger": pa.array([ledger.ledger for ledger in ledgers], pa.int64()),
     }
     return named | _find_among(stored, pa.table(rows))
+
+
+def _find_unknown(judged: pa.Table, copies: pa.Table, faults: CopyFaults, run: Run) -> pa.Table:
+    """Return a finding for each ledger that entries are lost of and no bookie knows, as `recover` has it."""
+    lost = faults.faults.filter(pc.equal(faults.faults["fault"], int(Fault.LOST)))
+    records = judged.take(lost["row"].unique())
+    of_these = copies.filter(pc.is_in(copies["ledger"], value_set=records["ledger"].combine_chunks()))
+    return diff.findings(diff.list_unknown(records.filter(pa.array(~_find_among(records, of_these)))), run)
 
 
 def _find_unparsable(broken: pa.Table, run: Run) -> pa.Table:

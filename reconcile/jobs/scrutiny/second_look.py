@@ -14,6 +14,7 @@ from backends.registry import OpenStore
 from reconcile.check.scrutiny.judge import SKIPPED, UNDECIDED, Judgement, give_verdicts, judge_range
 from reconcile.check.scrutiny.looks import Kind, Look, Outcome, Suspect, look_again
 from reconcile.check.scrutiny.replication import Replication
+from reconcile.check.scrutiny.striping import find_other_stripes
 from reconcile.findings.categories import TRAITS, Category
 from reconcile.jobs.context import Context, Wire
 from reconcile.jobs.scrutiny.entry_reads import read_lacking
@@ -204,8 +205,16 @@ class SecondLook:
                 sight = replace(sight, hidden=pa.concat_tables([sight.hidden.cast(reads.hidden.schema), reads.hidden]))
                 everything = pa.concat_tables([everything, reads.copies])
                 judged = self._judge_copies(records, everything, sight, replication, part, everywhere=everywhere)
+        other = find_other_stripes(
+            rename_members(records, self.task.renames),
+            everything,
+            read_all(inventories, "bookies"),
+            read_all(inventories, "damage"),
+            judged.findings,
+            self.task.run,
+        )
         remove_tree(folder)
-        return judged
+        return replace(judged, findings=pa.concat_tables([judged.findings, other]))
 
     def _judge_copies(
         self,

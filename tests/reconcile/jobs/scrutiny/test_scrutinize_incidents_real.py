@@ -204,6 +204,50 @@ def test_what_stands_beside_the_ledgers_is_found_and_nothing_else(
     assert quiet == {"info"}
 
 
+def test_what_was_put_over_a_store_is_found_and_nothing_else(
+    there: ScrutinizedCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Another instance id, another cookie than on disks, a write quorum that nobody wrote with, a topic's broken record."""
+    striped = there.write((3, 2, 2), 12)
+    bookie = there.bookies[0]
+    disks = [f"--{kind}-dir={there.cluster.home / folder}" for kind, [folder] in
+             (("journal", bookie.journals), ("ledger", bookie.ledgers))]  # fmt: skip
+    run(capsys, "collect", *disks, "--out", tmp_path / "inventory")
+    before, _ = scrutinize(capsys, there, tmp_path / "before")
+    assert before.code == 0, before
+    names, topic = ("/ledgers/INSTANCEID", f"/ledgers/cookies/{bookie.id}"), "/managed-ledgers/public/default/t"
+    kept = {name: base64.b64decode(there.cluster.nodes(name)[name]["data"]) for name in names}
+    there.edit(striped, write_quorum=3)
+    there.put({
+        names[0]: b"00000000-0000-0000-0000-000000000000",
+        names[1]: kept[names[1]].replace(b"journal", b"another"),
+        topic: b"\xff\xff",
+    })  # fmt: skip
+    given = ("--since", tmp_path / "before", "--wire", "--inventory", tmp_path / "inventory", "--references", there.uri)
+    try:
+        done, found = scrutinize(capsys, there, tmp_path / "run", *given)
+    finally:
+        there.put(kept)
+        there.remove("/managed-ledgers")
+        there.cluster("delete", ledger=striped)
+    subjects = {
+        category: {row["subject"] if row["ledger"] is None else row["ledger"] for row in rows}
+        for category, rows in found.items()
+        if category != "ONE_COPY"  # of a ledger that another test of this module wrote
+    }
+    assert subjects == {
+        "INSTANCE_ID_DIFFERS": {"/INSTANCEID"},
+        "COOKIE_DIFFERS": {f"/cookies/{bookie.id}"},
+        "REFERENCE_UNREADABLE": {f"{there.uri} {topic}"},
+        "QUORUM_DIFFERS": {striped},
+        "BELOW_WRITE_QUORUM": {striped},
+    }
+    [quorum] = found["QUORUM_DIFFERS"]
+    shown = said(quorum)
+    assert [shown[side, "ensemble_size/write_quorum"] for side in ("store", "bookies")] == ["3/3", "3/2"]
+    assert done.code == 3
+
+
 def test_zones_that_a_policy_would_rather_have_are_a_note(
     there: ScrutinizedCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

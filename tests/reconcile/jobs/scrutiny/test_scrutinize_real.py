@@ -111,6 +111,7 @@ def test_each_harm_is_found_and_nothing_else(
     found = findings(seen)
     assert {category: set(of) for category, of in found.items()} == {
         "ENTRY_LOST": {made["lost"]},
+        "NOT_ON_BOOKIES": {made["lost"]},
         "BELOW_ACK_QUORUM": {made["below ack"]},
         "BELOW_WRITE_QUORUM": {made["below write"]},
         "ENTRIES_MISPLACED": {made["misplaced"], made["misplaced all"]},

@@ -1,0 +1,51 @@
+"""Of ledgers whose copies are not where their records ask for them: do bookies show another striping than the record?
+
+What `recover` would make of these copies says it, so the rule is one.
+"""
+
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from reconcile.findings.categories import Category
+from reconcile.findings.table import Run
+from reconcile.rules import diff
+from recovery.infer.prior import Prior, ShapeCounts
+from recovery.infer.reconstruct import Options, reconstruct
+from recovery.model import tables
+
+_SHOWN_BY: Final = pa.array(
+    [
+        str(category)
+        for category in (
+            Category.BELOW_ACK_QUORUM,
+            Category.BELOW_WRITE_QUORUM,
+            Category.ENTRIES_MISPLACED,
+            Category.OVER_REPLICATED,
+        )
+    ]
+)
+"""Findings that another striping leads to."""
+
+
+def find_other_stripes(
+    records: pa.Table, copies: pa.Table, bookies: pa.Table, damage: pa.Table, findings: pa.Table, run: Run
+) -> pa.Table:
+    """Return a finding for each ledger whose copies are striped otherwise than its record says.
+
+    Args:
+        records: CATALOG_LEDGERS.
+        copies: COPIES of these ledgers.
+        bookies: BOOKIES that these are from.
+        damage: DAMAGE of these.
+        findings: FINDINGS of these ledgers: only those whose copies are odd are looked at.
+        run: this one.
+    """
+    odd = findings.filter(pc.is_in(findings["category"], value_set=_SHOWN_BY))["ledger"].unique()
+    if not len(odd):
+        return tables.FINDINGS.empty_table()
+    stored, held = (rows.filter(pc.is_in(rows["ledger"], value_set=odd)) for rows in (records, copies))
+    shown = reconstruct(held, bookies, damage, Prior.build(ShapeCounts()), Options())
+    rows = diff.disagreements(shown, stored, diff.match(shown, stored))
+    return diff.findings(rows.filter(pc.equal(rows["category"], Category.QUORUM_DIFFERS)), run)
