@@ -28,6 +28,7 @@ from reconcile.check.preflight_report import Bookie, Level, Remark, Report, rank
 from reconcile.findings.categories import Category
 from reconcile.findings.table import Finding, Statement
 from reconcile.rules.holds import find_without_index
+from reconcile.rules.segments.member_names import demand_other_names
 from reconcile.words import count_noun, list_names
 from reconcile.write.freezing import freeze_state
 from recovery.codecs.store import UNDERREPLICATION, Layout, decode_instance_id, layout_of
@@ -57,6 +58,7 @@ def examine(
     *,
     now: datetime,
     listing_s: float = _LISTING_S,
+    aliases: Mapping[str, str] | None = None,
 ) -> Report:
     """Look at a store, and compare it with what bookies hold.
 
@@ -68,12 +70,14 @@ def examine(
         settings: of garbage collection, as far as they could be read.
         now: aware.
         listing_s: how long ledgers are listed at most.
+        aliases: other names of bookies, in records and of cookies → ids.
 
     Raises:
+        InputError: an alias is a bookie of its own.
         UnavailableError: the store does not answer.
         DatasetError: an inventory is damaged.
     """
-    return _Look(store, root, inventories, settings, now).all(named, listing_s)
+    return _Look(store, root, inventories, settings, now, aliases or {}).all(named, listing_s)
 
 
 class _Look:
@@ -84,8 +88,10 @@ class _Look:
         inventories: Sequence[Dataset],
         settings: Sequence[BookieSettings | Unread],
         now: datetime,
+        aliases: Mapping[str, str],
     ) -> None:
         self._store = store
+        self._aliases = aliases
         self._root = root
         self._settings = settings
         self._now = now
@@ -124,6 +130,7 @@ class _Look:
             return self._examine_missing(on_bookies, named)
         state = freeze_state.read_freeze_state(self._store, self._root)
         rw, ro = self._examine_registered()
+        demand_other_names(self._aliases, {*self._about, *rw, *ro})
         cookies = self._children(self._where.cookies) or []
         layout = self._layout(named)
         self._instance(state, cookies)
@@ -133,8 +140,9 @@ class _Look:
         counts = self._ledgers(listed, on_bookies, state, rw + ro, layout)
         if layout is not None and listed is not None and (rw or ro):
             self._examine_thin(layout, listed, rw, ro)
-        coverage = self._cover({*rw, *ro, *cookies})
-        bookies = self._bookies(rw, ro, cookies)
+        known = sorted({self._aliases.get(name, name) for name in cookies})
+        coverage = self._cover({*rw, *ro, *known})
+        bookies = self._bookies(rw, ro, known)
         auditor = self._replication(state, lacking=bool(counts["ledgers_absent"]) or counts["ledgers_listed"] == 0)
         self._frozen(state)
         self._examine_deleting(bookies)
@@ -310,33 +318,28 @@ class _Look:
 
     def _examine_listed(self, layout: Layout | None, listing_s: float) -> listing.Listing | None:
         if layout is None:
-            self._say(
-                Level.UNDECIDED, "ledgers", "nothing says the layout, so no ledger can be listed: name it in the URI"
-            )
+            text = "nothing says the layout, so no ledger can be listed: name it in the URI"
+            self._say(Level.UNDECIDED, "ledgers", text)
             return None
         listed = listing.list_ledgers(self._store, self._root, layout, within_s=listing_s)
         if listed.denied:
             self._denied = True
-            self._say(
-                Level.UNDECIDED,
-                "ledgers",
-                f"{list_names(listed.denied)} may not be listed: if that is a freeze, set BKMETA_ZK_AUTH to its "
-                "identity",
-            )
+            denied = list_names(listed.denied)
+            text = f"{denied} may not be listed: if that is a freeze, set BKMETA_ZK_AUTH to its identity"
+            self._say(Level.UNDECIDED, "ledgers", text)
         elif listed.lost:
             lost = list_names(listed.lost)
             text = f"{lost} named by the folder above, and not there when listed: the listing is not whole"
             self._say(Level.UNDECIDED, "ledgers", text)
         elif listed.late:
-            self._say(
-                Level.UNDECIDED, "ledgers", f"not all was listed in {listing_s:g} s, {listed.ledgers} ledgers were"
-            )
+            text = f"not all was listed in {listing_s:g} s, {listed.ledgers} ledgers were"
+            self._say(Level.UNDECIDED, "ledgers", text)
         return listed
 
     def _examine_thin(self, layout: Layout, listed: listing.Listing, rw: Sequence[str], ro: Sequence[str]) -> None:
         writable, read_only = self._where.registrations
         nodes = [*(f"{writable}/{name}" for name in rw), *(f"{read_only}/{name}" for name in ro)]
-        sample = find_thin_ledgers(self._store, self._root, layout, listed.ids, nodes)
+        sample = find_thin_ledgers(self._store, self._root, layout, listed.ids, nodes, self._aliases)
         if sample.thin:
             thin = f"{sample.thin} of {count_noun(sample.looked_at, 'ledger')} looked at ({list_names(sample.names)})"
             text = f"{thin} have entries that only one registered bookie has: stop no other one before that is mended"
@@ -436,21 +439,17 @@ class _Look:
     def _bookies(self, rw: Sequence[str], ro: Sequence[str], cookies: Sequence[str]) -> tuple[Bookie, ...]:
         known = [settings for settings in self._settings if isinstance(settings, BookieSettings)]
         settings_of = {settings.bookie or settings.source: settings for settings in known}
+        state_of = dict.fromkeys(ro, "ro") | dict.fromkeys(rw, "rw")
         bookies = [
-            Bookie(
-                name, "rw" if name in rw else "ro" if name in ro else "no", name in self._about, settings_of.get(name)
-            )
+            Bookie(name, state_of.get(name, "no"), name in self._about, settings_of.get(name))
             for name in sorted({*rw, *ro, *cookies, *self._about, *settings_of})
         ]
         return tuple(sorted(bookies, key=lambda bookie: (bookie.registered == "no", bookie.wait_ms, bookie.id)))
 
     def _examine_deleting(self, bookies: Sequence[Bookie]) -> None:
         running = [bookie for bookie in bookies if bookie.registered != "no"]
-        if not running:
-            text = "no bookie is registered; one that runs all the same, its session lost, still deletes"
-            self._say(Level.OK, "registrations", text)
-        for bookie in running:
-            text = f"{bookie.id} runs ({bookie.registered}); looks for garbage {bookie.passes}"
+        texts = [f"{bookie.id} runs ({bookie.registered}); looks for garbage {bookie.passes}" for bookie in running]
+        for text in texts or ["no bookie is registered; one that runs all the same, its session lost, still deletes"]:
             self._say(Level.OK, "registrations", text)
 
     def _replication(self, state: freeze_state.FreezeState, *, lacking: bool) -> str | None:

@@ -4,6 +4,7 @@ Told from records and registrations alone: an entry that only one registered boo
 written to several. `reconcile.check.impact` looks at every ledger.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,6 +18,7 @@ from reconcile.check.impact.names import Level
 from reconcile.check.impact.segments.columns import read_records
 from reconcile.check.impact.segments.judgement import judge
 from reconcile.check.listing import examples
+from reconcile.rules.segments.member_names import rename_members
 from recovery.codecs.keys import ledger_keys
 from recovery.codecs.ledger_metadata import decode_columns
 from recovery.codecs.store import Layout, find_placeless
@@ -44,7 +46,12 @@ class ThinLedgers:
 
 
 def find_thin_ledgers(
-    store: MetadataStore, root: str, layout: Layout, ids: pa.Table, registrations: list[str]
+    store: MetadataStore,
+    root: str,
+    layout: Layout,
+    ids: pa.Table,
+    registrations: list[str],
+    aliases: Mapping[str, str],
 ) -> ThinLedgers:
     """Look at ledgers that stand apart from each other in a listing.
 
@@ -54,6 +61,7 @@ def find_thin_ledgers(
         layout: of the store.
         ids: scope and ledger of what is listed.
         registrations: keys of the nodes of registered bookies, below the root.
+        aliases: other names of bookies in records → ids.
 
     Raises:
         UnavailableError: the store does not answer.
@@ -66,7 +74,7 @@ def find_thin_ledgers(
         raws = [None if node is None else node.value for _, node in store.get_many(keys)]
     except AccessDeniedError:
         raws = [None] * len(keys)
-    parsed = decode_columns(pa.array([raw or b"" for raw in raws], pa.binary()))
+    parsed = rename_members(decode_columns(pa.array([raw or b"" for raw in raws], pa.binary())), aliases)
     nodes = pa.Table.from_pylist(
         [{"path": path, "kind": "registration", "raw": b"", "version": 0} for path in registrations],
         schema=tables.CATALOG_NODES,

@@ -16,12 +16,14 @@ from reconcile.cli.command import Command, Exit
 from reconcile.cli.incident import OPTION as INCIDENT
 from reconcile.cli.options import (
     FILE,
+    aliases_option,
     carry_options,
     find_inventories_folder,
     inventory_options,
     make_context,
     make_output,
     output_options,
+    read_aliases,
     word_collect,
 )
 from reconcile.cli.output import Output, Result
@@ -94,12 +96,14 @@ def _is_etcd(uri: str | None) -> bool:
 @inventory_options("What one bookie holds, or a table of entries; of each bookie.")
 @click.option("--bookie-conf", "confs", multiple=True, type=FILE, help="A bookie's configuration file.")
 @click.option("--http", "addresses", multiple=True, metavar="HOST:PORT", help="A bookie's HTTP admin API.")
+@aliases_option
 @output_options
 def preflight(
     uri: str | None,
     inventories: tuple[str, ...],
     confs: tuple[Path, ...],
     addresses: tuple[str, ...],
+    aliases: Path | None,
     **shared: Any,  # noqa: ANN401 - click's options
 ) -> None:
     """Say what to do in the first ten minutes, then whether data can be deleted right now. Reads only.
@@ -113,7 +117,7 @@ def preflight(
     if uri is None:
         more = "bkmeta preflight --metadata URI --inventory DIR … says whether data can be deleted right now"
         sys.exit(output.show(_result(uri, "the store was not looked at: --metadata was not given", 0, following=more)))
-    sys.exit(output.show(_examine(uri, inventories, confs, addresses, output)))
+    sys.exit(output.show(_examine(uri, inventories, confs, addresses, aliases, output)))
 
 
 def _print_first_ten_minutes(uri: str | None, *, to_stderr: bool) -> None:
@@ -135,13 +139,19 @@ def _result(uri: str | None, verdict: str, code: int, *, following: str, **more:
 
 
 def _examine(
-    uri: str, inventories: tuple[str, ...], confs: tuple[Path, ...], addresses: tuple[str, ...], output: Output
+    uri: str,
+    inventories: tuple[str, ...],
+    confs: tuple[Path, ...],
+    addresses: tuple[str, ...],
+    aliases: Path | None,
+    output: Output,
 ) -> Result:
     # All after the first ten minutes are printed: pyarrow alone takes longer than printing them.
     from reconcile.jobs.diagnose import preflight as job
 
+    request = job.PreflightRequest(uri, inventories, confs, addresses, read_aliases(aliases))
     try:
-        report = job.examine(job.PreflightRequest(uri, inventories, confs, addresses), make_context(output))
+        report = job.examine(request, make_context(output))
     except UnavailableError as error:
         return _result(
             uri,
@@ -230,7 +240,7 @@ def _choose_next(report: "Report", uri: str, inventories: Sequence[str]) -> str:
     from backends.registry import parse_store_uri
 
     frozen = report.freeze is not None and report.freeze.frozen
-    given = carry_options("--inventory", "--inventory-dir", "--metadata")
+    given = carry_options("--inventory", "--inventory-dir", "--metadata", "--aliases")
     recover = shlex.join(["bkmeta", "recover", *given, "--out", "plan"])
     collect = word_collect()
     command = shlex.join(["bkmeta", "preflight", *given])

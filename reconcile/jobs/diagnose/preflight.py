@@ -1,9 +1,9 @@
 """Whether bookies can delete data right now: what a store lists, compared with what bookies hold."""
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -31,12 +31,14 @@ class PreflightRequest:
         inventories: folders of what bookies hold.
         confs: configuration files of bookies.
         addresses: host:port of bookies' HTTP admin API.
+        aliases: other names of bookies in records and of cookies → ids.
     """
 
     uri: str
     inventories: tuple[str, ...] = ()
     confs: tuple[Path, ...] = ()
     addresses: tuple[str, ...] = ()
+    aliases: Mapping[str, str] = field(default_factory=dict)
 
 
 def examine(request: PreflightRequest, context: Context) -> Report:
@@ -44,6 +46,7 @@ def examine(request: PreflightRequest, context: Context) -> Report:
 
     Raises:
         DatasetError: an inventory is damaged.
+        InputError: an alias is a bookie of its own.
         UnsupportedStoreError: the URI is malformed.
         UnavailableError: the store does not answer within some seconds.
     """
@@ -59,4 +62,12 @@ def _examine(request: PreflightRequest, inventories: Sequence[Dataset], context:
         settings = [*(gc_settings.read_file(path) for path in request.confs), *answers]
     with open_store(request.uri, context.access, session_s=_ANSWER_S, patience_s=_PATIENCE_S) as opened:
         layout = Layout(opened.layout_hint) if opened.layout_hint else None
-        return engine.examine(opened.store, opened.root, layout, inventories, settings, now=context.now())
+        return engine.examine(
+            opened.store,
+            opened.root,
+            layout,
+            inventories,
+            settings,
+            now=context.now(),
+            aliases=request.aliases,
+        )

@@ -19,8 +19,8 @@ SOURCES = (
     *(
         ROOT / "reconcile" / path
         for path in (
-            "rules/diff.py", "rules/entries_beyond_end.py", "rules/nodes.py", "rules/reference_checks.py", "rules/sides.py",
-            "check/records/stores.py",
+            "rules/diff.py", "rules/entries_beyond_end.py", "rules/nodes.py", "rules/reference_checks.py",
+            "rules/sides.py", "check/records/stores.py",
         )
     ),
 )  # fmt: skip

@@ -2,12 +2,15 @@
 
 from datetime import UTC, datetime
 
+import pytest
+
 from backends.memory import MemoryStore
 from backends.protocols import Write
 from reconcile.check import preflight
 from reconcile.check.preflight_report import Level, Report
 from recovery.codecs.ledger_record import encode
 from recovery.codecs.store import Layout, layout_bytes, ledger_key
+from recovery.errors import InputError
 from recovery.model.ids import LedgerId
 from recovery.model.metadata import Digest, LedgerMetadata, Segment, State
 
@@ -22,18 +25,24 @@ def make_record(*members: str) -> bytes:
     return encode(LedgerMetadata(3, count, count, 1, State.CLOSED, 9, 1000, segments, Digest.CRC32C, b"pw", 1))
 
 
-def look(registered: tuple[str, ...], *, read_only: tuple[str, ...] = ()) -> Report:
-    """Look at a store of three bookies, some of them registered."""
-    records = {1: make_record("b1", "b2"), 2: make_record("b2", "b3"), 3: make_record("b1"), 4: b"no record"}
+def look(
+    registered: tuple[str, ...],
+    *,
+    read_only: tuple[str, ...] = (),
+    name: str = "b1",
+    aliases: dict[str, str] | None = None,
+) -> Report:
+    """Look at a store of three bookies, some of them registered; the first has another name in records."""
+    records = {1: make_record(name, "b2"), 2: make_record("b2", "b3"), 3: make_record("b1"), 4: b"no record"}
     nodes = {"/LAYOUT": layout_bytes(Layout.HIERARCHICAL), "/INSTANCEID": b"one", "/available/readonly": b""}
-    nodes |= {f"/cookies/{name}": b"" for name in BOOKIES}
+    nodes |= {f"/cookies/{cookie}": b"" for cookie in (name, *BOOKIES[1:])}
     nodes |= {ledger_key(Layout.HIERARCHICAL, LedgerId(0, number)): raw for number, raw in records.items()}
     store = MemoryStore()
     store.write([Write(ROOT + key, value) for key, value in nodes.items()])
-    for owner, name in enumerate(registered, 1):
-        folder = "available/readonly" if name in read_only else "available"
-        store.put_ephemeral(f"{ROOT}/{folder}/{name}", b"", owner)
-    return preflight.examine(store, ROOT, None, [], [], now=datetime(2026, 1, 1, tzinfo=UTC))
+    for owner, bookie in enumerate(registered, 1):
+        folder = "available/readonly" if bookie in read_only else "available"
+        store.put_ephemeral(f"{ROOT}/{folder}/{bookie}", b"", owner)
+    return preflight.examine(store, ROOT, None, [], [], now=datetime(2026, 1, 1, tzinfo=UTC), aliases=aliases)
 
 
 def list_warnings(report: Report) -> list[str]:
@@ -58,3 +67,13 @@ def test_a_ledger_that_one_registered_bookie_alone_has_is_a_warning() -> None:
 def test_nothing_is_said_where_no_bookie_is_registered() -> None:
     """Bookies that are stopped on purpose, as a restore wants it."""
     assert list_warnings(look(())) == []
+
+
+def test_a_bookie_that_records_name_otherwise_is_known_by_its_alias() -> None:
+    """Without it a ledger looks thin, and a bookie seems to be missing; a name that is registered itself is refused."""
+    assert len(list_warnings(look(BOOKIES, name="old:1"))) == 1
+    known = look(BOOKIES, name="old:1", aliases={"old:1": "b1"})
+    assert list_warnings(known) == []
+    assert [bookie.id for bookie in known.bookies] == [*BOOKIES]
+    with pytest.raises(InputError, match="b2"):
+        look(BOOKIES, aliases={"b2": "b1"})

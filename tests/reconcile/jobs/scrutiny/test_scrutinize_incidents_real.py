@@ -207,7 +207,7 @@ def test_what_stands_beside_the_ledgers_is_found_and_nothing_else(
 def test_what_was_put_over_a_store_is_found_and_nothing_else(
     there: ScrutinizedCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Another instance id, another cookie than on disks, a write quorum that nobody wrote with, a topic's broken record."""
+    """Another instance id, another cookie than on disks, another write quorum than was written with, a broken topic."""
     striped = there.write((3, 2, 2), 12)
     bookie = there.bookies[0]
     disks = [f"--{kind}-dir={there.cluster.home / folder}" for kind, [folder] in
