@@ -194,9 +194,7 @@ TRAITS: Final[Mapping[Category, Traits]] = {
         "look for the bookie that has them: its disks, or the wiped bookie's old ones",
         of_absence=True,
     ),
-    Category.QUORUM_DIFFERS: Traits(
-        "critical", "a person compares both: bkmeta explain LEDGER", of_copies=True
-    ),
+    Category.QUORUM_DIFFERS: Traits("critical", "a person compares both: bkmeta explain LEDGER", of_copies=True),
     Category.NOT_ON_BOOKIES: Traits(
         "critical",
         "look for bookies that were not collected, and for wiped ones' old disks",

@@ -11,8 +11,6 @@ import pyarrow.compute as pc
 from reconcile.findings.categories import Category
 from reconcile.findings.table import Run
 from reconcile.rules import diff
-from recovery.infer.prior import Prior, ShapeCounts
-from recovery.infer.reconstruct import Options, reconstruct
 from recovery.model import tables
 
 _SHOWN_BY: Final = pa.array(
@@ -45,6 +43,9 @@ def find_other_stripes(
     odd = findings.filter(pc.is_in(findings["category"], value_set=_SHOWN_BY))["ledger"].unique()
     if not len(odd):
         return tables.FINDINGS.empty_table()
+    from recovery.infer.prior import Prior, ShapeCounts  # noqa: PLC0415 - a healthy cluster's scrutiny never needs it
+    from recovery.infer.reconstruct import Options, reconstruct  # noqa: PLC0415 - likewise
+
     stored, held = (rows.filter(pc.is_in(rows["ledger"], value_set=odd)) for rows in (records, copies))
     shown = reconstruct(held, bookies, damage, Prior.build(ShapeCounts()), Options())
     rows = diff.disagreements(shown, stored, diff.match(shown, stored))
