@@ -20,8 +20,8 @@ _SHOWN: Final = 10
 _CONF: Final = "/etc/bookkeeper/bk_server.conf"
 _RATE = click.FloatRange(min=0, min_open=True)
 _NAMES: Final = (
-    "aliases", "max_requests_s", "max_total_requests_s", "deadline", "tls_ca", "tls_cert", "tls_key", "tls_any_host",
-    "bookie_auth",
+    "aliases", "max_requests_s", "max_total_requests_s", "deadline", "patience", "tls_ca", "tls_cert", "tls_key",
+    "tls_any_host", "bookie_auth",
 )  # fmt: skip
 
 
@@ -34,6 +34,14 @@ def wire_options(command: Callable[P, R]) -> Callable[P, R]:
             click.option("--max-total-requests-s", type=_RATE, metavar="N", help="Asked of all in a second, at most."),
             click.option(
                 "--deadline", type=_RATE, default=10.0, show_default=True, metavar="S", help="For one answer."
+            ),
+            click.option(
+                "--patience",
+                type=_RATE,
+                default=20.0,
+                show_default=True,
+                metavar="S",
+                help="For a connection: a bookie that restarts is back within it.",
             ),
             click.option("--tls-ca", type=FILE, help="PEM: who vouches for the bookies. Turns TLS on."),
             click.option("--tls-cert", type=FILE, help="PEM: the certificate to show. Turns TLS on."),
@@ -90,6 +98,7 @@ def take_wire(values: dict[str, Any], *, wire: bool, without: frozenset[str] = f
             raise InputError("--bookie-auth", str(error), "leave it out where bookies ask for none") from error
     options = Options(
         deadline_s=given["deadline"],
+        patience_s=given["patience"],
         per_bookie=given["max_requests_s"],
         in_total=given["max_total_requests_s"],
         tls=tls,

@@ -368,7 +368,8 @@ def test_a_plan_is_verified_and_rehearsed_over_the_wire(
     assert (named.code, named.result["coverage"]["unresolved"]) == (0, {})
     running.cluster("bookie_stop", n=running.bookies["db"].n)
     try:
-        less = run(capsys, "verify", plan.path, "--metadata", running.uri, "--wire", "--deadline", "2", "--json")
+        hasty = ("--wire", "--deadline", "2", "--patience", "2", "--json")
+        less = run(capsys, "verify", plan.path, "--metadata", running.uri, *hasty)
         assert less.result["counts"]["copies"]["not_looked_at"] > 0
         assert less.result["counts"]["copies"].get("absent", 0) == 0
         assert less.result["counts"]["entries"].get("missing", 0) == 0

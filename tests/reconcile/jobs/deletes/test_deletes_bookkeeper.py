@@ -109,7 +109,7 @@ def test_a_bookie_that_was_away_is_caught(
     shutil.copytree(site.home / f"b{away.n}", tmp_path / "old-disks")
     site.bkmeta(capsys, "delete", "purge", "--certificate", "c.json")
     site.cluster.collect_garbage(len(STORAGES) - 1)
-    wire = ("--wire", "--deadline", "5")
+    wire = ("--wire", "--deadline", "5", "--patience", "3")
     name = site.bkmeta(capsys, "delete", "confirm", *wire, code=4)["waiting"][str(ledger)]
     assert name == [away.id]
     site.cluster.start(away)

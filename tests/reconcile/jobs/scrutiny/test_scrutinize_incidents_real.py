@@ -36,7 +36,7 @@ def scrutinize(
     """Run the command; return how it ended, and category → findings."""
     done = run(
         capsys, "scrutinize", "--metadata", there.uri, "--out", out, "--recheck-after", "0s", "--deadline", "20",
-        "--json", *options,
+        "--patience", "3", "--json", *options,
     )  # fmt: skip
     found: dict[str, list[dict[str, Any]]] = {}
     for row in open_dataset(out, "scrutiny").read("findings").to_pylist():

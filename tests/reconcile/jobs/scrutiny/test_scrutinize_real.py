@@ -82,7 +82,7 @@ def scrutinize(capsys: pytest.CaptureFixture[str], harmed: Harmed, out: Path, *o
     """Run the command on the cluster; who does not answer is asked again at once."""
     return run(
         capsys, "scrutinize", "--metadata", harmed.there.uri, "--out", out, "--master", "local[1]",
-        "--recheck-after", "0s", "--deadline", "20", "--json", *options,
+        "--recheck-after", "0s", "--deadline", "20", "--patience", "3", "--json", *options,
     )  # fmt: skip
 
 
@@ -276,7 +276,9 @@ def test_a_silent_bookie_is_one_finding_and_its_ledgers_wait(
         client.create(f"/ledgers/available/{name}", b"", ephemeral=True)
         harmed.there.rename(ledger, member, name)
         try:
-            done = scrutinize(capsys, harmed, tmp_path / "run", "--deadline", "1", "--min-coverage", "100")
+            done = scrutinize(
+                capsys, harmed, tmp_path / "run", "--deadline", "1", "--patience", "1", "--min-coverage", "100"
+            )
         finally:
             harmed.there.rename(ledger, name, member)
             client.stop()
@@ -314,7 +316,17 @@ def test_a_run_that_is_killed_goes_on_from_its_suspects(
 ) -> None:
     """Killed while it waits for a bookie, and run again: nothing is listed or asked for a first time again."""
     bookie = harmed.there.bookies[3]
-    asked = ["scrutinize", "--metadata", harmed.there.uri, "--out", str(tmp_path / "run"), "--deadline", "2"]
+    asked = [
+        "scrutinize",
+        "--metadata",
+        harmed.there.uri,
+        "--out",
+        str(tmp_path / "run"),
+        "--deadline",
+        "2",
+        "--patience",
+        "2",
+    ]
     harmed.there.cluster("bookie_stop", n=bookie.n)
     try:
         with subprocess.Popen([PROGRAM, *asked, "--recheck-after", "1h"], stderr=subprocess.DEVNULL) as killed:
