@@ -186,7 +186,7 @@ def _choose_acl(store: MetadataStore, ledgers_root: str, acl: str | None) -> str
     """Return the rights of our own root, decided before anything is written."""
     if acl is not None or not isinstance(store, AccessControl):
         return acl
-    rights = store.get_acl(ledgers_root)
+    rights = store.get_acl(ledgers_root.rstrip("/"))
     if rights is None:
         raise GuardRefusedError(ledgers_root, "does not exist", "name the ledgers root of a cluster")
     if any(right.scheme == "digest" and right.name.endswith(f":{_MASKED}") for right in parse_acl(rights.text)):
