@@ -28,7 +28,7 @@ from reconcile.deletes.records import (
     decode_last_listing,
     decode_root_mark,
 )
-from reconcile.deletes.tombstones import Tombstone
+from reconcile.deletes.tombstones import SECOND_MS, SKEW_MS, Tombstone
 from reconcile.errors import GuardRefusedError
 from reconcile.write.audit_journal import Journal, Record
 from recovery.codecs.store import OWN_ROOT
@@ -152,6 +152,23 @@ def write_last_listing(store: MetadataStore, own: OwnRoot, listing: LastListing,
     stored = store.get(key)
     change = Write(key, listing.encode(), None if stored is None else stored.version, own.acl)
     log.carry_out(store, "listed", [change], {key: None if stored is None else stored.value})
+
+
+def demand_clock(store: MetadataStore, own: OwnRoot, at_ms: int) -> None:
+    """Check a time against the store's clock, by the node of the listing that was just written.
+
+    Soaks are counted by the clocks of those who verify: one that is ahead would end them early. A store that keeps no
+    times (etcd) says nothing.
+
+    Raises:
+        GuardRefusedError: it is later than the store's.
+    """
+    stored = store.get(own.key + _LISTED)
+    if stored is None or stored.changed_ms is None or at_ms <= stored.changed_ms + SKEW_MS:
+        return
+    seconds = (at_ms - stored.changed_ms) // SECOND_MS
+    problem = f"is {seconds} seconds ahead of the store's: soaks would end too early"
+    raise GuardRefusedError("the clock of this host", problem, "set the clock that is wrong, then verify again")
 
 
 def read_tombstones(store: MetadataStore, key: str) -> PackedRecords[Tombstone]:

@@ -116,7 +116,7 @@ def purge_ledgers(
         at_ms = int(time.timestamp() * 1000)
         stated = certified[ledger]
         if tombstone is not None and tombstone.state in REMOVED and tombstone.certificate == request.certificate.hash:
-            if ledger not in result.purged and ledger not in result.earlier:
+            if ledger not in result.earlier:
                 result.earlier.append(ledger)
             return None
         if time > request.certificate.not_after:

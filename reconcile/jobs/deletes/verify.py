@@ -12,7 +12,13 @@ from typing import Any
 
 from backends.registry import OpenStore
 from reconcile.deletes.certificate import Certificate, CertifiedLedger, encode_certificate, make_certificate
-from reconcile.deletes.own_root import OwnRoot, read_instance_id, read_last_listing, write_last_listing
+from reconcile.deletes.own_root import (
+    OwnRoot,
+    demand_clock,
+    read_instance_id,
+    read_last_listing,
+    write_last_listing,
+)
 from reconcile.deletes.packed import Decision
 from reconcile.deletes.purge import count_lately, count_since
 from reconcile.deletes.records import ArchiveMark, LastListing
@@ -120,7 +126,7 @@ def verify_deletes(request: VerifyRequest, context: Context) -> VerifiedDeletes:
 
     Raises:
         DatasetError: an inventory is missing or damaged.
-        GuardRefusedError: what stands at the key of our own root is not ours.
+        GuardRefusedError: what stands at the key of our own root is not ours, or the clock is ahead of the store's.
         InputError: a file cannot be used, or there is no ledgers root.
         UnavailableError: the store does not answer.
     """
@@ -302,9 +308,10 @@ def _write(
             # Somebody changed it while everything was looked at: what they wrote stands.
             return None
 
-        target.own.tombstones.change(list(changed), decide, target.log, rows=_ROWS)
         if not any(text.startswith(_DOUBTS) for item in verifications for text in item.reasons):
             write_last_listing(target.cluster.store, target.own, gathered.listing, target.log)
+            demand_clock(target.cluster.store, target.own, at_ms)
+        target.own.tombstones.change(list(changed), decide, target.log, rows=_ROWS)
         target.log.end({"verified": len(changed), "purgeable": len(ready)}, 0)
     if request.certificate is not None and gathered.certificate is not None:
         _write_file(request.certificate, encode_certificate(gathered.certificate))

@@ -1,5 +1,6 @@
 """Our own root: made once with the rights that fit, refused where it is not ours, beside one ledgers root only."""
 
+import base64
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,6 +11,7 @@ from backends.errors import VersionConflictError
 from backends.memory import WORLD, MemoryStore
 from backends.protocols import Write
 from reconcile.deletes.own_root import (
+    demand_clock,
     make_own_root,
     name_own_root,
     open_log,
@@ -26,6 +28,7 @@ from reconcile.errors import GuardRefusedError, JournalError
 from reconcile.write.audit_journal import JOURNAL
 from recovery.codecs.store import ON_ETCD, ON_ZOOKEEPER
 from recovery.model.ids import LedgerId
+from tests.support.restores import Recorder
 
 ROOT = "/ledgers"
 OWN = "/ledgers-bkmeta"
@@ -104,12 +107,19 @@ def test_rights_that_the_store_masks_are_asked_for(tmp_path: Path) -> None:
     assert list_rights(store) == {RIGHTS}
 
 
-@pytest.mark.parametrize("rights", ["world:anyone:cdrwa", "auth:x:cdrwa", "sasl:own:cdrwa,digest:own:ax:r"])
+@pytest.mark.parametrize("rights", ["world:anyone:cdrwa", "auth:x:cdrwa", "sasl:own:x:cdrwa", "digest:own:ax:r"])
 def test_rights_that_only_look_like_masked_ones_are_taken(tmp_path: Path, rights: str) -> None:
     """Only the digest of a password is ever masked."""
     store = make_store(rights)
     with open_log(tmp_path, store, ROOT, clock) as log:
         assert make_own_root(store, ROOT, log).acl == rights
+
+
+def test_a_store_without_rights_gives_none(tmp_path: Path) -> None:
+    """As etcd: nobody asks the ledgers root for its rights there."""
+    store = Recorder(MemoryStore())
+    with open_log(tmp_path, store, ROOT, clock) as log:
+        assert make_own_root(store, ROOT, log).acl is None
 
 
 def test_without_a_ledgers_root_nothing_is_made(tmp_path: Path) -> None:
@@ -262,6 +272,20 @@ def test_the_last_listing_is_the_one_that_was_written_last(tmp_path: Path) -> No
         assert read_last_listing(store, own) == LastListing(3, 43, "rival")
 
 
+def test_a_clock_that_is_ahead_of_the_stores_is_refused(tmp_path: Path) -> None:
+    """Five minutes are nothing; where no listing was written nothing says what time the store has."""
+    store = MemoryStore(lambda: 1_000_000)
+    store.write([Write(ROOT, b"")])
+    with open_log(tmp_path, store, ROOT, clock) as log:
+        own = make_own_root(store, ROOT, log)
+        demand_clock(store, own, 1 << 60)
+        write_last_listing(store, own, LastListing(1, 2, "op"), log)
+    demand_clock(store, own, 1_300_000)
+    demand_clock(store, own, 0)
+    with pytest.raises(GuardRefusedError, match="is 300 seconds ahead of the store's"):
+        demand_clock(store, own, 1_300_001)
+
+
 def test_a_journal_that_is_gone_on_with_counts_on(tmp_path: Path) -> None:
     """No two batches of one journal have one number, and the journal of another root is not taken."""
     store = make_store()
@@ -273,5 +297,7 @@ def test_a_journal_that_is_gone_on_with_counts_on(tmp_path: Path) -> None:
     journal = (tmp_path / JOURNAL).read_text()
     # The root, and two listings each time.
     assert [journal.count(f'"batch":{number},') for number in range(8)] == [2] * 7 + [0]
+    # What a listing took the place of is kept, as of every write.
+    assert base64.b64encode(LastListing(1, 2, "op").encode()).decode() in journal
     with pytest.raises(JournalError), open_log(tmp_path, store, "/other", clock):
         pass

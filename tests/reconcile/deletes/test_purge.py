@@ -15,7 +15,7 @@ from backends.protocols import Versioned, Write
 from reconcile.deletes.certificate import Certificate, CertifiedLedger, make_certificate
 from reconcile.deletes.cluster import Cluster, read_records
 from reconcile.deletes.own_root import OwnRoot, make_own_root, open_log
-from reconcile.deletes.packed import Decision, find_places
+from reconcile.deletes.packed import Decide, Decision, find_places
 from reconcile.deletes.purge import Purged, PurgeRequest, count_lately, count_since, purge_ledgers, undo_deletes
 from reconcile.deletes.records import ArchiveMark
 from reconcile.deletes.tombstones import (
@@ -27,6 +27,7 @@ from reconcile.deletes.tombstones import (
     StoredRecord,
     Tombstone,
     name_certificate,
+    purge,
     request_delete,
 )
 from reconcile.errors import GuardRefusedError, PartlyAppliedError
@@ -35,6 +36,7 @@ from reconcile.write.journal_events import AnnouncedWrite
 from recovery.codecs.replication_lock import lock_key
 from recovery.codecs.store import Layout, mark_key
 from recovery.model.ids import LedgerId
+from tests.support.restores import Recorder
 
 ROOT = "/ledgers"
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -44,12 +46,26 @@ RIGHTS = "digest:own:abc=:cdrwa"
 BOOKIE = "bk1:3181"
 
 
+class Raced(MemoryStore):
+    """A store in which somebody else does something right before each of the next writes."""
+
+    strikes: Sequence[Callable[[], None]] = ()
+
+    def write(self, changes: Sequence[Write]) -> list[int]:
+        """Let the rival in first; it is left alone meanwhile."""
+        if self.strikes:
+            [strike, *rest], self.strikes = self.strikes, ()
+            strike()
+            self.strikes = rest
+        return super().write(changes)
+
+
 @dataclass(slots=True)
 class House:
     """A cluster whose ledgers are all named by one certificate; `now` is its clock."""
 
     folder: Path
-    store: MemoryStore = field(default_factory=lambda: MemoryStore(lambda: BEGIN_MS))
+    store: Raced = field(default_factory=lambda: Raced(lambda: BEGIN_MS))
     now: datetime = BEGIN
     owners: dict[LedgerId, str] = field(default_factory=dict)
     certificate: Certificate = field(init=False)
@@ -127,6 +143,25 @@ class House:
     def name_owners(self, ledgers: Sequence[LedgerId]) -> dict[LedgerId, str]:
         """Return who names ledgers now."""
         return {ledger: owner for ledger, owner in self.owners.items() if ledger in ledgers}
+
+    def change_beside(self, decide: Decide[Tombstone], ledger: LedgerId) -> None:
+        """Change a tombstone as another process does, with a journal of its own."""
+        with open_log(self.folder.with_name("rival"), self.store, ROOT, lambda: self.now) as log:
+            make_own_root(self.store, ROOT, log).tombstones.change([ledger], decide, log, rows=1)
+
+    def remove_beside(self, ledger: LedgerId) -> None:
+        """Purge a ledger by the same certificate."""
+
+        def decide(_ledger: LedgerId, known: Tombstone | None) -> Decision[Tombstone] | None:
+            assert known is not None
+            removal = Write(self.cluster.make_key(ledger), None, 0)
+            return Decision(purge(known, known.record, BEGIN_MS, "rival"), (removal,), (known.record.raw,))
+
+        self.change_beside(decide, ledger)
+
+    def touch_beside(self, ledger: LedgerId) -> None:
+        """Write a tombstone again as it is."""
+        self.change_beside(lambda _, known: Decision(known), ledger)
 
     def list_states(self) -> dict[LedgerId, State]:
         """Return the state of each tombstone."""
@@ -261,6 +296,21 @@ def test_a_record_that_changed_stops_the_purge(house: House) -> None:
     assert house.left == LEDGERS
 
 
+def test_what_was_undone_since_is_not_purged(house: House) -> None:
+    """Its tombstone is gone: the certificate alone is nothing."""
+    house.undo(LEDGERS[:1], {})
+    with pytest.raises(GuardRefusedError, match="ledger 1: nobody asked for its delete, or that was undone"):
+        house.purge()
+    assert house.left == LEDGERS
+
+
+def test_two_that_purge_by_one_certificate_share_the_work(house: House) -> None:
+    """What the other one removed meanwhile counts as its, once, however often the rest is tried again."""
+    house.store.strikes = [lambda: house.remove_beside(LEDGERS[0]), lambda: house.touch_beside(LEDGERS[1])]
+    purged = house.purge()
+    assert (sorted(purged.purged), purged.earlier, house.left) == (LEDGERS[1:], LEDGERS[:1], [])
+
+
 def test_purges_of_a_day_are_counted(house: House) -> None:
     """Those of the last 24 hours, to the millisecond; what was only asked for is no purge."""
     house.purge()
@@ -270,6 +320,16 @@ def test_purges_of_a_day_are_counted(house: House) -> None:
     assert count_lately(own.tombstones.read_all(), BEGIN_MS + DAY_MS) == 0
     assert count_since(own.tombstones.read_all(), BEGIN_MS - 1) == 5
     assert count_since(own.tombstones.read_all(), BEGIN_MS) == 0
+
+
+def test_records_of_a_store_without_rights_have_none(house: House) -> None:
+    """As etcd's: none, which is not rights without a letter."""
+    [ledger] = LEDGERS[:1]
+    plain = Cluster(Recorder(house.store), ROOT, Layout.HIERARCHICAL)
+    assert read_records([ledger, LedgerId(0, 99)], plain) == {
+        ledger: StoredRecord(b"record 1", 0, BEGIN_MS),
+        LedgerId(0, 99): None,
+    }
 
 
 def see(house: House, *, holds: bool = True) -> dict[str, Sighting]:

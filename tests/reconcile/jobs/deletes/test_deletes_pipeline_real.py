@@ -319,6 +319,23 @@ def test_what_went_since_the_last_verification_is_asked_about(site: Site) -> Non
     assert run(site.capsys, "audit", "verify", journal, "--json").code == 0
 
 
+def test_a_clock_that_is_ahead_ends_no_soak(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ZooKeeper's own time says so; etcd keeps none, which the page says: there the soak is over."""
+    site.bkmeta("delete", "request", 18, "--soak", "7d")
+    site.verify("--due")
+    ahead = days_ago(-8)
+    refs = write_references(site.folder / "ahead.jsonl", [], at=ahead)
+    words = ("delete", "verify", "--due", "--certificate", "c.json", "--references", refs, *site.look(ended=ahead))
+    has_times = site.layout is Layout.HIERARCHICAL
+    with monkeypatch.context() as patch:
+        patch.setattr("reconcile.cli.options.now", lambda: ahead)
+        seen = site.bkmeta(*words, code=5 if has_times else 0).result
+    if has_times:
+        assert "seconds ahead of the store's: soaks would end too early" in seen["verdict"]
+        assert not Path("c.json").exists()
+    assert site.state(18) == ("SOAKING" if has_times else "PURGEABLE")
+
+
 def test_a_topic_that_names_a_ledger_since_stops_the_purge(site: Site) -> None:
     """The records of a broker beside the ledgers are read again right before a record is removed."""
     topics = f"{site.root.rpartition('/')[0]}/managed-ledgers"
