@@ -8,8 +8,10 @@ import pyarrow as pa
 from backends.registry import OpenStore
 from reconcile.jobs.context import Context, connect, throttle
 from recovery.capture import live
+from recovery.capture.subtrees import NO_SUBTREES, SubtreeChoice
 from recovery.capture.summary import CaptureSummary
 from recovery.codecs.store import Layout
+from recovery.codecs.store_kind import kind_of
 from recovery.dataset import DatasetWriter
 from recovery.place import DatasetPlace
 
@@ -23,6 +25,7 @@ class CaptureRequest:
         out: a new folder for the catalog.
         at: the point in time that a person named; None: the latest.
         ops_s: reads a second, at most; None: as many as the store answers.
+        subtrees: what is read of upper layers.
         settings: of the run, each with where it came from, for the manifest.
     """
 
@@ -30,6 +33,7 @@ class CaptureRequest:
     out: DatasetPlace
     at: str | None = None
     ops_s: float | None = None
+    subtrees: SubtreeChoice = NO_SUBTREES
     settings: Mapping[str, object] = field(default_factory=dict)
 
 
@@ -43,7 +47,9 @@ def capture(request: CaptureRequest, context: Context) -> CaptureSummary:
         InputError: nothing names a layout.
     """
     with connect(request.uri, context, at=request.at, ops_s=request.ops_s) as opened:
-        return capture_store(opened, request.out, context, at=request.at, settings=request.settings)
+        return capture_store(
+            opened, request.out, context, at=request.at, settings=request.settings, subtrees=request.subtrees
+        )
 
 
 def capture_store(
@@ -55,6 +61,7 @@ def capture_store(
     at: str | None = None,
     settings: Mapping[str, object] | None = None,
     with_rights: bool = True,
+    subtrees: SubtreeChoice = NO_SUBTREES,
 ) -> CaptureSummary:
     """Read an open store into a catalog.
 
@@ -66,14 +73,17 @@ def capture_store(
         at: the point in time that a person named; None: the latest.
         settings: for the manifest; None: another manifest has them.
         with_rights: the ACLs of ledgers, too: who looks only does not need them.
+        subtrees: what is read of upper layers.
 
     Raises:
         UnavailableError: the store stopped answering; there is no catalog then.
         DatasetError: the folder cannot be written.
-        InputError: nothing names a layout.
+        InputError: nothing names a layout, or a subtree is none.
     """
     layout = Layout(opened.layout_hint) if opened.layout_hint else None
-    binding = {"uri": opened.uri, "root": opened.root} | ({} if at is None else {"at": at})
+    paths = subtrees.resolve(opened.root, kind_of(opened.layout_hint), opened.uri)
+    binding: dict[str, object] = {"uri": opened.uri, "root": opened.root}
+    binding |= ({} if at is None else {"at": at}) | ({"subtrees": list(paths)} if paths else {})
     with (
         DatasetWriter(out, "catalog", binding=binding, secret=True, settings=settings) as writer,
         context.reporter.progress("reading the store", "ledgers") as progress,
@@ -87,4 +97,5 @@ def capture_store(
             progress=throttle(progress),
             known=known,
             with_rights=with_rights,
+            subtrees=paths,
         )

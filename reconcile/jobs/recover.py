@@ -25,6 +25,7 @@ from reconcile.references import References
 from reconcile.report.pages import plan_page, write_page
 from reconcile.report.plan_verdict import describe_plan
 from reconcile.stores import catalog_path, demand_store_uri, of_catalog
+from recovery.capture.subtrees import NO_SUBTREES, SubtreeChoice
 from recovery.codecs.store import Layout
 from recovery.dataset import COLLECTED, SNAPSHOTS, Dataset, open_dataset, prepare
 from recovery.errors import InputError
@@ -58,6 +59,7 @@ class RecoverRequest:
         lost: disks that are gone for good, as the operator states.
         raise_past: ids up to this one are used, as the operator says.
         aliases: other names of bookies in records → ids.
+        subtrees: of upper layers, which are brought back from a snapshot.
         master: Spark's, as `spark-submit --master` takes it.
         python: what executors run as their Python; None: what they have.
         settings: of the run, each with where it came from, for the manifest.
@@ -81,6 +83,7 @@ class RecoverRequest:
     tombstones: tuple[str, ...] = ()
     quorums: Path | None = None
     aliases: Mapping[str, str] = field(default_factory=dict)
+    subtrees: SubtreeChoice = NO_SUBTREES
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -149,7 +152,7 @@ def recover(request: RecoverRequest, context: Context) -> Recovered:
                 )
             inventories = open_inventories((*folders, *collected))
         snapshots = tuple(
-            _open_snapshot(uri, out / SNAPSHOTS / str(number), context, inventories, known)
+            _open_snapshot(uri, out / SNAPSHOTS / str(number), context, inventories, known, request.subtrees)
             for number, uri in enumerate(request.snapshots, 1)
         )
         target = _capture_target(request, inventories, context, known)
@@ -170,6 +173,7 @@ def recover(request: RecoverRequest, context: Context) -> Recovered:
             lost=request.lost,
             raise_past=request.raise_past,
             aliases=request.aliases,
+            subtrees=request.subtrees,
             settings=request.settings,
         )
         with context.reporter.progress("reconstructing", "parts") as progress:
@@ -192,7 +196,8 @@ def _capture_target(
     folder = request.out / STORE
     with connect(request.uri, context) as opened:
         # What bookies hold and no listing names is asked for before anybody calls it lost.
-        summary = capture_store(opened, folder, context, list_known_ledgers(inventories))
+        listed = list_known_ledgers(inventories)
+        summary = capture_store(opened, folder, context, listed, subtrees=request.subtrees)
         root = opened.root
     catalog = open_dataset(folder, "catalog")
     known += find_deleted(of_catalog(catalog, request.uri), _list_instances(inventories, catalog))
@@ -207,7 +212,12 @@ def _capture_target(
 
 
 def _open_snapshot(
-    uri: str, out: DatasetPlace, context: Context, inventories: Sequence[Dataset], known: list[References]
+    uri: str,
+    out: DatasetPlace,
+    context: Context,
+    inventories: Sequence[Dataset],
+    known: list[References],
+    subtrees: SubtreeChoice,
 ) -> Dataset:
     """Return what a store held earlier as a catalog: a capture as it is, anything else captured beside the plan.
 
@@ -218,7 +228,7 @@ def _open_snapshot(
     if path is None:
         out.mkdir(mode=0o700, parents=True, exist_ok=True)
         with connect(uri, context) as opened:
-            capture_store(opened, out, context)
+            capture_store(opened, out, context, subtrees=subtrees)
     catalog = open_dataset(out if path is None else path, "catalog")
     known += find_deleted(of_catalog(catalog, uri), _list_instances(inventories, catalog))
     return catalog

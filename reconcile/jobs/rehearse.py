@@ -114,6 +114,7 @@ def rehearse(request: RehearseRequest, context: Context) -> Rehearsed:
                     plan_hash=seen.hash,
                     resume=journal.exists(),
                     principals=list_principals(context.access, opened),
+                    outside=opened.root + engine.OUTSIDE,
                 ),
                 now=context.now,
                 progress=throttle(progress),

@@ -5,16 +5,23 @@ The order of a restore, as phases of `seq`:
     phase  what
     1      id generators raised
     2      ledgers: records of restored and guarded ledgers, and holds
+    2      behind all ledgers: nodes of upper layers, those above others first
     3      the nodes that clients and bookies expect, LAYOUT
     4      instance id
     5      cookies
 
-    seq = phase << 48 | bucket << 32 | number inside both (bucket 0 where the action is of no ledger)
+    seq = phase << 48 | bucket << 32 | number inside both (bucket 0 where the action is of no ledger and no upper layer)
+
+Nodes of upper layers have buckets of their own, behind those of ledgers: so their order and their hashes are made, and
+read, without holding all of them.
+
+    bucket = 4096 + depth of the path * 64 + (CRC-32 of the path & 63)
 
 `plan_hash` has the ids of actions and the hash that binds a confirmation to a plan.
 """
 
 import hashlib
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
@@ -32,11 +39,16 @@ from recovery.codecs import ledger_metadata, store
 from recovery.codecs.entry import master_key
 from recovery.codecs.keys import ledger_keys
 from recovery.model import tables
+from recovery.model.ids import BUCKETS
 from recovery.model.metadata import Digest, State
 
 HOLD_PASSWORD_SIZE: Final = 20
 LEAVE: Final = "leave"
 """Op of an action that writes nothing: a chosen alternative of it creates, or replaces where a version is named."""
+SUBTREE: Final = "subtree"
+"""Kind of the actions of upper layers' nodes."""
+PARTITIONS: Final = 64
+"""Buckets of one depth of upper layers' nodes."""
 
 
 class Guard(StrEnum):
@@ -51,10 +63,11 @@ class Guard(StrEnum):
 
 
 class Phase(IntEnum):
-    """Stretches of `seq`, in the order in which they are written."""
+    """What is written one after the other, in this order; `phase_of` tells two that share the numbers of `seq`."""
 
     GENERATORS = 1
     LEDGERS = 2
+    SUBTREES = 6
     LAYOUT = 3
     INSTANCE_ID = 4
     COOKIES = 5
@@ -63,17 +76,19 @@ class Phase(IntEnum):
 PHASES: Final = {
     "generator": Phase.GENERATORS,
     "ledger": Phase.LEDGERS,
+    "subtree": Phase.LEDGERS,
     "node": Phase.LAYOUT,
     "layout": Phase.LAYOUT,
     "instance_id": Phase.INSTANCE_ID,
     "cookie": Phase.COOKIES,
 }
-"""When actions of each kind are written."""
+"""Phase that the `seq` of each kind begins with; nodes of upper layers come behind all ledgers by their buckets."""
 
 
 def phase_of(seq: int) -> Phase:
     """Return the phase that a sequence number belongs to."""
-    return Phase(seq >> 48)
+    is_node = seq >> 48 == Phase.LEDGERS and seq >> 32 & 0xFFFF >= BUCKETS
+    return Phase.SUBTREES if is_node else Phase(seq >> 48)
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,6 +389,33 @@ def make_system_actions(writes: Sequence[SystemWrite]) -> pa.Table:
             "kind": pa.array([w.kind for _, w in ordered], pa.string()),
             "key": pa.array([w.key for _, w in ordered], pa.string()),
             "value": pa.array([w.value for _, w in ordered], pa.binary()),
+        },
+        count,
+    )
+
+
+def find_places(paths: pa.Array) -> npt.NDArray[np.int64]:
+    """Return the buckets of upper layers' nodes by the paths that they have in the store."""
+    depth = pc.count_substring(paths, "/").to_numpy(zero_copy_only=False).astype(np.int64)
+    hashed = np.fromiter((zlib.crc32(path.encode()) for path in paths.to_pylist()), np.int64, len(paths))
+    places: npt.NDArray[np.int64] = BUCKETS + depth * PARTITIONS + hashed % PARTITIONS
+    return places
+
+
+def make_subtree_actions(rows: pa.Table) -> pa.Table:
+    """Return the writes of upper layers' nodes as ACTIONS, numbered in their order.
+
+    Args:
+        rows: bucket, op, path, value, acl, expects and before, sorted by bucket; a counter that is raised has a row of
+            its own, behind that of its node.
+    """
+    count = rows.num_rows
+    return _actions(
+        {
+            **{name: rows[name] for name in ("bucket", "op", "value", "acl", "expects", "before")},
+            "seq": _ledger_seq(rows["bucket"]),
+            "kind": SUBTREE,
+            "key": pc.binary_join_element_wise("/", rows["path"], ""),
         },
         count,
     )

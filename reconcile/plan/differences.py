@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reconcile.plan.plan_reader import SYSTEM
+from reconcile.plan.plan_reader import SYSTEM, list_subtree_ranges
 from recovery.codecs import ledger_metadata
 from recovery.dataset import Dataset
 from recovery.errors import FormatError
@@ -21,7 +22,7 @@ class Difference:
     """One key that two plans treat differently.
 
     Attributes:
-        key: below the ledgers root.
+        key: below the ledgers root; with two slashes: anywhere in the store.
         first, second: the op of each plan, with the kind; None: it has no action there.
         fields: what differs, with both sides; a password is named, never shown.
     """
@@ -49,7 +50,8 @@ def compare_plans(first: Dataset, second: Dataset) -> Iterator[Difference]:
     """
     names = ["key", "id", "op", "kind", "value", "expects", "acl", "guard"]
     rows = max(first.rows("actions"), second.rows("actions"))
-    for buckets in [SYSTEM, *bucket_ranges(rows)]:
+    nodes = sorted({edge for plan in (first, second) for r in list_subtree_ranges(plan) for edge in (r.start, r.stop)})
+    for buckets in [SYSTEM, *bucket_ranges(rows), *(range(low, high) for low, high in pairwise(nodes))]:
         sides = [d.read("actions", buckets=buckets, columns=names) for d in (first, second)]
         numbered = [
             side.select(["key", "id"]).append_column("at", pa.array(np.arange(side.num_rows))) for side in sides

@@ -6,6 +6,7 @@ accept the loss         the same, or removes its hold; settled, so cookies
 choose LEDGER=LABEL     writes the alternative of that name
 rights                  names the ACL of every key that is created
 replace an instance id, a cookie     replaces what the captured store has, by its version, with the bookies' own
+replace below PATH      replaces nodes of upper layers that the captured store has, by version, with the snapshot's
 """
 
 import re
@@ -24,7 +25,15 @@ from reconcile.plan import alternatives
 from reconcile.plan.actions import LEAVE, Guard, Phase
 from reconcile.plan.manifest import PlanManifest, read_plan_manifest, write_plan_manifest
 from reconcile.plan.plan_hash import Hashes, bucket_hashes, with_ids
-from reconcile.plan.plan_reader import STORE, SYSTEM, demand_whole, open_captured_store, ranges_of
+from reconcile.plan.plan_reader import (
+    STORE,
+    SYSTEM,
+    demand_whole,
+    list_subtree_ranges,
+    name_subtree_part,
+    open_captured_store,
+    ranges_of,
+)
 from reconcile.rules import holds
 from recovery.codecs import ledger_metadata, store
 from recovery.dataset import Dataset, prepare, write_part
@@ -49,6 +58,7 @@ class Edits:
         acl_of: catalog whose ACLs everything that is created gets; where it has none, the commonest of its kind.
         replace_instance_id: the captured store's instance id is replaced by the bookies' own.
         replace_cookies: bookies whose cookie in the captured store is replaced by their own.
+        replace_below: paths: nodes of upper layers at and below them are replaced by the snapshot's.
     """
 
     drop: frozenset[LedgerId] = frozenset()
@@ -58,6 +68,7 @@ class Edits:
     acl_of: Dataset | None = None
     replace_instance_id: bool = False
     replace_cookies: frozenset[str] = frozenset()
+    replace_below: frozenset[str] = frozenset()
 
     @property
     def texts(self) -> list[str]:
@@ -70,6 +81,7 @@ class Edits:
             *([f"rights as in {self.acl_of.path}, {self.acl_of.digest}"] if self.acl_of is not None else []),
             *(["the store's instance id is replaced"] if self.replace_instance_id else []),
             *(f"the store's cookie of {bookie} is replaced" for bookie in sorted(self.replace_cookies)),
+            *(f"what the store has at and below {path} is replaced" for path in sorted(self.replace_below)),
         ]
 
 
@@ -109,6 +121,10 @@ def edit_plan(dataset: Dataset, edits: Edits, out: DatasetPlace) -> PlanManifest
         hashes.add(rows, settled)
         write_rows("actions", name, rows)
         write_rows("reconstruction", name, settled)
+    for buckets in list_subtree_ranges(dataset):
+        rows = run.nodes(dataset.read("actions", buckets=buckets))
+        hashes.actions.update(bucket_hashes(rows))
+        write_rows("actions", name_subtree_part(buckets), rows)
     write_rows("actions", "system-last", system.filter(pc.invert(early)))
     run.demand_all_found()
     for name in ("findings", "sides"):
@@ -159,6 +175,7 @@ class _Editor:
         self._common = _find_common_acls(edits.acl_of) if edits.acl_of is not None else {}
         self._outcome: dict[LedgerId, str] = {}
         self._deleted: set[LedgerId] = set()
+        self._replaced: set[str] = set()
         self.changed: Counter[str] = Counter()
         twice = [x for x in self._named if sum(x in edit for edit in (edits.drop, edits.accept_loss, edits.choose)) > 1]
         if twice:
@@ -168,6 +185,9 @@ class _Editor:
         """Refuse edits of ledgers that the plan says nothing of."""
         for ledger in sorted(self._named - self._found, key=str):
             raise PlanError(self._path, f"has nothing of ledger {ledger} to edit", "see it: bkmeta explain LEDGER")
+        for path in sorted(self._edits.replace_below - self._replaced):
+            problem = f"leaves no node at or below {path} as the store has it"
+            raise PlanError(self._path, problem, "see which nodes differ: bkmeta plan show PLAN")
 
     def system(self, rows: pa.Table) -> pa.Table:
         """Edit the actions of no ledger."""
@@ -188,6 +208,23 @@ class _Editor:
             if row["op"] not in ("replace", "remove"):
                 row["acl"] = self._edits.acl or acl_of.get(row["key"]) or self._common.get(row["kind"]) or row["acl"]
         return with_ids(pa.Table.from_pylist(listed, schema=tables.ACTIONS))
+
+    def nodes(self, rows: pa.Table) -> pa.Table:
+        """Edit actions of upper layers' nodes: whole columns, for they may be millions."""
+        key, op, acl = pc.utf8_slice_codeunits(rows["key"], 1), rows["op"], rows["acl"]
+        for path in self._edits.replace_below:
+            chosen = pc.and_(pc.equal(op, LEAVE), pc.or_(pc.equal(key, path), pc.starts_with(key, f"{path}/")))
+            count = pc.sum(chosen).as_py() or 0
+            self.changed["left_alone"] -= count
+            if count:
+                self._replaced.add(path)
+            op = pc.if_else(chosen, "replace", op)
+        if self._edits.acl is not None:
+            acl = pc.if_else(pc.equal(op, "create"), self._edits.acl, acl)
+        for name, column in (("op", op), ("acl", acl)):
+            index = tables.ACTIONS.get_field_index(name)
+            rows = rows.set_column(index, tables.ACTIONS.field(index), column)
+        return with_ids(rows)
 
     def _read_stored_nodes(self, wanted: set[str]) -> dict[str, Any]:
         if self._captured is None:

@@ -5,7 +5,7 @@ lacks the later ones, and reads as if nothing was counted there.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from reconcile.plan.plan_hash import Hashes
@@ -204,6 +204,36 @@ class HistorySource:
 
 
 @dataclass(frozen=True, slots=True)
+class SubtreeCounts:
+    """Nodes of one subtree of an upper layer.
+
+    Attributes:
+        path: of its highest node, in the store.
+        snapshot: the source that it is taken from.
+        txn: the last transaction that is in that; None: not known.
+        nodes: that the snapshot has.
+        created: of these, absent in the store.
+        differing: of these, with other bytes in the store: they stay as they are unless a person says otherwise.
+        raised: counters that are behind.
+        newer: nodes that only the store has: they stay.
+    """
+
+    path: str
+    snapshot: str = ""
+    txn: int | None = None
+    nodes: int = 0
+    created: int = 0
+    differing: int = 0
+    raised: int = 0
+    newer: int = 0
+
+    def __add__(self, other: "SubtreeCounts") -> "SubtreeCounts":
+        """Return the counts of both, of the same subtree."""
+        names = ("nodes", "created", "differing", "raised", "newer")
+        return replace(self, **{name: getattr(self, name) + getattr(other, name) for name in names})
+
+
+@dataclass(frozen=True, slots=True)
 class WaveBuckets:
     """The buckets of one wave, both ends included."""
 
@@ -296,6 +326,7 @@ class PlanManifest:
         doubts: what may hide more of guarded ledgers, each with its ledgers.
         sides: relations of bookies, store and snapshots, each with its ledgers.
         found: categories of findings, each with how many there are.
+        subtrees: of upper layers, which are brought back; empty: none were wanted.
         references: how references and ledgers agree; None: none were given.
         mass_deletion: so many ledgers were deleted that they are held.
         mass_let_go: so many ledgers were let go of by their owners that they are held.
@@ -314,6 +345,7 @@ class PlanManifest:
     doubts: Mapping[str, int] = field(default_factory=dict)
     sides: Mapping[str, int] = field(default_factory=dict)
     found: Mapping[str, int] = field(default_factory=dict)
+    subtrees: tuple[SubtreeCounts, ...] = ()
     references: ReferenceCounts | None = None
     mass_deletion: bool = False
     mass_let_go: bool = False
@@ -332,6 +364,7 @@ class PlanManifest:
             binding=PlanBinding.from_json(values["binding"]),
             coverage=Coverage.from_json(values["coverage"]),
             counts=PlanCounts.from_json(values.get("counts", {})),
+            subtrees=tuple(SubtreeCounts(**row) for row in values.get("subtrees", ())),
             references=ReferenceCounts.from_json(references) if references else None,
             reasons=dict(values.get("reasons", {})),
             doubts=dict(values.get("doubts", {})),
@@ -352,6 +385,7 @@ class PlanManifest:
         return {
             "counts": self.counts.to_json(),
             **{name: dict(getattr(self, name)) for name in ("reasons", "doubts", "sides", "found", "settings")},
+            "subtrees": [asdict(subtree) for subtree in self.subtrees],
             "references": {} if self.references is None else self.references.to_json(),
             "mass_deletion": self.mass_deletion,
             "mass_let_go": self.mass_let_go,

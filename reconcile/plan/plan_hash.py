@@ -23,11 +23,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recovery.model import tables
-from recovery.model.ids import BUCKETS
 
 VERSION: Final = 3
 """Of what the hash covers; a plan of another version is made again."""
 SYSTEM_BUCKET: Final = -1
+BUCKETS_END: Final = 1 << 15
+"""Behind all buckets: those of ledgers, and those of upper layers' nodes."""
+_NO_BUCKET: Final = -2
 _NOT_COVERED: Final = frozenset({"tables", "digest", "hash"})
 _WRITES: Final = ("op", "kind", "key", "expects", "acl", "value", "before", "choice", "alternatives", "guard")
 _SAYS: Final = ("scope", "ledger", "outcome", "reason", "reading", "holders", "alternatives")
@@ -132,7 +134,7 @@ class BucketStream:
 
     def add(self, rows: pa.Table) -> Iterator[pa.Table]:
         """Take rows; yield those of the buckets that are whole by now."""
-        values = pc.fill_null(rows["bucket"], BUCKETS).to_numpy()
+        values = pc.fill_null(rows["bucket"], _NO_BUCKET).to_numpy()
         is_system = values == SYSTEM_BUCKET
         if is_system.any():
             self._system.append(rows.filter(pa.array(is_system)))
@@ -140,7 +142,7 @@ class BucketStream:
         if not len(values):
             return
         earlier = np.maximum.accumulate(np.r_[self._bucket, values])[:-1]
-        bad = (values < 0) | (values >= BUCKETS) | (values < earlier)
+        bad = (values < 0) | (values < earlier)
         self.misplaced += int(bad.sum())
         good = rows.filter(pa.array(~bad))
         if not good.num_rows:

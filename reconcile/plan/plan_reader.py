@@ -11,9 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.errors import PlanError
-from reconcile.plan.actions import LEAVE, PHASES, Phase
+from reconcile.plan.actions import LEAVE, PHASES, SUBTREE, Phase, find_places
 from reconcile.plan.manifest import PlanManifest, read_plan_manifest
 from reconcile.plan.plan_hash import (
+    BUCKETS_END,
     SYSTEM_BUCKET,
     VERSION,
     BucketStream,
@@ -94,6 +95,17 @@ def ranges_of(dataset: Dataset) -> list[range]:
     return [SYSTEM, *bucket_ranges(dataset.rows("actions"))]
 
 
+def list_subtree_ranges(dataset: Dataset) -> list[range]:
+    """Return the bucket ranges of a plan's actions of upper layers' nodes, one a file."""
+    bounds = [(part.first_bucket, part.last_bucket) for part in dataset.parts("actions") if part.rows]
+    return [range(low, high + 1) for low, high in bounds if low is not None and high is not None and low >= BUCKETS]
+
+
+def name_subtree_part(buckets: range) -> str:
+    """Return the name of a file of actions of upper layers' nodes."""
+    return f"subtrees-{buckets.start:05d}-{buckets.stop - 1:05d}"
+
+
 def open_whole(path: str | DatasetPlace) -> tuple[Dataset, Overview]:
     """Open a plan, and see that its files are what its hash was made of.
 
@@ -162,7 +174,7 @@ def overview(dataset: Dataset, *, shown: int) -> Overview:
         hash=hash_now,
         hashes=hashes,
         altered=actions.altered,
-        phases=dict(sorted(actions.phases.items())),
+        phases={phase: actions.phases[phase] for phase in Phase if phase in actions.phases},
         waves=dict(sorted(actions.waves.items())),
         first=tuple(line for _, line in actions.first),
         holds=tuple(ledgers.holds(dataset)),
@@ -180,7 +192,7 @@ def _read(
     """Give every row of a table to who counts it, and hash it bucket by bucket."""
     stream = BucketStream()
     for part in dataset.parts(name):
-        low, high = BUCKETS, SYSTEM_BUCKET
+        low, high = BUCKETS_END, SYSTEM_BUCKET
         for rows in dataset.batches(name, parts=[part]):
             edge = pc.min_max(rows["bucket"]).as_py()
             low, high = min(low, edge["min"]), max(high, edge["max"])
@@ -214,7 +226,9 @@ class _Actions:
         fresh = with_ids(actions)
         self.altered += actions.num_rows - int(pc.sum(pc.equal(actions["id"], fresh["id"])).as_py() or 0)
         self.misplaced += _count_misplaced(actions, self._layout)
-        numbered = pa.table({"phase": actions["seq"].to_numpy() >> 48, "op": actions["op"]})
+        is_node = pc.equal(actions["kind"], SUBTREE).to_numpy()
+        phase = np.where(is_node, int(Phase.SUBTREES), actions["seq"].to_numpy() >> 48)
+        numbered = pa.table({"phase": phase, "op": actions["op"]})
         for row in numbered.group_by(["phase", "op"]).aggregate([([], "count_all")]).to_pylist():
             if row["phase"] not in set(Phase):
                 problem = f"has actions of a phase {row['phase']}"
@@ -234,7 +248,9 @@ def _count_misplaced(actions: pa.Table, layout: store.Layout | None) -> int:
     is_ledger = pc.equal(actions["kind"], "ledger").to_numpy(zero_copy_only=False)
     bad |= is_ledger != pc.is_valid(actions["ledger"]).to_numpy(zero_copy_only=False)
     bucket = actions["bucket"].to_numpy()
-    bad |= ~is_ledger & (bucket != SYSTEM_BUCKET)
+    is_node = pc.equal(actions["kind"], SUBTREE).to_numpy(zero_copy_only=False)
+    bad |= ~is_ledger & ~is_node & (bucket != SYSTEM_BUCKET)
+    bad[is_node] |= _are_misplaced(actions.filter(pa.array(is_node)))
     placed_actions = actions.filter(pa.array(is_ledger & ~bad))
     scope, ledger = (pc.fill_null(placed_actions[name], 0).to_numpy() for name in ("scope", "ledger"))
     wrong = placed_actions["bucket"].to_numpy() != buckets(scope, ledger)
@@ -244,6 +260,14 @@ def _count_misplaced(actions: pa.Table, layout: store.Layout | None) -> int:
         wrong[placed] |= pc.not_equal(placed_actions["key"].filter(pa.array(placed)), keys).to_numpy()
         wrong |= ~placed
     return int(bad.sum() + wrong.sum())
+
+
+def _are_misplaced(nodes: pa.Table) -> npt.NDArray[np.bool_]:
+    """Say which actions of upper layers' nodes have another bucket, or another place in the order, than their keys."""
+    places = find_places(pc.utf8_slice_codeunits(nodes["key"], 1))
+    numbers = nodes["seq"].to_numpy() >> 32 & 0xFFFF
+    wrong: npt.NDArray[np.bool_] = (nodes["bucket"].to_numpy() != places) | (numbers != places)
+    return wrong
 
 
 class _Ledgers:
@@ -276,7 +300,8 @@ def _ids(rows: pa.Table) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
 
 def _lines(actions: pa.Table, shown: int) -> list[tuple[tuple[int, int, int, int], Line]]:
     """Return the first actions of a bucket range: phase by phase, and in each by ledger, as people look for them."""
-    numbered = actions.append_column("phase", pa.array(actions["seq"].to_numpy() >> 48))
+    behind = pc.equal(actions["kind"], SUBTREE).to_numpy()
+    numbered = actions.append_column("phase", pa.array((actions["seq"].to_numpy() >> 48) * 2 + behind))
     order = [(name, "ascending") for name in ("phase", "scope", "ledger", "seq")]
     early = numbered.take(pc.sort_indices(numbered, order)[:shown])
     return [

@@ -3,7 +3,7 @@
     wave   writes
     1      the id generators, and the ledgers of the first buckets
     2 …    the ledgers of the next buckets
-    last   the ledgers of the rest, then LAYOUT, instance id, cookies
+    last   the ledgers of the rest, then nodes of upper layers, LAYOUT, instance id, cookies
 
 Buckets are a hash of the ledger id, so a share of the buckets is about the same share of the ledgers. A plan that was
 not cut has wave 0 everywhere.
@@ -23,7 +23,15 @@ import pyarrow.compute as pc
 from reconcile.plan.actions import LEAVE, Phase
 from reconcile.plan.manifest import PlanManifest, WaveBuckets, read_plan_manifest, write_plan_manifest
 from reconcile.plan.plan_hash import Hashes, bucket_hashes
-from reconcile.plan.plan_reader import STORE, SYSTEM, demand_whole, open_captured_store, ranges_of
+from reconcile.plan.plan_reader import (
+    STORE,
+    SYSTEM,
+    demand_whole,
+    list_subtree_ranges,
+    name_subtree_part,
+    open_captured_store,
+    ranges_of,
+)
 from recovery.dataset import Dataset, prepare, write_part
 from recovery.manifest import Part
 from recovery.model import tables
@@ -127,6 +135,11 @@ def split_plan(dataset: Dataset, waves: Sequence[range], out: DatasetPlace) -> t
         rows = in_wave(rows, wave)
         hashes.actions.update(bucket_hashes(rows))
         parts.append(write_wave(f"buckets-{buckets.start:04d}-{buckets.stop - 1:04d}", rows))
+    for buckets in list_subtree_ranges(dataset):
+        rows = dataset.read("actions", buckets=buckets)
+        rows = in_wave(rows, np.full(rows.num_rows, last))
+        hashes.actions.update(bucket_hashes(rows))
+        parts.append(write_wave(name_subtree_part(buckets), rows))
     parts.append(write_wave("system-last", system.filter(pa.array(~early))))
     tables_kept = {
         name: [

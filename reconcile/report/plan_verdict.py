@@ -32,6 +32,9 @@ def describe_plan(manifest: PlanManifest) -> str:
         verdict += f"; {counts.guarded_in_store} stay guarded as an earlier plan left them"
     if counts.held_in_store:
         verdict += f"; records of an earlier plan hold {counts.held_in_store}"
+    nodes = sum(subtree.created for subtree in manifest.subtrees)
+    if nodes:
+        verdict += f"; {count_noun(nodes, 'node')} of upper layers as a snapshot has {'it' if nodes == 1 else 'them'}"
     if coverage.not_scanned:
         were = "was" if len(coverage.not_scanned) == 1 else "were"
         unseen = f"{count_noun(len(coverage.not_scanned), 'bookie')} {were} not looked at"

@@ -3,17 +3,17 @@
     phase  kinds                 before it begins
     1      generator
     2      ledger               of a guarded one the lock, and nothing of it where somebody else's lock stands
-    3      node, layout
-    4      instance_id
-    5      cookie                every write of the phases before is read back once more; withheld if one differs
+    3      subtree              of one depth, so that no node is made before the one above it
+    4      node, layout
+    5      instance_id
+    6      cookie                every write of the phases before is read back once more; withheld if one differs
 
 What each op does stands in `plan_actions`, how a store is changed in `writer`, what is refused in `guards`. What else
 stands at a key is a conflict: it is left as it is, listed, and the run goes on with the other keys, until there are
 more conflicts than it was to bear: then it is the wrong store, or somebody else restores it. A lock that a guard ends
-is removed once the record is written, and stays where that is in conflict. A run that was ended
-anywhere is gone on with: what its journal says is done is skipped, and a batch that was announced and not finished is
-looked at in the store. A plan that was cut is written wave by wave, in their order: what stands before the last
-finished write is done.
+is removed once the record is written, and stays where that is in conflict. A run that was ended is gone on with:
+what its journal says is done is skipped; a batch that was announced and not finished is looked at in the store. A
+plan that was cut is written wave by wave: what stands before the last finished write is done.
 """
 
 import base64
@@ -114,6 +114,7 @@ class Options:
         approval: who else confirmed it, for the journal; None: nobody.
         principals: whom the session is taken for, as rights name it; None: not judged, for a store without ACLs.
         instance_ids: of the cluster that the plan was made from; none: nothing named one.
+        outside: key that nodes of upper layers are put below; empty: where they belong.
     """
 
     plan_hash: str
@@ -130,6 +131,7 @@ class Options:
     approval: Approval | None = None
     principals: Sequence[str] | None = None
     instance_ids: Sequence[str] = ()
+    outside: str = ""
 
 
 def apply(
@@ -226,7 +228,7 @@ class _Run:
         self._options = options
         self._journal = journal
         self._writer = Writer(journal)
-        self._records: RecordTarget[Action] = RecordTarget(store, base, self._to_write)
+        self._records: RecordTarget[Action] = RecordTarget(store, base, self._to_write, options.outside)
         self._progress = progress
         self._counts = earlier.counts
         self._steps = sum(count.written + count.there for count in self._counts.values())
@@ -458,8 +460,7 @@ class _Run:
         """Raise a counter; a repetition costs some numbers at most."""
         key, target = self._records.make_absolute(action.key), read_counter(action)
         stored = self._store.get(key)
-        if stored is None:
-            # Raising makes it if it is still absent afterwards.
+        if stored is None:  # raising makes it if it is still absent afterwards
             with suppress(VersionConflictError, OutcomeUnknownError):
                 acl = choose_kept_acl(self._store, self._base, action.key, self._choose_acl(action))
                 self._store.write([Write(key, b"", None, acl)])

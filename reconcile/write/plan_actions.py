@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 
 from backends.protocols import Versioned, parse_acl
 from reconcile.errors import PlanError
-from reconcile.plan.actions import LEAVE, PHASES, Guard
+from reconcile.plan.actions import LEAVE, PHASES, SUBTREE, Guard
 from reconcile.write.journal_events import LOCK
 from reconcile.write.writer import cut_transactions
 from recovery.codecs import replication_lock
@@ -41,8 +41,8 @@ RELEASE: Final = "release"
 """Op of the writes that remove locks."""
 _OPS: Final = (*sorted(CREATES | CHANGES), RAISE)
 _WITH_VALUE: Final = ("create", "hold", "replace", RAISE)
-_PROPER_KEY: Final = r"^(/[^/\x00-\x1f\x{7f}-\x{9f}\x{e000}-\x{f8ff}\x{fff0}-\x{10ffff}]+)+$"
-"""What ZooKeeper takes for a path, but for ``.`` and ``..``; etcd takes anything."""
+_PROPER_KEY: Final = r"^/?(/[^/\x00-\x1f\x{7f}-\x{9f}\x{e000}-\x{f8ff}\x{fff0}-\x{10ffff}]+)+$"
+"""What ZooKeeper takes for a path, but for ``.`` and ``..``; etcd takes anything. Two slashes: not below the root."""
 
 Actions = Callable[[], Iterable[pa.Table]]
 """Gives all of the plan's ACTIONS in batches sorted by seq, from the start each time that it is called."""
@@ -281,7 +281,8 @@ def _demand_fields(table: pa.Table) -> None:
     is_raise = pc.equal(op, RAISE)
     changes = pc.is_in(op, pa.array(sorted(CHANGES)))
     _refuse(table, pc.invert(pc.is_in(op, pa.array(_OPS))), "its op is not known")
-    _refuse(table, pc.and_(is_raise, pc.not_equal(kind, "generator")), "only a generator can be raised")
+    is_counter = pc.is_in(kind, pa.array(["generator", SUBTREE]))
+    _refuse(table, pc.and_(is_raise, pc.invert(is_counter)), "only a generator can be raised")
     _refuse(
         table, pc.xor(changes, pc.is_valid(table["expects"])), "it must name a version if and only if it changes one"
     )
@@ -296,6 +297,8 @@ def _demand_fields(table: pa.Table) -> None:
     _refuse(table, pc.and_not(is_guarded, writes_record), "only a ledger's record is guarded")
     key = table["key"]
     proper = pc.match_substring_regex(key, _PROPER_KEY)
+    is_outside = pc.starts_with(key, "//")
+    _refuse(table, pc.xor(is_outside, pc.equal(kind, SUBTREE)), "its key is not where its kind stands")
     climbs = pc.match_substring_regex(key, r"/\.{1,2}(/|$)")
     proper = pc.and_not(proper, climbs)
     _refuse(table, pc.invert(pc.or_(proper, pc.and_(is_raise, pc.equal(key, keys.ROOT)))), "its key is none")
@@ -308,19 +311,20 @@ def _refuse(table: pa.Table, is_bad: pa.Array, problem: str) -> None:
 
 
 def cut_batches(actions: Iterable[Action], rows: int) -> Iterator[list[Action]]:
-    """Cut actions into transactions: of one kind, each key once; a counter is raised by itself."""
-    for (_, manner), alike in itertools.groupby(actions, lambda action: (action.kind, _find_manner(action))):
+    """Cut actions into transactions: of one lane, each key once; a counter is raised by itself."""
+    for (*_, manner), alike in itertools.groupby(actions, lambda action: (_find_lane(action), _find_manner(action))):
         yield from cut_transactions(alike, 1 if manner == RAISE else rows)
 
 
 def gather_windows(batches: Iterable[list[Action]], size: int) -> Iterator[list[list[Action]]]:
-    """Gather batches that may be under way at once: ledgers only, and no key twice."""
+    """Gather batches that may be under way at once: of ledgers, or of nodes of one depth, and no key twice."""
     window: list[list[Action]] = []
     taken: set[str] = set()
     for batch in batches:
         batch_keys = {action.key for action in batch}
-        is_alone = batch[0].kind != "ledger"
-        if window and (is_alone or len(window) >= size or not taken.isdisjoint(batch_keys)):
+        is_alone = batch[0].kind not in ("ledger", SUBTREE) or batch[0].op == RAISE
+        is_apart = bool(window) and _find_lane(window[0][0]) != _find_lane(batch[0])
+        if window and (is_alone or is_apart or len(window) >= size or not taken.isdisjoint(batch_keys)):
             yield window
             window, taken = [], set()
         window.append(batch)
@@ -330,6 +334,11 @@ def gather_windows(batches: Iterable[list[Action]], size: int) -> Iterator[list[
             window, taken = [], set()
     if window:
         yield window
+
+
+def _find_lane(action: Action) -> tuple[str, int]:
+    """Return what actions have in common that may be written in any order: a node's parent is of another lane."""
+    return action.kind, action.key.count("/") if action.kind == SUBTREE else 0
 
 
 def _find_manner(action: Action) -> str:

@@ -1,6 +1,7 @@
 """A plan applied where it can do no harm: into a root that was absent and is marked as a rehearsal before all else.
 
     <root>/BKMETA_REHEARSAL    JSON: plan (hash), made (UTC), journal (name of its folder)
+    <root>/BKMETA_SUBTREES     what the plan writes outside of its root
 
 What is not marked is never written to and never removed. A root is refused, too, if it is the one that the plan is for,
 if it stands inside a ledgers root, or if bookies are registered in it. The apply into it has its own journal, in the
@@ -28,6 +29,8 @@ from recovery.codecs.store_kind import KINDS
 from recovery.dataset import Dataset
 
 MARK: Final = "/BKMETA_REHEARSAL"
+OUTSIDE: Final = "/BKMETA_SUBTREES"
+"""What a plan writes outside of its root is rehearsed below this key of the rehearsal's."""
 JOURNALS: Final = "rehearsals"
 """Folder in the plan's folder that the journals of rehearsals are written to."""
 _MARKS_OF_ROOTS: Final = (*(kind.places.layout for kind in KINDS), COOKIES, MARK)

@@ -3,7 +3,8 @@
     was written    is taken back                              where
     replace        the former bytes are written               the key has the bytes and the version that were written
     remove         the key is created with its former bytes   it is absent
-    create, hold   the key is removed                         as for replace, and the store is frozen
+    create, hold   the key is removed                         as for replace, and the store is frozen (but for nodes
+                                                              of upper layers, of which bookies know nothing)
     lock           a guard's lock is removed                  as for replace, and its record was taken back
     release        the lock is made again, then the record    the key is absent
                    is put back
@@ -28,6 +29,7 @@ from typing import Final
 from backends.errors import BackendError
 from backends.protocols import MetadataStore, Versioned, Write
 from reconcile.errors import Advice, JournalError, PartlyAppliedError, Remedy
+from reconcile.plan.actions import SUBTREE
 from reconcile.write.audit_journal import JOURNAL, Approval, Journal, Record, Torn, read_at, report_foreign, scan
 from reconcile.write.guards import demand_frozen
 from reconcile.write.journal_events import (
@@ -236,7 +238,8 @@ def propose(folder: Path, store: MetadataStore, root: str, *, replaced_only: boo
     if history.unfinished:
         problem = "was broken off in a batch, so it does not know all that it wrote"
         raise JournalError(str(path), problem, Remedy(Advice.END_APPLY))
-    created = sum(count for (_, op), count in history.writes.items() if op in CREATES)
+    # Bookies delete what has no record; of nodes of upper layers they know nothing.
+    created = sum(count for (kind, op), count in history.writes.items() if op in CREATES and kind != SUBTREE)
     ledgers = sum(count for (kind, op), count in history.writes.items() if op in CREATES and kind == "ledger")
     if created and not replaced_only:
         demand_frozen(store, root, ledgers)

@@ -27,7 +27,7 @@ from backends.errors import (
 from backends.protocols import MetadataStore, Versioned, Write
 from reconcile.write.audit_journal import Journal
 from reconcile.write.journal_events import Event, append_event
-from recovery.codecs.store import ROOT
+from recovery.codecs.store import place_key
 
 BATCH_ROWS: Final = 100
 """Writes in a transaction: five times faster than single ones, and far below what a server takes."""
@@ -99,21 +99,29 @@ class Target(Protocol[C_contra]):
 class RecordTarget(Generic[C]):
     """The values below a root."""
 
-    def __init__(self, store: MetadataStore, base: str, to_write: Callable[[C, str, Versioned | None], Write]) -> None:
+    def __init__(
+        self,
+        store: MetadataStore,
+        base: str,
+        to_write: Callable[[C, str, Versioned | None], Write],
+        outside: str = "",
+    ) -> None:
         """Take a store.
 
         Args:
             store: writable.
             base: key of the root; empty: all of the store.
             to_write: gives the write of a change, from the store's key and what was read there, if it was.
+            outside: what keys that are not below the root are put below; empty: they are where they say.
         """
         self._store = store
         self._base = base
         self._to_write = to_write
+        self._outside = outside
 
     def make_absolute(self, key: str) -> str:
         """Return the store's key of one below the root."""
-        return self._base + key if key != ROOT else self._base or ROOT
+        return place_key(self._base, key, self._outside)
 
     def read(self, changes: Sequence[C]) -> dict[str, Versioned | None]:
         """Return what stands at the changes' keys."""

@@ -24,6 +24,7 @@ from recovery.dataset import Dataset
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _OWN: Final = "own_root"
+_SUBTREES: Final = "subtrees"
 _STEP: Final = 100_000
 """Changes held at a time."""
 
@@ -70,8 +71,9 @@ class CatalogStore:
         self._demand_open()
         below = self._below(key)
         if below is None:
+            node = self._find_beside(key)
             above = self._present() and (key == ROOT or self._root.startswith(key + "/"))
-            return Versioned(b"", 0) if above else None
+            return node or (Versioned(b"", 0) if above else None)
         ledger = ledger_of(self._layout, below) if self._layout else None
         if ledger is not None:
             rows = self._dataset.read("ledgers", buckets=range(ledger.bucket, ledger.bucket + 1))
@@ -96,16 +98,19 @@ class CatalogStore:
         if below is None:
             if self.get(key) is None:
                 return None
-            names = [self._root[len(key.rstrip("/")) + 1 :].split("/")[0]]
-            is_parent = self._root.rpartition("/")[0] == key.rstrip("/")
-            return [*names, names[0] + OWN_ROOT] if is_parent and self._dataset.rows(_OWN) else names
+            beside = self._list_beside(key)
+            if key == ROOT or self._root.startswith(key + "/"):
+                beside.add(self._root[len(key.rstrip("/")) + 1 :].split("/")[0])
+            if self._root.rpartition("/")[0] == key.rstrip("/") and self._dataset.rows(_OWN):
+                beside.add(self._root.rpartition("/")[2] + OWN_ROOT)
+            return sorted(beside)
         names = self._children(below)
         return names if names or self.get(key) is not None else None
 
     def scan(self, root: str) -> Iterator[pa.RecordBatch]:
         """Yield a key and all below it, as `KEYS`."""
         self._demand_open()
-        for rows in self._tables():
+        for rows in chain(self._tables(), self._yield_beside()):
             batch = rows.filter(self._is_below(rows["key"], root)).combine_chunks()
             yield from batch.to_batches()
 
@@ -179,6 +184,27 @@ class CatalogStore:
             yield _keys(rows, paths)
         for rows in self._dataset.batches("ledgers"):
             yield _keys(rows, self._ledger_keys(rows))
+
+    def _yield_beside(self) -> Iterator[pa.Table]:
+        """Yield the nodes of subtrees beside the root, as `KEYS`; they are too many to be kept."""
+        for rows in self._dataset.batches(_SUBTREES):
+            yield _keys(rows, rows["path"])
+
+    def _find_beside(self, key: str) -> Versioned | None:
+        for rows in self._dataset.batches(_SUBTREES):
+            node = _make_versioned(rows.filter(pc.equal(rows["path"], key)))
+            if node is not None:
+                return node
+        return None
+
+    def _list_beside(self, key: str) -> set[str]:
+        """Return the names directly below a key that no part of the root is."""
+        start = key.rstrip("/") + "/"
+        names: set[str] = set()
+        for rows in self._dataset.batches(_SUBTREES, ["path"]):
+            below = rows["path"].filter(pc.starts_with(rows["path"], start))
+            names.update(path[len(start) :].split("/")[0] for path in below.to_pylist())
+        return names
 
     def _all_nodes(self) -> pa.Table:
         if self._nodes is None:

@@ -28,6 +28,7 @@ from backends.errors import AccessDeniedError
 from backends.protocols import LiveStore, MetadataStore, ScannableStore, Versioned, parse_acl
 from recovery.capture import scan
 from recovery.capture.ledger_tree import LISTINGS_IN_FLIGHT, MOST_LISTINGS, LedgerTree, Piece, sort_root_names
+from recovery.capture.subtrees import copy_subtrees
 from recovery.capture.summary import CaptureSummary, choose_layout, close_catalog
 from recovery.codecs.keys import kinds_of, ledger_keys, ledgers_of
 from recovery.codecs.ledger_metadata import decode_columns
@@ -73,6 +74,7 @@ def capture(
     progress: Callable[[int, int], None] = lambda _done, _total: None,
     known: Iterable[pa.Table] = (),
     with_rights: bool = True,
+    subtrees: Sequence[str] = (),
 ) -> CaptureSummary:
     """Read a store into a catalog, and close it.
 
@@ -89,6 +91,8 @@ def capture(
         known: scope and ledger of ledgers that somebody knows of, perhaps repeatedly: of a live store, those that no
             listing named are asked for one by one.
         with_rights: the ACLs of ledgers, too, which cost a live store more than all else.
+        subtrees: keys of subtrees beside the ledgers root that are read, too; before the ledgers, so that what their
+            records name was made before it is looked for.
 
     Raises:
         InputError: no layout was named and LAYOUT names none; or the two contradict each other.
@@ -97,11 +101,14 @@ def capture(
     """
     started = clock()
     if isinstance(store, ScannableStore):
-        return scan.capture_scan(store, root.rstrip("/"), layout, out, started, progress)
+        gaps: list[str] = []
+        copy_subtrees(store, subtrees, out, lambda _key, reason: gaps.append(reason))
+        return scan.capture_scan(store, root.rstrip("/"), layout, out, started, progress, gaps)
     with ExitStack() as ending:
         pool = ThreadPoolExecutor(LISTINGS_IN_FLIGHT, thread_name_prefix="capture")
         ending.callback(pool.shutdown, cancel_futures=True)
-        return _Run(store, root.rstrip("/"), out, pool, progress, with_rights=with_rights).run(layout, started, known)
+        run = _Run(store, root.rstrip("/"), out, pool, progress, with_rights=with_rights)
+        return run.run(layout, started, known, subtrees)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,13 +169,16 @@ class _Run:
         self._seen: list[npt.NDArray[Any]] | None = None
         self._shown: dict[str, bool] = {}
 
-    def run(self, layout: Layout | None, started: datetime, known: Iterable[pa.Table]) -> CaptureSummary:
+    def run(
+        self, layout: Layout | None, started: datetime, known: Iterable[pa.Table], subtrees: Sequence[str]
+    ) -> CaptureSummary:
         """Capture everything, and close the catalog."""
         if self._rights is not None:
             with suppress(AccessDeniedError):
                 list(self._rights.get_acls([self._key(ROOT)]))  # opens what it needs: that is a transaction, too
         if self._live is not None:
             self._since = self._live.latest_txn()
+        copy_subtrees(self._store, subtrees, self._out, self._add_gap)
         known = iter(known)
         first = next(known, None)
         self._seen = None if first is None else []
@@ -194,6 +204,7 @@ class _Run:
             ledgers=self._ledgers,
             unparsable=self._unparsable,
             nodes=self._nodes,
+            subtree_nodes=self._out.rows["subtrees"],
             vanished=self._vanished,
             changes=0,
             txn=self._txn,

@@ -4,7 +4,7 @@ Ledgers are known by the form of their keys, and history goes along. Inner nodes
 are not kept.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -55,6 +55,7 @@ def capture_scan(
     out: DatasetWriter,
     started: datetime,
     progress: Callable[[int, int], None],
+    beside: Sequence[str] = (),
 ) -> CaptureSummary:
     """Capture a store that shows one point in time, and close the catalog.
 
@@ -65,6 +66,7 @@ def capture_scan(
         out: a catalog.
         started: now.
         progress: called with how many ledgers were found; how many there are is not known.
+        beside: gaps of what was read before.
 
     Raises:
         InputError: no layout was named and LAYOUT names none; or the two contradict each other.
@@ -90,7 +92,7 @@ def capture_scan(
         with suppress(FormatError):
             instance_id = decode_instance_id(raw[places.instance_id])
     progress(scanned.ledgers, scanned.ledgers)
-    gaps = tuple(dict.fromkeys((*point.gaps, *filter(None, (scanned.gap, gap)))))
+    gaps = tuple(dict.fromkeys((*point.gaps, *beside, *filter(None, (scanned.gap, gap)))))
     notes = (*point.notes, *([scanned.note] if scanned.note else []))
     if point.at_ms is None:
         notes = (*notes, "the source keeps no times: the time is that of its reading")
@@ -104,6 +106,7 @@ def capture_scan(
         ledgers=scanned.ledgers,
         unparsable=scanned.unparsable,
         nodes=scanned.nodes,
+        subtree_nodes=out.rows["subtrees"],
         vanished=0,
         changes=scanned.changes,
         txn=point.txn,
@@ -232,18 +235,13 @@ def times(milliseconds: pa.Array) -> pa.Array:
     return milliseconds.cast(pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC"))
 
 
-def _nodes(batch: pa.RecordBatch, rest: pa.Array, root: str, layout: Layout | None) -> pa.Table:
-    rows = batch.take(rest)
-    paths = _below(rows["key"], root)
-    if layout is not None:
-        empty = pc.equal(pc.binary_length(rows["value"]), 0)
-        kept = pc.invert(pc.and_(empty, are_folders(layout, paths)))
-        rows, paths = rows.filter(kept), paths.filter(kept)
+def make_nodes(rows: pa.RecordBatch, kind: str) -> pa.Table:
+    """Return keys of a store as CATALOG_NODES of one kind, with the store's paths."""
     owner = rows["owner"]
     return pa.table(
         {
-            "path": paths,
-            "kind": kinds_of(paths),
+            "path": rows["key"],
+            "kind": pa.array([kind] * rows.num_rows, pa.string()),
             "raw": rows["value"],
             **_stamps(rows),
             "owner": pc.if_else(pc.equal(owner, 0), pa.scalar(None, pa.int64()), owner),
@@ -251,6 +249,17 @@ def _nodes(batch: pa.RecordBatch, rest: pa.Array, root: str, layout: Layout | No
         },
         schema=tables.CATALOG_NODES,
     )
+
+
+def _nodes(batch: pa.RecordBatch, rest: pa.Array, root: str, layout: Layout | None) -> pa.Table:
+    rows = batch.take(rest)
+    paths = _below(rows["key"], root)
+    if layout is not None:
+        empty = pc.equal(pc.binary_length(rows["value"]), 0)
+        kept = pc.invert(pc.and_(empty, are_folders(layout, paths)))
+        rows, paths = rows.filter(kept), paths.filter(kept)
+    made = make_nodes(rows, "")
+    return made.set_column(0, "path", paths).set_column(1, "kind", kinds_of(paths)).cast(tables.CATALOG_NODES)
 
 
 def _history(store: ScannableStore, root: str, layout: Layout) -> Iterator[pa.Table]:

@@ -24,6 +24,7 @@ class CaptureSummary:
         ledgers: records, those that cannot be parsed included.
         unparsable: records that cannot be parsed.
         nodes: other nodes.
+        subtree_nodes: nodes of subtrees beside the ledgers root.
         vanished: ledgers that were removed between listing and reading.
         changes: of ledgers' records that the source remembers.
         txn: the store's last transaction that is in it; None where that is not known.
@@ -41,6 +42,7 @@ class CaptureSummary:
     ledgers: int
     unparsable: int
     nodes: int
+    subtree_nodes: int
     vanished: int
     changes: int
     txn: int | None

@@ -339,6 +339,32 @@ def encode_instance_id(instance_id: str) -> bytes:
     return instance_id.encode()
 
 
+# Keys anywhere in a store
+
+
+def name_outside(key: str) -> str:
+    """Return a key of a store as plans name one that is not below the ledgers root: with two slashes."""
+    return f"/{key}"
+
+
+def is_outside(key: str) -> bool:
+    """Whether a key of a plan is not below the ledgers root."""
+    return key.startswith("//")
+
+
+def place_key(base: str, key: str, outside: str = "") -> str:
+    """Return the store's key of one that a plan or a journal names.
+
+    Args:
+        base: key of the ledgers root, without a slash at its end.
+        key: below it; or anywhere, as `name_outside` names it.
+        outside: what the latter are put below; empty: they are where they say.
+    """
+    if is_outside(key):
+        return outside + key[1:]
+    return base + key if key != ROOT else base or ROOT
+
+
 # Generators
 
 

@@ -174,7 +174,7 @@ CATALOG_LEDGERS: Final = pa.schema(
 CATALOG_NODES: Final = pa.schema(
     [
         _field("path", _TEXT),  # below the root, with its leading slash
-        _field("kind", _TEXT),  # layout, instance_id, cookie, registration, generator, mark, lock, other
+        _field("kind", _TEXT),  # layout, instance_id, cookie, registration, generator, mark, lock, subtree, other
         _field("raw", _BYTES),
         _field("version", _I64),
         _field("acl", _TEXT, null=True),
@@ -318,15 +318,15 @@ SIDES: Final = pa.schema(
 
 ACTIONS: Final = pa.schema(
     [
-        _field("bucket", pa.int16()),  # -1: not of one ledger
+        _field("bucket", pa.int16()),  # -1: not of one ledger; behind all buckets: a place of `reconcile.plan.actions`
         _field("scope", _I64, null=True),
         _field("ledger", _I64, null=True),
         _field("id", _BYTES),  # SHA-256 of the canonical fields
         _field("seq", _I64),  # order of a restore (docs/operations/safety.md); unique in a plan
         _field("wave", _I32),
         _field("op", _TEXT),  # create, hold, replace, remove, raise; leave: nothing, unless an alternative is chosen
-        _field("kind", _TEXT),  # ledger, node (empty), layout, instance_id, cookie, generator
-        _field("key", _TEXT),  # below the root, with its leading slash
+        _field("kind", _TEXT),  # ledger, subtree, node (empty), layout, instance_id, cookie, generator
+        _field("key", _TEXT),  # below the root, with its leading slash; with two: anywhere in the store
         _field("value", _BYTES, null=True),
         _field("acl", _TEXT, null=True),
         _field("expects", _I64, null=True),  # version that the write replaces; null: the key is absent
@@ -390,6 +390,7 @@ CATALOG: Final = {
     "sources": CATALOG_SOURCES,
     "history": CATALOG_HISTORY,
     "own_root": CATALOG_NODES,  # of bkmeta's own root beside the ledgers root; paths begin with its suffix
+    "subtrees": CATALOG_NODES,  # of upper layers, where they were asked for; paths are the store's
 }
 PLAN: Final = {"actions": ACTIONS, "findings": FINDINGS, "reconstruction": RECONSTRUCTION, "sides": SIDES}
 SCRUTINY: Final = {"findings": FINDINGS, "verdicts": VERDICTS}

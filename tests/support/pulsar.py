@@ -73,21 +73,33 @@ class Broker:
         Args:
             zookeeper: of a cluster with three bookies at least, ``host:port``.
             root: its ledgers root.
-            folder: for settings of the JVM.
+            folder: for settings of the JVM, and for what is offloaded; that of an earlier broker: it goes on with what
+                the store has, and writes nothing.
         """
         library = _library(_BROKER / "pom.xml")
         command = ["java", "-Xmx768m", *options(folder), "-cp", f"{library}/*", str(_BROKER / "Broker.java")]
         with (folder / "broker.log").open("w") as log:
             self._process = subprocess.Popen(
-                [*command, zookeeper, root], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+                [*command, zookeeper, root, str(folder / "offloaded")],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
             )
         self._folder = folder
         self.truth = self._take()
 
     def read_topics(self) -> Mapping[str, Any]:
         """Have it load every topic anew; return what it reads of each."""
+        return self._ask("read")
+
+    def write_more(self) -> Mapping[str, Any]:
+        """Have it write to a topic that there is, and to a new one; return the new ledgers of both."""
+        return self._ask("more")
+
+    def _ask(self, line: str) -> Mapping[str, Any]:
         assert self._process.stdin is not None
-        self._process.stdin.write("\n")
+        self._process.stdin.write(f"{line}\n")
         self._process.stdin.flush()
         return self._take()
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 import click
 
 from reconcile.cli.command import Command, Exit
+from reconcile.cli.option_groups.subtrees import read_choice, subtree_options
 from reconcile.cli.options import (
     PLACE,
     make_context,
@@ -45,9 +46,19 @@ _SHOWN: Final = 10
     metavar="N",
     help="At most N nodes are asked of a live ZooKeeper in a second: a value, names, or rights each count one.",
 )
+@subtree_options
 @click.option("--out", type=PLACE, required=True, help="A new folder for the catalog; it will hold passwords.")
 @output_options
-def capture(uri: str, at: str | None, ops_s: float | None, out: DatasetPlace, **shared: Any) -> None:  # noqa: ANN401 - the shared options
+def capture(
+    uri: str,
+    at: str | None,
+    ops_s: float | None,
+    subtrees: tuple[str, ...],
+    out: DatasetPlace,
+    *,
+    pulsar: bool,
+    **shared: Any,  # noqa: ANN401 - the shared options
+) -> None:
     """Read a metadata store into a catalog: every ledger's record, and the nodes beside them.
 
     Run daily it is the cheapest insurance there is: `recover --snapshot catalog:///DIR` takes it. Stores that remember
@@ -56,7 +67,7 @@ def capture(uri: str, at: str | None, ops_s: float | None, out: DatasetPlace, **
     from reconcile.jobs import capture as job
 
     output = make_output(shared)
-    request = job.CaptureRequest(uri, out, at, ops_s, effective_settings())
+    request = job.CaptureRequest(uri, out, at, ops_s, read_choice(subtrees, pulsar=pulsar), effective_settings())
     tell_if_whole(out, "catalog")
     summary = job.capture(request, make_context(output))
     complete, present = bool(summary.complete), summary.root == "present"
@@ -67,12 +78,16 @@ def capture(uri: str, at: str | None, ops_s: float | None, out: DatasetPlace, **
         "capture",
         verdict + (f"; {count_noun(bad, 'record')} cannot be parsed" if bad else ""),
         Exit.UNDECIDABLE if not complete else Exit.DONE if present else Exit.FOUND,
-        counts={"ledgers": ledgers, "unparsable": bad, "nodes": summary.nodes, "changes": summary.changes},
+        counts={
+            **{name: getattr(summary, name) for name in ("ledgers", "unparsable", "nodes", "changes")},
+            **({"subtree_nodes": summary.subtree_nodes} if subtrees or pulsar else {}),
+        },
         coverage={
             **{name: getattr(summary, name) for name in ("complete", "root", "gaps", "notes", "since_txn", "txn")},
             "at": summary.at.isoformat(),
         },
         details=[
+            *([f"{count_noun(summary.subtree_nodes, 'node')} of upper layers captured"] if subtrees or pulsar else []),
             *([] if summary.since_txn is None else [_between(summary.since_txn, summary.txn)]),
             *(f"not read: {gap}" for gap in summary.gaps[:_SHOWN]),
             *(f"note: {note}" for note in summary.notes[:_SHOWN]),

@@ -9,6 +9,7 @@ import click
 
 from reconcile.cli.command import Command, Exit
 from reconcile.cli.incident import is_typed
+from reconcile.cli.option_groups.subtrees import read_choice, subtree_options
 from reconcile.cli.options import (
     FILE,
     LAYOUTS,
@@ -59,7 +60,7 @@ _SAID: Final = ("HELD", "GUARDED")
         Exit.FAILED: "the store did not answer, Spark failed, a disk is full, or the sums do not add up (INVALID)",
         Exit.USAGE: "inventories, URIs or files that cannot be used; no Java, no Spark",
         Exit.FOUND: "some are guarded, held or wait for a person, now or since an earlier plan; somebody deleted some "
-        "that bookies still have; or a critical finding",
+        "that bookies still have; nodes of upper layers differ from the snapshot's; or a critical finding",
         Exit.UNDECIDABLE: "bookies that were expected were not looked at, or no bookie was",
     },
     # Disks that were collected already are not collected again.
@@ -89,6 +90,7 @@ _SAID: Final = ("HELD", "GUARDED")
     metavar="URI",
     help="What the store held earlier: catalog:///DIR, zkfiles:///DIR, etcdfile:///FILE, or a capture's folder.",
 )
+@subtree_options
 @click.option("--passwords", type=FILE, help="Candidates, one a line; mode 0600.")
 @bookies_option
 @click.option("--default-quorum", callback=parse_quorum, metavar="E/W/A", help="Where nothing else decides.")
@@ -127,6 +129,7 @@ def recover(
     uri: str | None,
     layout: str | None,
     snapshots: tuple[str, ...],
+    subtrees: tuple[str, ...],
     passwords: Path | None,
     expect_bookies: Path | tuple[str, ...] | None,
     default_quorum: tuple[int, int, int] | None,
@@ -140,6 +143,8 @@ def recover(
     master: str,
     python: Path | None,
     out: DatasetPlace,
+    *,
+    pulsar: bool,
     **shared: Any,  # noqa: ANN401 - click's options
 ) -> None:
     """Turn inventories into a plan that brings lost ledger metadata back. Writes nothing but the plan.
@@ -150,6 +155,8 @@ def recover(
     output = make_output(shared)
     if not inventories and not disks and not snapshots:
         raise click.UsageError("give --inventory or --disk; or --snapshot, to take only what it had")
+    if (subtrees or pulsar) and not snapshots:
+        raise click.UsageError("--subtree and --pulsar need --snapshot: bookies hold nothing of upper layers' nodes")
     if layout is not None and not is_typed("uri"):
         uri = None
     if (uri is None) == (layout is None):
@@ -181,6 +188,7 @@ def recover(
         master=master,
         python=python,
         aliases=read_aliases(aliases),
+        subtrees=read_choice(subtrees, pulsar=pulsar),
         settings=effective_settings(),
     )
     tell_if_whole(out, "plan")
@@ -189,6 +197,7 @@ def recover(
 
 def make_result(recovered: "Recovered") -> Result:
     """Return what is shown of a plan that was just made."""
+    from reconcile.cli.wording.plans import describe_subtrees
     from reconcile.plan.deletions import group_by_session
     from reconcile.report.plan_verdict import describe_plan
 
@@ -210,6 +219,7 @@ def make_result(recovered: "Recovered") -> Result:
             *_describe_coverage(manifest.coverage),
             *_describe_findings(recovered.plan, manifest, deletions),
             *_describe_ids(counts),
+            *describe_subtrees(manifest.subtrees),
             *_describe_references(manifest.references, out),
         ],
         following=following,
@@ -218,6 +228,7 @@ def make_result(recovered: "Recovered") -> Result:
             "hash": manifest.hash,
             **facts,
             "references": manifest.to_json()["references"],
+            "subtrees": manifest.to_json()["subtrees"],
             "deletions": [session.to_json() for session in deletions],
         },
     )
@@ -228,7 +239,8 @@ def _choose_exit(manifest: "PlanManifest") -> Exit:
     if not counts.add_up:
         return Exit.FAILED
     unsettled = counts.guarded or counts.held or counts.waiting or counts.held_in_store or counts.guarded_in_store
-    if unsettled or counts.critical or counts.deleted:
+    differing = any(subtree.differing for subtree in manifest.subtrees)
+    if unsettled or counts.critical or counts.deleted or differing:
         return Exit.FOUND
     return Exit.UNDECIDABLE if coverage.not_scanned or not coverage.scanned else Exit.DONE
 

@@ -4,12 +4,16 @@ A store is named with its real address, wherever the plan knows it. Lines are fo
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from reconcile.cli.options import quote_command
 from reconcile.plan.deletions import LISTED, SessionDeletions, find_capture_before
+from reconcile.words import count_noun
 from recovery.dataset import MANIFEST, Dataset, open_dataset
 from recovery.place import to_place
+
+if TYPE_CHECKING:
+    from reconcile.plan.manifest import SubtreeCounts
 
 _STORE: Final = "store"
 """Folder of a plan in which the capture of the store is that it was made for."""
@@ -82,3 +86,22 @@ def _lines(plan: Dataset, session: SessionDeletions) -> Iterator[str]:
     yield f"  or take the whole store as it was before: {capture}"
     yield f"    and recover again with --snapshot before-{session.name} in place of the later one"
     yield f"  it was wanted: {accept}"
+
+
+def describe_subtrees(subtrees: "Sequence[SubtreeCounts]") -> Iterator[str]:
+    """Yield a line for each subtree of an upper layer that a plan brings back; nothing of one that no side has."""
+    for subtree in subtrees:
+        if not (subtree.nodes or subtree.newer):
+            continue
+        stands = subtree.nodes - subtree.created - subtree.differing
+        words = [f"{count_noun(subtree.nodes, 'node')} in the snapshot, {subtree.created} created, {stands} there"]
+        if subtree.raised:
+            words.append(f"{count_noun(subtree.raised, 'counter')} raised")
+        if subtree.differing:
+            words.append(
+                f"{subtree.differing} with other bytes in the store, which stay unless you choose: "
+                f"bkmeta plan edit --replace-below {subtree.path}"
+            )
+        if subtree.newer:
+            words.append(f"{subtree.newer} only in the store, which stay")
+        yield f"{subtree.path}: {', '.join(words)}"

@@ -3,6 +3,7 @@
 import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from reconcile.jobs.make_plan.entry_shares import SHARES
 from reconcile.jobs.make_plan.range_task import RangeCounts, RangeResult, RangeTasks, count_values
 from reconcile.jobs.make_plan.reference_counts import sum_references
 from reconcile.jobs.make_plan.request import PlanRequest
+from reconcile.jobs.make_plan.subtree_writes import write_subtrees
 from reconcile.jobs.make_plan.system_writes import list_system_writes
 from reconcile.plan.actions import LEAVE, Phase, SystemWrite, make_system_actions, phase_of
 from reconcile.plan.manifest import (
@@ -62,17 +64,20 @@ def finish_plan(
     proposes = bool(request.inventories or sums.ledgers)
     writes = list_system_writes(request, case.bookies, raises.taken, with_cookies=unsettled == 0) if proposes else []
     actions = make_system_actions(writes)
+    subtrees = write_subtrees(request, out)
     beside = _find_beside_ledgers(request, case, raises, writes, run)
     parts = {name: [result.parts[name] for result in results] for name in tables.PLAN}
     parts["findings"].append(write_part(out, "findings", "beside", [beside], secret=True))
     split = sum(phase_of(seq) < Phase.LEDGERS for seq in actions["seq"].to_pylist())
     parts["actions"].insert(0, write_part(out, "actions", "system-first", [actions.slice(0, split)], secret=True))
+    parts["actions"] += subtrees.parts
     parts["actions"].append(write_part(out, "actions", "system-last", [actions.slice(split)], secret=True))
     references = request.references
+    counts = _count(sums, beside, actions, parts["actions"], raises, counters, [result.used for result in results])
     manifest = PlanManifest(
         binding=_bind(request, case, instances, run, cookies_held_back=unsettled > 0),
         coverage=coverage,
-        counts=_count(sums, beside, actions, parts["actions"], raises, counters, [result.used for result in results]),
+        counts=replace(counts, left_alone=counts.left_alone + subtrees.left),
         reasons=sums.reasons,
         doubts=sums.doubts,
         sides=sums.relations,
@@ -86,9 +91,10 @@ def finish_plan(
         mass_let_go=case.evidence.mass_let_go,
         prior=prior.shapes,
         histories=_list_histories(case),
+        subtrees=subtrees.counts,
         settings=request.settings,
     )
-    hashes = Hashes(bucket_hashes(actions))
+    hashes = Hashes(bucket_hashes(actions) | subtrees.hashes)
     for result in results:
         hashes.actions.update(result.hashes.actions)
         hashes.settled.update(result.hashes.settled)

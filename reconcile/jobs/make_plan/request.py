@@ -10,6 +10,7 @@ from reconcile import clusters
 from reconcile.compare.stated_quorums import StatedQuorums
 from reconcile.plan.actions import Passwords
 from reconcile.references import References
+from recovery.capture.subtrees import NO_SUBTREES, SubtreeChoice
 from recovery.codecs.store import Layout
 from recovery.dataset import Dataset, open_dataset
 from recovery.errors import InputError
@@ -37,6 +38,7 @@ class PlanRequest:
         lost: disks that are gone for good, as the operator states.
         raise_past: ids up to this one are used, as the operator says, however far above all others they stand.
         aliases: other names of bookies in records → ids.
+        subtrees: of upper layers, which are brought back from a snapshot.
         settings: of the run, each with where it came from, for the manifest.
     """
 
@@ -54,6 +56,7 @@ class PlanRequest:
     lost: tuple[LostDisk, ...] = ()
     raise_past: int | None = None
     aliases: Mapping[str, str] = field(default_factory=dict)
+    subtrees: SubtreeChoice = NO_SUBTREES
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 

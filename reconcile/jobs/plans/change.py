@@ -38,6 +38,7 @@ class EditRequest:
         acl_of: folder of a catalog whose ACLs everything that is created gets.
         replace_instance_id: the captured store's instance id is replaced by the bookies' own.
         replace_cookies: bookies whose cookie in the captured store is replaced by their own.
+        replace_below: paths: nodes of upper layers at and below them are replaced by the snapshot's.
     """
 
     plan: DatasetPlace
@@ -53,6 +54,7 @@ class EditRequest:
     acl_of: Path | None = None
     replace_instance_id: bool = False
     replace_cookies: frozenset[str] = frozenset()
+    replace_below: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,7 @@ def edit(request: EditRequest, context: Context) -> EditedPlan:
         acl_of=None if request.acl_of is None else open_dataset(request.acl_of, "catalog"),
         replace_instance_id=request.replace_instance_id,
         replace_cookies=request.replace_cookies,
+        replace_below=request.replace_below,
     )
     plan.verify()
     manifest = edit_plan(plan, edits, request.out)

@@ -119,6 +119,13 @@ def _parse_where(text: str, scope: str | None) -> "HeldChoice":
 @click.option("--acl-of", "acl_of", metavar="URI", help="ACLs as they were in a snapshot: catalog:///DIR.")
 @click.option("--replace-instance-id", is_flag=True, help="Replace the store's INSTANCEID with the bookies' own.")
 @click.option("--replace-cookie", "cookies", multiple=True, metavar="BOOKIE", help="Replace the store's cookie of it.")
+@click.option(
+    "--replace-below",
+    "replaced_below",
+    multiple=True,
+    metavar="PATH",
+    help="Replace nodes of an upper layer at and below PATH, where the store's differ from the snapshot's, with these.",
+)
 @click.option("--out", type=PLACE, required=True, help="A new folder for the new plan; it will hold passwords.")
 @output_options
 def edit(
@@ -138,6 +145,7 @@ def edit(
     where: str | None,
     replace_instance_id: bool,
     cookies: tuple[str, ...],
+    replaced_below: tuple[str, ...],
     out: DatasetPlace,
     **shared: Any,  # noqa: ANN401 - click's options
 ) -> None:
@@ -196,6 +204,7 @@ def edit(
         or acl_of
         or replace_instance_id
         or cookies
+        or replaced_below
     ):
         raise click.UsageError("nothing to change: name at least one edit")
     request = EditRequest(
@@ -212,6 +221,7 @@ def edit(
         acl_of=None if acl_of is None else Path(acl_of.removeprefix(_CATALOG)),
         replace_instance_id=replace_instance_id,
         replace_cookies=frozenset(cookies),
+        replace_below=frozenset(path.rstrip("/") for path in replaced_below),
     )
     edited = run(request, make_context(output))
     manifest = edited.manifest

@@ -42,9 +42,9 @@ _HASH: Final = 12
 @output_options
 def show(path: DatasetPlace, shown: int, **shared: Any) -> None:  # noqa: ANN401 - click's options
     """Say what PLAN would write, what it holds back and why, and whether its files are what its hash was made of."""
-    from reconcile.cli.wording.plans import deletion_lines, rehearsal_root
+    from reconcile.cli.wording.plans import deletion_lines, describe_subtrees, rehearsal_root
     from reconcile.jobs.plans.review import show_plan
-    from reconcile.plan.actions import LEAVE
+    from reconcile.plan.actions import LEAVE, Phase
 
     output = make_output(shared)
     plan = show_plan(path, shown)
@@ -78,11 +78,13 @@ def show(path: DatasetPlace, shown: int, **shared: Any) -> None:  # noqa: ANN401
     details += [f"edited: {text}" for text in binding.edits]
     details += ["", "phases, in their order:"]
     details += [
-        f"  {phase.value} {phase.name.lower():<12} " + ", ".join(f"{count} {op}" for op, count in sorted(ops.items()))
+        f"  {1 + list(Phase).index(phase)} {phase.name.lower():<12} "
+        + ", ".join(f"{count} {op}" for op, count in sorted(ops.items()))
         for phase, ops in overview.phases.items()
     ]
     if left:
         details.append(f"  'leave' writes nothing, unless you choose: bkmeta plan edit --choose; {left} of the actions")
+    details += describe_subtrees(manifest.subtrees)
     if set(overview.waves) - {0}:
         details += [
             "",
@@ -143,6 +145,7 @@ def show(path: DatasetPlace, shown: int, **shared: Any) -> None:  # noqa: ANN401
             "reasons": dict(manifest.reasons),
             "doubts": dict(manifest.doubts),
             "deletions": [one.to_json() for one in deletions],
+            "subtrees": manifest.to_json()["subtrees"],
         },
     )
     sys.exit(output.show(result))

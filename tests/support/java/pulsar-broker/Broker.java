@@ -2,8 +2,14 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import io.netty.buffer.ByteBuf;
 import io.netty.buffer.Unpooled;
 import java.io.BufferedReader;
+import java.io.DataInputStream;
+import java.io.DataOutputStream;
+import java.io.IOException;
 import java.io.InputStreamReader;
+import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -14,7 +20,6 @@ import java.util.TreeMap;
 import java.util.UUID;
 import java.util.concurrent.Callable;
 import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import org.apache.bookkeeper.client.api.LastConfirmedAndEntry;
 import org.apache.bookkeeper.client.api.LedgerEntries;
@@ -44,16 +49,27 @@ import org.apache.pulsar.common.policies.data.PersistentTopicInternalStats;
 import org.apache.pulsar.common.policies.data.TenantInfo;
 
 /**
- * A broker that topics are written, read, compacted, offloaded and deleted through; ``Broker ZOOKEEPER ROOT``.
+ * A broker that topics are written, read, compacted, offloaded and deleted through; ``Broker ZOOKEEPER ROOT FOLDER``.
  *
- * <p>It prints what is true as one JSON object; then it waits for a line, has every topic loaded anew, and prints what is
- * read of each. An offloaded ledger is kept in this process, and deleted from the bookies by the broker.
+ * <p>It prints what is true as one JSON object; where the folder has files of an earlier one, it goes on with what the
+ * store has, and prints an empty object. Then it answers each line with one more:
+ *
+ * <pre>
+ * read   every topic is loaded anew: what is read of each, and of each subscription
+ * more   messages are written to a topic that there was, and to a new one: their ledgers
+ * </pre>
+ *
+ * <p>An offloaded ledger is kept in the folder, and deleted from the bookies by the broker.
  */
 public final class Broker {
     private static final String NAMESPACE = "public/default";
     private static final int ENTRIES = 12;
+    private static final int FOLLOWED = 7;
 
-    private static final Map<Long, TreeMap<Long, byte[]>> ELSEWHERE = new ConcurrentHashMap<>();
+    private static final List<String> TOPICS =
+        List.of("kept", "offloaded", "compacted", "delayed", "followed", "truncated", "parted", "ended");
+
+    private static Path elsewhere;
 
     /** An offloaded ledger. */
     private record Copy(long id, TreeMap<Long, byte[]> kept) implements ReadHandle {
@@ -118,7 +134,33 @@ public final class Broker {
         }
     }
 
-    /** Takes ledgers into this process. */
+    private static void keep(long ledger, TreeMap<Long, byte[]> kept) {
+        try (DataOutputStream file = new DataOutputStream(Files.newOutputStream(elsewhere.resolve("" + ledger)))) {
+            file.writeInt(kept.size());
+            for (Map.Entry<Long, byte[]> one : kept.entrySet()) {
+                file.writeLong(one.getKey());
+                file.writeInt(one.getValue().length);
+                file.write(one.getValue());
+            }
+        } catch (IOException failure) {
+            throw new UncheckedIOException(failure);
+        }
+    }
+
+    private static TreeMap<Long, byte[]> readKept(long ledger) {
+        TreeMap<Long, byte[]> kept = new TreeMap<>();
+        try (DataInputStream file = new DataInputStream(Files.newInputStream(elsewhere.resolve("" + ledger)))) {
+            for (int left = file.readInt(); left > 0; left--) {
+                long entry = file.readLong();
+                kept.put(entry, file.readNBytes(file.readInt()));
+            }
+        } catch (IOException failure) {
+            throw new UncheckedIOException(failure);
+        }
+        return kept;
+    }
+
+    /** Takes ledgers into files. */
     private static final class Offloader extends NullLedgerOffloader {
         @Override
         public String getOffloadDriverName() {
@@ -131,13 +173,13 @@ public final class Broker {
                 TreeMap<Long, byte[]> kept = new TreeMap<>();
                 entries.forEach(entry -> kept.put(entry.getEntryId(), entry.getEntryBytes()));
                 entries.close();
-                ELSEWHERE.put(ledger.getId(), kept);
+                keep(ledger.getId(), kept);
             });
         }
 
         @Override
         public CompletableFuture<ReadHandle> readOffloaded(long ledger, UUID id, Map<String, String> driver) {
-            return CompletableFuture.completedFuture(new Copy(ledger, ELSEWHERE.get(ledger)));
+            return CompletableFuture.completedFuture(new Copy(ledger, readKept(ledger)));
         }
 
         @Override
@@ -158,7 +200,7 @@ public final class Broker {
     private final PulsarClient client;
     private final Map<String, Object> truth = new LinkedHashMap<>();
 
-    private Broker(String zookeeper, String root) throws Exception {
+    private Broker(String zookeeper, String root, boolean isNew) throws Exception {
         ServiceConfiguration config = new ServiceConfiguration();
         config.setMetadataStoreUrl("zk:" + zookeeper);
         config.setConfigurationMetadataStoreUrl("zk:" + zookeeper);
@@ -197,10 +239,12 @@ public final class Broker {
         };
         broker.start();
         admin = PulsarAdmin.builder().serviceHttpUrl(broker.getWebServiceAddress()).build();
-        admin.clusters().createCluster("here", ClusterData.builder()
-            .serviceUrl(broker.getWebServiceAddress()).brokerServiceUrl(broker.getBrokerServiceUrl()).build());
-        admin.tenants().createTenant("public", TenantInfo.builder().allowedClusters(Set.of("here")).build());
-        admin.namespaces().createNamespace(NAMESPACE, 4);
+        if (isNew) {
+            admin.clusters().createCluster("here", ClusterData.builder()
+                .serviceUrl(broker.getWebServiceAddress()).brokerServiceUrl(broker.getBrokerServiceUrl()).build());
+            admin.tenants().createTenant("public", TenantInfo.builder().allowedClusters(Set.of("here")).build());
+            admin.namespaces().createNamespace(NAMESPACE, 4);
+        }
         client = PulsarClient.builder().serviceUrl(broker.getBrokerServiceUrl()).build();
     }
 
@@ -219,9 +263,13 @@ public final class Broker {
     }
 
     private List<MessageId> write(String topic, Schema<String> schema) throws Exception {
+        return write(topic, schema, 0);
+    }
+
+    private List<MessageId> write(String topic, Schema<String> schema, int first) throws Exception {
         List<MessageId> found = new ArrayList<>();
         try (Producer<String> producer = client.newProducer(schema).topic(name(topic)).enableBatching(false).create()) {
-            for (int n = 0; n < ENTRIES; n++) {
+            for (int n = first; n < first + ENTRIES; n++) {
                 found.add(producer.newMessage().key("key " + n % 3).value("message " + n).send());
             }
         }
@@ -231,6 +279,12 @@ public final class Broker {
     private Consumer<String> subscribe(String topic) throws Exception {
         return client.newConsumer(Schema.STRING).topic(name(topic)).subscriptionName("subscription")
             .subscriptionType(SubscriptionType.Shared)
+            .subscriptionInitialPosition(SubscriptionInitialPosition.Earliest).subscribe();
+    }
+
+    private Consumer<String> follow() throws Exception {
+        return client.newConsumer(Schema.STRING).topic(name("followed")).subscriptionName("follower")
+            .subscriptionType(SubscriptionType.Exclusive)
             .subscriptionInitialPosition(SubscriptionInitialPosition.Earliest).subscribe();
     }
 
@@ -284,6 +338,25 @@ public final class Broker {
             consumer.receive(2, TimeUnit.SECONDS);
         }
 
+        try (Consumer<String> consumer = follow()) {
+            write("followed", Schema.STRING);
+            for (int n = 1; n < FOLLOWED; n++) {
+                consumer.receive(60, TimeUnit.SECONDS);
+            }
+            consumer.acknowledgeCumulative(consumer.receive(60, TimeUnit.SECONDS));
+        }
+
+        subscribe("truncated").close();
+        write("truncated", Schema.STRING);
+        List<Long> full = listLedgers("truncated");
+        admin.topics().truncate(name("truncated"));
+        until("truncated", () -> isGone(full.get(0)));
+        write("truncated", Schema.STRING);
+
+        admin.topics().createPartitionedTopic(name("parted"), 2);
+        subscribe("parted").close();
+        write("parted", Schema.STRING);
+
         subscribe("ended").close();
         write("ended", Schema.STRING);
         admin.topics().terminateTopic(name("ended"));
@@ -300,18 +373,35 @@ public final class Broker {
             .handle((metadata, failure) -> failure != null).get(60, TimeUnit.SECONDS);
     }
 
+    private List<String> readAll(String topic) throws Exception {
+        List<String> values = new ArrayList<>();
+        try (Reader<String> reader = client.newReader(Schema.STRING).topic(name(topic))
+            .startMessageId(MessageId.earliest).create()) {
+            while (reader.hasMessageAvailable()) {
+                values.add(reader.readNext(60, TimeUnit.SECONDS).getValue());
+            }
+        }
+        return values;
+    }
+
+    private Map<String, Object> writeMore() throws Exception {
+        Map<String, Object> found = new LinkedHashMap<>();
+        List<Long> before = listLedgers("kept");
+        write("kept", Schema.STRING, ENTRIES);
+        List<Long> after = new ArrayList<>(listLedgers("kept"));
+        after.removeAll(before);
+        found.put("kept", after);
+        subscribe("later").close();
+        write("later", Schema.STRING);
+        found.put("later", listLedgers("later"));
+        return found;
+    }
+
     private Map<String, Object> readTopics() throws Exception {
         Map<String, Object> found = new LinkedHashMap<>();
-        for (String topic : List.of("kept", "offloaded", "compacted", "delayed", "ended")) {
+        for (String topic : TOPICS) {
             admin.topics().unload(name(topic));
-            List<String> values = new ArrayList<>();
-            try (Reader<String> reader = client.newReader(Schema.STRING).topic(name(topic))
-                .startMessageId(MessageId.earliest).create()) {
-                while (reader.hasMessageAvailable()) {
-                    values.add(reader.readNext(60, TimeUnit.SECONDS).getValue());
-                }
-            }
-            found.put(topic, values);
+            found.put(topic, readAll(topic));
         }
         List<String> latest = new ArrayList<>();
         try (Reader<String> reader = client.newReader(Schema.STRING).topic(name("compacted")).readCompacted(true)
@@ -328,6 +418,15 @@ public final class Broker {
             }
         }
         found.put("left", left);
+        List<String> followed = new ArrayList<>();
+        try (Consumer<String> consumer = follow()) {
+            for (Message<String> one; (one = consumer.receive(3, TimeUnit.SECONDS)) != null;) {
+                followed.add(one.getValue());
+            }
+        }
+        found.put("followed left", followed);
+        found.put("topics", admin.topics().getList(NAMESPACE).stream().sorted().toList());
+        found.put("partitions", admin.topics().getPartitionedTopicMetadata(name("parted")).partitions);
         found.put("schema", admin.schemas().getSchemaInfo(name("kept")).getType().toString());
         return found;
     }
@@ -335,12 +434,19 @@ public final class Broker {
     public static void main(String[] args) throws Exception {
         ObjectMapper json = new ObjectMapper();
         try {
-            Broker made = new Broker(args[0], args[1]);
-            made.writeTopics();
+            elsewhere = Path.of(args[2]);
+            boolean isNew = Files.notExists(elsewhere);
+            Files.createDirectories(elsewhere);
+            Broker made = new Broker(args[0], args[1], isNew);
+            if (isNew) {
+                made.writeTopics();
+            }
             System.out.println(json.writeValueAsString(made.truth));
             System.out.flush();
-            if (new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8)).readLine() != null) {
-                System.out.println(json.writeValueAsString(made.readTopics()));
+            BufferedReader lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+            for (String line; (line = lines.readLine()) != null;) {
+                System.out.println(json.writeValueAsString(line.equals("more") ? made.writeMore() : made.readTopics()));
+                System.out.flush();
             }
         } catch (Throwable failure) {
             failure.printStackTrace();
