@@ -51,7 +51,7 @@ _BATCH: Final = 4_096
 """Nodes of a live store that are read at a time."""
 _HIDDEN: Final = ":x"
 """End of a digest's name as a server shows it to who may not change an ACL."""
-_REMEDY: Final = "name a node and all below it, e.g. --subtree /managed-ledgers"
+_REMEDY: Final = "name a node of an upper layer, with all below it, e.g. /managed-ledgers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class SubtreeChoice:
         """
         if self and not kind.has_pulsar:
             problem = f"is {kind.name}, which has no nodes of upper layers: Pulsar keeps other keys there"
-            raise InputError(store, problem, "take --subtree and --pulsar away, or name a ZooKeeper or its files")
+            raise InputError(store, problem, "recover it without subtrees, or name a ZooKeeper or its files")
         above = root.rstrip("/").rpartition("/")[0]
         for path in self.paths:
             _demand_subtree(path, root.rstrip("/"), above)

@@ -94,7 +94,7 @@ def write_subtrees(request: PlanRequest, out: DatasetPlace) -> SubtreeWrites:
 def _choose_source(request: PlanRequest) -> Catalog:
     """Return the newest snapshot that was captured with all subtrees that are wanted."""
     if not request.snapshots:
-        remedy = "name what the store held earlier: --snapshot"
+        remedy = "name what the store held earlier"
         raise InputError("the plan", "has no snapshot to take the nodes of upper layers from", remedy)
     lacking: Sequence[str] = ()
     for catalog in sort_newest_first(request.snapshots):
@@ -104,7 +104,7 @@ def _choose_source(request: PlanRequest) -> Catalog:
         if not lacking:
             return catalog
     problem = f"was captured without {lacking[0]}"
-    remedy = "capture it again with --subtree or --pulsar, or name the store's files themselves as --snapshot"
+    remedy = "capture it again with these subtrees, or name the store's files themselves as the snapshot"
     raise InputError(str(request.snapshots[-1].path), problem, remedy)
 
 
