@@ -59,6 +59,8 @@ class Edits:
         replace_instance_id: the captured store's instance id is replaced by the bookies' own.
         replace_cookies: bookies whose cookie in the captured store is replaced by their own.
         replace_below: paths: nodes of upper layers at and below them are replaced by the snapshot's.
+        adopt: ledger → topic whose record names it from now on.
+        records: the records of these topics: path in the store → bytes.
     """
 
     drop: frozenset[LedgerId] = frozenset()
@@ -69,6 +71,8 @@ class Edits:
     replace_instance_id: bool = False
     replace_cookies: frozenset[str] = frozenset()
     replace_below: frozenset[str] = frozenset()
+    adopt: Mapping[LedgerId, str] = field(default_factory=dict)
+    records: Mapping[str, bytes] = field(default_factory=dict)
 
     @property
     def texts(self) -> list[str]:
@@ -82,6 +86,7 @@ class Edits:
             *(["the store's instance id is replaced"] if self.replace_instance_id else []),
             *(f"the store's cookie of {bookie} is replaced" for bookie in sorted(self.replace_cookies)),
             *(f"what the store has at and below {path} is replaced" for path in sorted(self.replace_below)),
+            *(f"ledger {ledger} appended to {topic}" for ledger, topic in sorted(self.adopt.items(), key=str)),
         ]
 
 
@@ -221,7 +226,11 @@ class _Editor:
             op = pc.if_else(chosen, "replace", op)
         if self._edits.acl is not None:
             acl = pc.if_else(pc.equal(op, "create"), self._edits.acl, acl)
-        for name, column in (("op", op), ("acl", acl)):
+        value = rows["value"]
+        for path, record in self._edits.records.items():
+            is_record = pc.and_(pc.equal(key, path), pc.is_in(op, pa.array(["create", "replace"])))
+            value = pc.if_else(is_record, pa.scalar(record, pa.binary()), value)
+        for name, column in (("op", op), ("acl", acl), ("value", value)):
             index = tables.ACTIONS.get_field_index(name)
             rows = rows.set_column(index, tables.ACTIONS.field(index), column)
         return with_ids(rows)

@@ -24,6 +24,7 @@ BookkeeperSchemaStorage, CompactedTopic, delayed/bucket/Bucket.
 
 import struct
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -101,6 +102,40 @@ def decode(raw: bytes) -> ManagedLedger | Cursor:
     if plain[0] not in _LEDGER_TAGS:
         raise FormatError(Reason.BAD_MAGIC, "managed ledger", 0, f"begins with {plain[0]:#04x}")
     return _parse_ledger(plain)
+
+
+def append_ledgers(raw: bytes, closed: Sequence[Listed], at_ms: int) -> bytes:
+    """Return a managed ledger's record with more ledgers behind its last one, and with the end of that; not compressed.
+
+    A broker deletes a ledger of which the record says no entries, unless it is the last: so the former last one gets
+    its end, too. What this module does not know of the record stays in it.
+
+    Args:
+        raw: the record.
+        closed: the record's last ledger, if it has one, then those that are appended, ascending; each with its end.
+        at_ms: when they were closed, as far as anybody knows: ms since 1970.
+
+    Raises:
+        FormatError: no managed ledger's record.
+        ValueError: the topic was ended, a ledger is not behind the last one, or has no end.
+    """
+    plain = _decompress(raw)
+    message = ManagedLedgerInfo()
+    _parse(message, plain, "managed ledger")
+    if message.HasField("terminatedPosition"):
+        raise ValueError("the topic was ended, and takes no more")
+    infos = {info.ledgerId: info for info in message.ledgerInfo}
+    last = max(infos, default=-1)
+    for ledger in closed:
+        if ledger.last_entry is None or ledger.length is None:
+            raise ValueError(f"ledger {ledger.ledger} has no end")
+        if ledger.ledger < last or (ledger.ledger in infos and ledger.ledger != last):
+            raise ValueError(f"ledger {ledger.ledger} is not behind the topic's last one, {last}")
+        info = infos.get(ledger.ledger) or message.ledgerInfo.add(ledgerId=ledger.ledger)
+        info.entries, info.size = ledger.last_entry + 1, ledger.length
+        if not info.HasField("timestamp"):
+            info.timestamp = at_ms
+    return message.SerializeToString()
 
 
 def decode_schema(raw: bytes) -> tuple[int, ...]:

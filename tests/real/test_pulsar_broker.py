@@ -14,6 +14,7 @@ from typing import Any, Final
 import pytest
 
 from backends.zookeeper.store import ZooKeeperStore
+from recovery.dataset import open_dataset
 from tests.support import pulsar
 from tests.support.cluster import Bookie, Cluster
 from tests.support.command import ROOT as CHECKOUT
@@ -24,7 +25,7 @@ pytestmark = [pytest.mark.real, pytest.mark.spark, pytest.mark.timeout(1200)]
 
 ROOT: Final = "/ledgers"
 PAGE: Final = CHECKOUT / "docs/operations/pulsar.md"
-TOPICS: Final = ("kept", "offloaded", "compacted", "delayed", "ended")
+TOPICS: Final = ("kept", "offloaded", "compacted", "delayed", "parted", "ended")
 MESSAGES: Final = [f"message {n}" for n in range(12)]
 NEVER: Final = ("/namespace", "/loadbalance", "/service_unit_state")
 
@@ -85,8 +86,7 @@ def _at_the_desk(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
 def demand_all_read(read: dict[str, Any]) -> None:
     """See that every message of before is consumed in order, and every subscription stands where it stood."""
     assert {name: read[name][: len(MESSAGES)] for name in TOPICS} == dict.fromkeys(TOPICS, MESSAGES)
-    assert (read["latest"], read["schema"], read["partitions"]) == (MESSAGES[-3:], "STRING", 2)
-    assert sorted(read["parted"]) == sorted(MESSAGES)
+    assert (read["latest"], read["schema"], read["partitions"]) == (MESSAGES[-3:], "STRING", 1)
     # What a follower had acknowledged, and what was there before a topic was truncated, the broker trimmed by ledgers.
     assert (read["followed"], read["followed left"]) == (MESSAGES[5:], MESSAGES[7:])
     assert read["truncated"][-len(MESSAGES) :] == MESSAGES
@@ -137,7 +137,7 @@ def test_all_that_a_broker_had_comes_back_by_the_page(desk: Desk, capsys: pytest
     store = ZooKeeperStore(cluster.zookeeper)
     with closing(store):
         moment = store.latest_txn()
-        desk.broker.write_more()
+        more = desk.broker.write_more()
         desk.broker.close()
         for bookie in desk.bookies:
             cluster("bookie_kill", n=bookie.n)
@@ -152,6 +152,7 @@ def test_all_that_a_broker_had_comes_back_by_the_page(desk: Desk, capsys: pytest
         shutil.copytree(cluster.home / "zookeeper", desk.folder / "zookeeper-files")
         desk.variables = {"STORE": desk.store, "MOMENT": f"{moment:#x}"}
         desk.variables["REHEARSAL"] = f"zk+hierarchical://{cluster.zookeeper}/bkmeta-rehearsal/ledgers"
+        desk.variables["FIRST"], desk.variables["SECOND"] = (str(ledger) for ledger in more["kept"])
         for bookie in desk.bookies:
             desk.variables[f"BK{bookie.n + 1}"] = str(cluster.home / f"b{bookie.n}")
         for line in list_commands():
@@ -159,6 +160,10 @@ def test_all_that_a_broker_had_comes_back_by_the_page(desk: Desk, capsys: pytest
             assert done.code == find_code(line), f"{line}\n{done.out}{done.err}"
             if "plan show" in line:
                 desk.variables["HASH"] = desk.type(capsys, f"{line} --json").result["hash"]
+            if "recover" in line:
+                sides = open_dataset(desk.folder / "plan", "plan").read("sides").to_pylist()
+                unnamed = {row["ledger"] for row in sides if row["referenced"] is False}
+                assert {*more["kept"], *more["later"]} <= unnamed
         written = {f"/{name}" for name in store.children("/") or ()}
         assert not written & set(NEVER)
         assert "/managed-ledgers" in written
@@ -173,10 +178,12 @@ def test_all_that_a_broker_had_comes_back_by_the_page(desk: Desk, capsys: pytest
     with closing(pulsar.Broker(cluster.zookeeper, ROOT, desk.folder.parent / "jvm")) as broker:
         read = broker.read_topics()
     demand_all_read(dict(read))
+    # Of what came after the moment, all that was adopted.
+    assert read["kept"] == [f"message {n}" for n in range(2 * len(MESSAGES))]
     assert "persistent://public/default/later" not in read["topics"]
     assert "persistent://public/default/deleted" not in read["topics"]
 
 
 def find_code(line: str) -> int:
-    """Return how a command of the page ends."""
-    return 0
+    """Return how a command of the page ends: a plan in which the broker itself had deleted ledgers needs a look."""
+    return 3 if "bkmeta recover" in line else 0

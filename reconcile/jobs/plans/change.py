@@ -6,6 +6,7 @@ from pathlib import Path
 
 from reconcile.errors import PlanError
 from reconcile.jobs.context import Context
+from reconcile.jobs.plans.adoption import append_adopted
 from reconcile.plan.alternatives import RESTORE
 from reconcile.plan.deletions import select_deleted_by
 from reconcile.plan.edits import Edits, edit_plan
@@ -39,6 +40,7 @@ class EditRequest:
         replace_instance_id: the captured store's instance id is replaced by the bookies' own.
         replace_cookies: bookies whose cookie in the captured store is replaced by their own.
         replace_below: paths: nodes of upper layers at and below them are replaced by the snapshot's.
+        adopt: ledger → topic whose record names it from now on.
     """
 
     plan: DatasetPlace
@@ -55,6 +57,7 @@ class EditRequest:
     replace_instance_id: bool = False
     replace_cookies: frozenset[str] = frozenset()
     replace_below: frozenset[str] = frozenset()
+    adopt: Mapping[LedgerId, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +99,7 @@ def edit(request: EditRequest, context: Context) -> EditedPlan:
         PlanError: the plan is not what its hash was made of, or has nothing that an edit names.
     """
     plan = open_dataset(request.plan, "plan")
+    plan.verify()
     deleted = request.restore_deleted_by
     restored = select_deleted_by(plan, deleted, restorable=True) if deleted else frozenset()
     accepted = request.accept_deleted_by
@@ -112,8 +116,9 @@ def edit(request: EditRequest, context: Context) -> EditedPlan:
         replace_instance_id=request.replace_instance_id,
         replace_cookies=request.replace_cookies,
         replace_below=request.replace_below,
+        adopt=request.adopt,
+        records=append_adopted(plan, request.adopt),
     )
-    plan.verify()
     manifest = edit_plan(plan, edits, request.out)
     names_acl = request.acl is not None or request.acl_of is not None
     locking = _find_locking_acls(open_dataset(request.out, "plan"), context) if names_acl else ()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from recovery.codecs import managed_ledger
 from recovery.codecs._pb.managed_ledger_pb2 import ManagedCursorInfo, ManagedLedgerInfo
-from recovery.codecs.managed_ledger import Cursor, Listed, ManagedLedger, decode, decode_schema
+from recovery.codecs.managed_ledger import Cursor, Listed, ManagedLedger, append_ledgers, decode, decode_schema
 from recovery.errors import FormatError, Reason
 from tests.support.cases import DATA
 
@@ -103,3 +103,32 @@ def test_any_bytes_are_a_record_or_refused(raw: bytes, name: str, data: st.DataO
                 parse(given_)
             except FormatError:
                 continue
+
+
+def test_ledgers_are_appended_behind_the_last_one_which_gets_its_end() -> None:
+    """However the record was compressed; what nobody here knows of it, such as properties, stays; offloads stay."""
+    extra = b"\x2a\x08\x0a\x01a\x12\x03old"  # a field that this program does not know
+    for path, raw in records().items():
+        record = decode(raw) if path.startswith(TOPICS) else None
+        ended = ManagedLedgerInfo()
+        if not isinstance(record, ManagedLedger) or not record.ledgers:
+            continue
+        ended.ParseFromString(managed_ledger._decompress(raw))
+        if ended.HasField("terminatedPosition"):
+            with pytest.raises(ValueError, match="ended"):
+                append_ledgers(raw, [], 7)
+            continue
+        last = record.ledgers[-1].ledger
+        closed = [Listed(last, 4, 400), Listed(last + 3, 9, 900), Listed(last + 5, -1, 0)]
+        made = append_ledgers(managed_ledger._decompress(raw) + extra, closed, 1_700_000_000_000)
+        assert decode(made) == ManagedLedger((*record.ledgers[:-1], *closed))
+        assert made.endswith(extra)
+        known = ManagedLedgerInfo()
+        known.ParseFromString(made)
+        assert [info.offloadContext for info in known.ledgerInfo][: len(record.ledgers)] == [
+            info.offloadContext for info in ended.ledgerInfo
+        ]
+        assert known.ledgerInfo[-1].timestamp == 1_700_000_000_000
+        for wrong in (Listed(last - 1, 1, 1), Listed(last + 1), Listed(last + 1, 4)):
+            with pytest.raises(ValueError, match=r"behind|end"):
+                append_ledgers(raw, [wrong], 7)

@@ -126,6 +126,13 @@ def _parse_where(text: str, scope: str | None) -> "HeldChoice":
     metavar="PATH",
     help="Replace nodes of an upper layer at and below PATH, where the store's differ from the snapshot's, with these.",
 )
+@click.option(
+    "--adopt",
+    "adopted",
+    multiple=True,
+    metavar="LEDGER=TOPIC",
+    help="Append this ledger, which comes back and no topic names, to a topic of Pulsar: persistent://tenant/ns/topic.",
+)
 @click.option("--out", type=PLACE, required=True, help="A new folder for the new plan; it will hold passwords.")
 @output_options
 def edit(
@@ -146,6 +153,7 @@ def edit(
     replace_instance_id: bool,
     cookies: tuple[str, ...],
     replaced_below: tuple[str, ...],
+    adopted: tuple[str, ...],
     out: DatasetPlace,
     **shared: Any,  # noqa: ANN401 - click's options
 ) -> None:
@@ -174,6 +182,14 @@ def edit(
         if not equals:
             raise click.BadParameter(f"{text!r} is not LEDGER=LABEL", param_hint="--choose")
         choices[name_ledgers(name, "--choose")] = label
+    adoptions: dict[LedgerId, str] = {}
+    for text in adopted:
+        name, equals, topic = text.partition("=")
+        if not equals or not topic:
+            raise click.BadParameter(f"{text!r} is not LEDGER=TOPIC", param_hint="--adopt")
+        ledger = name_ledgers(name, "--adopt")
+        if adoptions.setdefault(ledger, topic) != topic:
+            raise click.BadParameter(f"ledger {ledger} is given to two topics", param_hint="--adopt")
     if acl is not None and acl_of is not None:
         raise click.UsageError("give --acl or --acl-of, not both")
     if acl is not None:
@@ -205,6 +221,7 @@ def edit(
         or replace_instance_id
         or cookies
         or replaced_below
+        or adopted
     ):
         raise click.UsageError("nothing to change: name at least one edit")
     request = EditRequest(
@@ -222,6 +239,7 @@ def edit(
         replace_instance_id=replace_instance_id,
         replace_cookies=frozenset(cookies),
         replace_below=frozenset(path.rstrip("/") for path in replaced_below),
+        adopt=adoptions,
     )
     edited = run(request, make_context(output))
     manifest = edited.manifest

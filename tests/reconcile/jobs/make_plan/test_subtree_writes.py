@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from backends.memory import MemoryStore
@@ -16,7 +17,7 @@ from reconcile.plan.actions import Passwords
 from reconcile.plan.differences import compare_plans
 from reconcile.plan.edits import Edits, edit_plan
 from reconcile.plan.manifest import PlanBinding, PlanCounts, PlanManifest, SubtreeCounts, write_plan_manifest
-from reconcile.plan.plan_hash import Hashes
+from reconcile.plan.plan_hash import Hashes, ledger_hashes
 from reconcile.plan.plan_reader import demand_whole, overview
 from reconcile.plan.waves import parse_waves, split_plan
 from reconcile.write import apply, undo
@@ -28,6 +29,7 @@ from recovery.codecs.store_kind import ETCD, ZOOKEEPER
 from recovery.dataset import Dataset, DatasetWriter, open_dataset, prepare, write_part
 from recovery.errors import InputError
 from recovery.model import tables
+from tests.support.plan_folder import Ledger
 from tests.support.scannable_store import ScannableMemory
 
 AT = datetime(2030, 1, 1, tzinfo=UTC)
@@ -83,18 +85,27 @@ def request_of(snapshot: Dataset, live: Dataset | None, *paths: str, pulsar: boo
     )
 
 
-def make_plan(folder: Path, request: PlanRequest) -> Dataset:
-    """Write a plan of subtrees alone, as `finish_plan` does."""
+def make_plan(
+    folder: Path, request: PlanRequest, ledgers: Sequence[Ledger] = (), made: datetime | None = None
+) -> Dataset:
+    """Write a plan of subtrees, as `finish_plan` does, in which ledgers are reconstructed, and none is written."""
     prepare(folder, "plan", secret=True)
     written = write_subtrees(request, folder)
     parts = {
         name: [write_part(folder, name, "none", [schema.empty_table()], secret=True)]
         for name, schema in tables.PLAN.items()
     }
+    by_key = [(name, "ascending") for name in tables.KEY_COLUMNS]
+    rows = pa.Table.from_pylist([ledger.row() for ledger in ledgers], schema=tables.RECONSTRUCTION).sort_by(by_key)
+    parts["reconstruction"] = [write_part(folder, "reconstruction", "all", [rows], secret=True)]
+    sides = [{**ledger.side(), "referenced": ledger.owner is not None} for ledger in ledgers]
+    side_rows = pa.Table.from_pylist(sides, schema=tables.SIDES).sort_by(by_key)
+    parts["sides"] = [write_part(folder, "sides", "all", [side_rows], secret=True)]
     parts["actions"] = [*written.parts, *parts["actions"]]
     counts = PlanCounts(actions=sum(part.rows for part in written.parts), left_alone=written.left)
-    manifest = PlanManifest(PlanBinding(layout="hierarchical", root="/ledgers"), counts=counts, subtrees=written.counts)
-    write_plan_manifest(folder, manifest, parts, Hashes(written.hashes))
+    binding = PlanBinding(layout="hierarchical", root="/ledgers", made=None if made is None else made.isoformat())
+    manifest = PlanManifest(binding, counts=counts, subtrees=written.counts)
+    write_plan_manifest(folder, manifest, parts, Hashes(written.hashes, ledger_hashes(rows)))
     plan = open_dataset(folder, "plan")
     demand_whole(plan)
     return plan

@@ -353,7 +353,7 @@ public final class Broker {
         until("truncated", () -> isGone(full.get(0)));
         write("truncated", Schema.STRING);
 
-        admin.topics().createPartitionedTopic(name("parted"), 2);
+        admin.topics().createPartitionedTopic(name("parted"), 1);
         subscribe("parted").close();
         write("parted", Schema.STRING);
 
