@@ -97,8 +97,8 @@ def test_what_a_broker_needs_is_never_safe(desk: Desk, capsys: pytest.CaptureFix
     """Asked for every ledger of the store, only one that nobody names goes; the broker then reads all it had.
 
     It has topics, cursors with ledgers of their own, a schema, a compacted topic, delayed messages in buckets, an
-    offloaded topic whose ledgers it deleted from the bookies, a truncated one, and has deleted a topic. It compresses its
-    records.
+    offloaded topic whose ledgers it deleted from the bookies, a truncated one, and has deleted a topic. It
+    compresses its records.
     """
     ledgers, made = desk.cluster.ledgers(), desk.broker.truth
     # What the broker deleted is not there; what it keeps is.
