@@ -50,6 +50,7 @@ class Loss:
         self.guarded.append(self.shrinking)
         self.named = [there.write((0, 1, 3), 2), *there.fill(NAMED)]
         self.tail = there.write((1, LOST), 2, 12, change=6)
+        self.lone = there.write((0, 1), 1)
         self.control = there.write((0, 3), 2)
         self.normal = there.write((0, 1), 2)
         there.lose()
@@ -65,6 +66,7 @@ class Loss:
         plan += [replace(written[n].universal_record(there.seen, {lost}), guard="named") for n in self.named]
         # Of this one nobody has seen what two bookies have, last entries among it.
         plan.append(replace(written[self.tail].universal_record(there.seen - {other}, {lost, other}), guard="named"))
+        plan.append(replace(written[self.lone].universal_record(there.seen), guard="named"))
         plan += [written[self.control].universal_record(there.seen), written[self.normal].true_record()]
         self.applied = there.apply("guards", plan)
         self.records = there.records()
@@ -120,7 +122,8 @@ def test_replication_that_is_enabled_too_early(loss: Loss) -> None:
     """Locks hold all the same. By names alone, copies of a silent member go when it returns.
 
     A worker takes another bookie for it once it could read every entry up to the record's end: nothing that the record
-    reads is lost, and what only silent members have above that end is (docs/operations/safety.md says so).
+    reads is lost, and what only silent members have above that end is (docs/operations/safety.md says so). A record of
+    which only a silent member has an entry stays as it is.
     """
     there, cluster = loss.there, loss.there.cluster
     silent = {there.bookies[n].id for n in (0, LOST)}
@@ -134,6 +137,7 @@ def test_replication_that_is_enabled_too_early(loss: Loss) -> None:
 
         until(lambda: not list_members(loss.normal) & silent, "the ledger without a guard is copied to another bookie")
         until(lambda: not list_members(loss.tail) & silent, "so is the one that is guarded by names alone")
+        assert list_members(loss.lone) == {there.bookies[n].id for n in (0, 1)}
         assert [worker.poll() for worker in workers] == [None] * loss.nodes
         for n in (0, LOST):
             cluster.start(there.bookies[n])
@@ -142,12 +146,13 @@ def test_replication_that_is_enabled_too_early(loss: Loss) -> None:
     assert {ledger: raw for ledger, raw in there.records().items() if ledger in guarded} == guarded
     assert there.locks() == set(loss.guarded)
     # What was copied is its old bookie's no more; by names alone, of any member that lacks an entry.
-    by_names = {(there.bookies[n].id, ledger) for ledger in loss.named for n in ALL}
+    by_names = {(there.bookies[n].id, ledger) for ledger in (*loss.named, loss.lone) for n in ALL}
     copied = {(there.bookies[n].id, loss.normal) for n in ALL} | {(name, loss.tail) for name in silent}
     until(lambda: {(name, loss.tail) for name in silent} <= loss.less(), "copies of members that were silent go")
     assert loss.less() <= {(there.bookies[LOST].id, loss.control), *copied, *by_names}
     for ledger in (*loss.guarded, *loss.named):
         assert set(there.read(ledger)) >= set(there.written[ledger].seen(there.seen)), ledger
+    assert there.read(loss.lone) == list(range(8))
     assert there.read(loss.tail) == list(range(6))
     assert not any(cluster("has", bookie=name, ledger=loss.tail, entry=11) for name in silent)
 

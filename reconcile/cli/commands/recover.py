@@ -258,7 +258,7 @@ def _describe_plan(recovered: "Recovered") -> Iterator[str]:
     if counts.guarded_by_names:
         yield (
             f"{count_noun(counts.guarded_by_names, 'ledger')} guarded by names alone, without a lock: replication must "
-            "stay disabled until settled, or copies go when a bookie returns"
+            "stay disabled until settled, or copies go when a bookie returns, with last entries that only it has"
         )
     if recovered.absent_root is not None:
         yield (

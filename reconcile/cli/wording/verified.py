@@ -137,7 +137,7 @@ def _describe_guards(read: "ReadBack") -> list[str]:
     if guards.named:
         lines.append(
             f"{count_noun(guards.named, 'ledger')} guarded by names alone: replication must stay disabled until "
-            "settled, or copies go when a bookie returns"
+            "settled, or copies go when a bookie returns, with last entries that only it has"
         )
     if guards.exposed:
         lines.append("replication is enabled: bookkeeper shell autorecovery -disable, now")
