@@ -1,6 +1,6 @@
 """Inventory rows of many bookies, in any order, into one column a fact of each ledger.
 
-    strong rows  index, wire, and journal unless the bookie was stopped cleanly (then all of it is in the index): what
+    strong rows  index, wire, lost, and journal unless the bookie was stopped cleanly (then the index has it all): what
                  the bookie serves, or will serve after its start
     weak rows    log (also journals before the mark), and journal of a cleanly stopped bookie: leftovers; evidence of a
                  deletion, never copies; taken for strong of a ledger that nobody serves, where only bookies whose index
@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recovery.infer.copies import CopyColumns, Ints, Mask, heads, starts
+from recovery.infer.copies import LOST, CopyColumns, Ints, Mask, heads, starts
 from recovery.infer.group_union import unite_groups
 from recovery.infer.lost_disks import mark_index_seen
 from recovery.model.groups import KeyedGroups, from_arrow
@@ -266,7 +266,7 @@ def read(
 
     source, kinds = _codes(copies["source"])
     kind_of = {name: place for place, name in enumerate(kinds.to_pylist())}
-    in_index = np.isin(source, [kind_of.get("index", -9), kind_of.get("wire", -9)])
+    in_index = np.isin(source, [kind_of.get(name, -9) for name in ("index", "wire", LOST)])
     strong = in_index | ((source == kind_of.get("journal", -9)) & ~clean_stop[of_bookie])
     record, first, last, size, period = from_arrow(copies["groups"])
     has_index_seen = np.ones(len(names), np.bool_)
@@ -304,7 +304,7 @@ def read(
     row_unit = taken.key[starts(taken.key)]
     row_of = unit_of[row_unit]
     columns = CopyColumns.sum_up(count, row_of, np.cumsum(heads(taken.key)) - 1, *taken[1:])
-    serving = _mark(unit[record[~weak]], len(unit_of))
+    serving = _mark(unit[record[~weak & (source[record] != kind_of.get(LOST, -9))]], len(unit_of))
     holder = serving | ~_mark(unit_of[serving], count)[unit_of]
     is_whole = _mark(unit[_mask(copies["complete"])], len(unit_of))
     idle = np.flatnonzero(unit_strong & ~_mark(row_unit, len(unit_of)))

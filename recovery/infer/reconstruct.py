@@ -92,7 +92,8 @@ def reconstruct(
     # A data-integrity copy stores the password itself where its key belongs (docs/formats/bookie-storage.md).
     raw = {hashlib.sha256(password).digest(): key for key, password in keys.items()}
     names = () if isinstance(options.unscanned_bookies, int) else options.unscanned_bookies
-    settled = settle_entries(copies, bookies, damage)
+    tolerances = [prior.count_tolerated(shape.ensemble, shape.write) for shape in prior.shapes]
+    settled = settle_entries(copies, bookies, damage, prior.shapes, tolerances)
     known = facts.read(
         settled.copies,
         bookies,
@@ -107,7 +108,6 @@ def reconstruct(
         known = replace(known, leftover=known.leftover & ~not_deleted)
     unseen = UnseenBookies.gather(known, bookies, damage, settled.harmless, options.unscanned)
     refusal = _refuse_by_facts(known, unseen)
-    tolerances = [prior.count_tolerated(shape.ensemble, shape.write) for shape in prior.shapes]
     may_read = np.isin(refusal, [0, *(CODES[reason] for reason in GUARDABLE)])
     explained = explain(known, prior.shapes, may_read, tolerances, unseen.elsewhere)
     # Nothing will settle these: they are not searched one by one.
@@ -129,7 +129,8 @@ def reconstruct(
     refuse_content(known, refusal, is_deleted)
     doubts = DOUBTED if options.is_doubt_accepted else frozenset()
     readings = find_readings(known, explained, refusal, unseen.unsound, doubts)
-    explained, guarded = readings.explained, readings.guarded
+    missing = readings.explained.missing + settled.count_lost(known)
+    explained, guarded = replace(readings.explained, missing=missing), readings.guarded
     is_rest = guarded & np.isin(refusal, [CODES[reason] for reason in ENDED_BY_LOSS])
     is_rest &= bool(options.lost_bookies) & (unseen.bookies == 0) & ~unseen.named
     segments, assumed = name_members(known, explained.segments)
