@@ -1,4 +1,4 @@
-"""What upper layers refer to, listed for deletes: complete, with the time that each listing speaks of."""
+"""What upper layers refer to, listed for deletes, with the time that each listing speaks of; what a store lists."""
 
 import hashlib
 from collections.abc import Sequence
@@ -11,13 +11,16 @@ from backends.protocols import ScannableStore
 from backends.registry import OpenStore
 from reconcile.clusters import Source, demand_one
 from reconcile.deletes.certificate import Certificate
-from reconcile.deletes.own_root import read_instance_id
+from reconcile.deletes.own_root import OwnRoot, read_instance_id, read_last_listing
+from reconcile.deletes.purge import count_since
 from reconcile.deletes.tombstones import SKEW_MS
+from reconcile.deletes.verification.absence import Absence, measure_absence
 from reconcile.deletes.verification.evidence import Listing
 from reconcile.jobs.context import Context, connect
 from reconcile.jobs.deletes.clusters import now_ms
 from reconcile.references import TOPICS, References, has_topics, of_store, read_listing
 from reconcile.stores import catalog_path
+from recovery.dataset import Dataset
 
 _RUNNING: Final = ("zk:", "zk+", "etcd:", "metadata-store:")
 """How URIs of stores begin that show what is now; others are copies."""
@@ -101,3 +104,22 @@ def list_again(certificate: Certificate, opened: OpenStore, context: Context) ->
     names = {source["name"] for row in rows for source in row["sources"] if not source["sha256"]}
     running = [name for name in sorted(names) if name.startswith(_RUNNING)]
     return list_references(running, opened, context).listing
+
+
+def measure_since_listing(opened: OpenStore, own: OwnRoot | None, capture: Dataset, at_ms: int) -> Absence | None:
+    """Return what went since the last verification listed the store; None: there was none.
+
+    Args:
+        opened: the store.
+        own: our own root in it; None: there is none.
+        capture: of the store now.
+        at_ms: now.
+
+    Raises:
+        DatasetError: the capture is damaged.
+        FormatError: what that verification wrote is not ours to read.
+    """
+    earlier = None if own is None else read_last_listing(opened.store, own)
+    if own is None or earlier is None:
+        return None
+    return measure_absence(capture, earlier, count_since(own.tombstones.read_all(), earlier.at_ms), at_ms)

@@ -16,11 +16,10 @@ from reconcile.deletes.own_root import (
     OwnRoot,
     demand_clock,
     read_instance_id,
-    read_last_listing,
     write_last_listing,
 )
 from reconcile.deletes.packed import Decision
-from reconcile.deletes.purge import count_lately, count_since
+from reconcile.deletes.purge import count_lately
 from reconcile.deletes.records import ArchiveMark, LastListing
 from reconcile.deletes.tombstones import (
     LOOKS,
@@ -33,7 +32,7 @@ from reconcile.deletes.tombstones import (
     name_certificate,
     take_verification,
 )
-from reconcile.deletes.verification.absence import Absence, count_born, measure_absence
+from reconcile.deletes.verification.absence import Absence, count_born
 from reconcile.deletes.verification.evidence import gather_holdings, to_ms
 from reconcile.deletes.verification.objections import Reason
 from reconcile.deletes.verification.verdicts import Breaker, Evidence, Rules, judge_deletes
@@ -41,7 +40,7 @@ from reconcile.deletes.verification.wanted import Wanted
 from reconcile.jobs.capture import capture_store
 from reconcile.jobs.context import Context, connect
 from reconcile.jobs.deletes.clusters import Target, name_self, now_ms, open_deletes, read_layout, read_own_root
-from reconcile.jobs.deletes.listings import ListedReferences, list_references
+from reconcile.jobs.deletes.listings import ListedReferences, list_references, measure_since_listing
 from reconcile.jobs.deletes.looks import Looks, gather_inventories
 from recovery.codecs.store_kind import kind_of
 from recovery.dataset import Dataset, open_dataset
@@ -188,7 +187,7 @@ def _gather_evidence(request: VerifyRequest, context: Context) -> Iterator[_Gath
         second_listing = list_references(references, opened, context)
         second = _capture(opened, folder / "second", context)
         began_ms = to_ms(first.read("sources", columns=["at"])["at"][0].as_py())
-        absence = _measure_absence(opened, own, second, now_ms(context))
+        absence = measure_since_listing(opened, own, second, now_ms(context))
         evidence = Evidence(
             captures=(first, second),
             listings=(first_listing.listing, second_listing.listing),
@@ -206,14 +205,6 @@ def _gather_evidence(request: VerifyRequest, context: Context) -> Iterator[_Gath
         listed = (first_listing, second_listing)
         listing = LastListing(began_ms, count_born(second, began_ms), name_self())
         yield _Gathered(wanted, evidence, listed, instance_id, opened.root.rstrip("/"), marks_kept, described, listing)
-
-
-def _measure_absence(opened: OpenStore, own: OwnRoot | None, capture: Dataset, at_ms: int) -> Absence | None:
-    """Return what went since the last verification; None: there was none."""
-    earlier = None if own is None else read_last_listing(opened.store, own)
-    if own is None or earlier is None:
-        return None
-    return measure_absence(capture, earlier, count_since(own.tombstones.read_all(), earlier.at_ms), at_ms)
 
 
 def _list_due(own: OwnRoot | None, at_ms: int) -> tuple[LedgerId, ...]:

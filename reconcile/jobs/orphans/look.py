@@ -23,14 +23,15 @@ from reconcile.check.scrutiny.lifecycle import Lifecycle
 from reconcile.check.scrutiny.unlisted import raise_old
 from reconcile.deletes.orphans import LISTED_ONCE, TOMBSTONES, Orphans, Sides, find_orphans
 from reconcile.deletes.tombstones import REMOVED, SECOND_MS, Tombstone
+from reconcile.deletes.verification.absence import Absence
 from reconcile.deletes.verification.evidence import Listing
 from reconcile.deletes.verification.objections import Reason
 from reconcile.findings.categories import Category
 from reconcile.findings.table import Run, make_rows
 from reconcile.jobs.capture import capture_store
 from reconcile.jobs.context import Context, connect, throttle
-from reconcile.jobs.deletes.clusters import read_own_root
-from reconcile.jobs.deletes.listings import list_references
+from reconcile.jobs.deletes.clusters import now_ms, read_own_root
+from reconcile.jobs.deletes.listings import list_references, measure_since_listing
 from reconcile.jobs.deletes.resurrection import read_removed
 from reconcile.jobs.make_plan.request import open_inventories
 from reconcile.jobs.orphans.request import CANDIDATES, FoundOrphans, OrphansRequest
@@ -67,6 +68,7 @@ class _Gathered:
     tombstones: pa.Table
     previous: Dataset | None
     damaged: tuple[str, ...]
+    absence: Absence | None
 
     @property
     def gaps(self) -> list[str]:
@@ -151,7 +153,10 @@ def _gather(
         sources.append(clusters.Source(f"the run {previous.path}", previous.manifest["binding"].get("instance_id")))
     clusters.demand_one(sources)
     listings = (first_listing, second_listing)
-    return _Gathered((first, second), listings, inventories, earlier, _make_keys(known), previous, tuple(damaged))
+    absence = measure_since_listing(opened, own, second, now_ms(context))
+    return _Gathered(
+        (first, second), listings, inventories, earlier, _make_keys(known), previous, tuple(damaged), absence
+    )
 
 
 def _capture(opened: OpenStore, folder: DatasetPlace, context: Context, inventories: Sequence[Dataset]) -> Dataset:
@@ -217,6 +222,8 @@ def _judge(request: OrphansRequest, gathered: _Gathered, run: Run, context: Cont
         answer.count(Category.DELETED_OUTSIDE),
         max((dataset.rows("ledgers") for dataset in gathered.earlier), default=0),
     )
+    if gathered.absence is not None and gathered.absence.is_mass and gathered.absence.gone > vanished:
+        vanished, listed = gathered.absence.gone, gathered.absence.listed
     doubts = make_rows(list_listing_doubts(gaps, vanished, listed), run)
     answer.take(doubts)
     parts.append(write_part(request.out, "findings", "beside", [doubts], secret=True))
@@ -293,6 +300,11 @@ def _word_candidates(keys: pa.Table) -> Iterator[bytes]:
 def _list_undecided(gathered: _Gathered, gaps: Sequence[str], answer: FoundOrphans) -> list[str]:
     """Return what could not be looked at, in words."""
     undecided = [f"the store was not listed completely: {gap}" for gap in gaps[:1]]
+    if gathered.absence is not None and gathered.absence.is_mass:
+        undecided.append(
+            f"{gathered.absence.gone} of the {gathered.absence.listed} ledgers that the last verification listed are "
+            "gone, and not by a purge: what names the others may be gone, too"
+        )
     undecided += [f"tombstones of an earlier copy cannot be read: {where}" for where in gathered.damaged[:1]]
     undecided += dict.fromkeys(listing.problem for listing in gathered.listings if listing.problem)
     if answer.left_out[Reason.REFERENCES_UNKNOWN] and all(listing.references is None for listing in gathered.listings):

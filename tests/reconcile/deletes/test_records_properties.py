@@ -1,8 +1,10 @@
 """Tombstones and marks as bytes: the same again, and never half of what a later version wrote."""
 
+from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
+from google.protobuf.message import Message
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -112,6 +114,25 @@ def test_a_later_version_is_refused() -> None:
     listing = LastListing(1_700_000_000_000, 1 << 40, "op")
     assert decode_last_listing(listing.encode()) == listing
     assert decode_root_mark(RootMark("/ledgers", "one").encode()) == RootMark("/ledgers", "one")
+
+
+@pytest.mark.parametrize(
+    ("decode", "later", "where"),
+    [
+        (KIND.decode, pb.TombstoneNode(version=2), "node of tombstones"),
+        (ARCHIVE.decode, pb.ArchiveNode(version=2), "node of archive marks"),
+        (decode_root_mark, pb.RootMark(version=2, program="bkmeta"), "mark of a root"),
+        (decode_last_listing, pb.LastListing(version=2), "last listing"),
+    ],
+)
+def test_a_refusal_says_of_what_and_where(decode: Callable[[bytes], object], later: Message, where: str) -> None:
+    """Bytes that are no message, and those of a later version: from the first one on."""
+    for raw, problem in ((b"\xff", "not a protobuf message of ours"), (later.SerializeToString(), "version 2; this")):
+        with pytest.raises(FormatError, match=f"^{where} at byte 0: .*{problem}"):
+            decode(raw)
+    if decode is decode_root_mark:
+        with pytest.raises(FormatError, match=f"^{where} at byte 0: .*does not name this program"):
+            decode(b"")
 
 
 def test_the_bytes_stay_as_documented() -> None:

@@ -13,6 +13,9 @@ import pytest
 
 from backends.protocols import Write
 from backends.registry import open_store
+from reconcile.cli.options import now
+from reconcile.deletes.own_root import open_log, open_own_root, write_last_listing
+from reconcile.deletes.records import LastListing
 from recovery.codecs._pb.managed_ledger_pb2 import ManagedCursorInfo
 from recovery.codecs.store import Layout, ledger_key
 from recovery.dataset import open_dataset
@@ -205,6 +208,23 @@ def test_deletes_that_went_past_are_named_with_who_and_when(site: Site) -> None:
     if site.server is not None:
         assert said["deleted by session"].startswith("0x")
         assert said["deleted at"].startswith(str(datetime.now(UTC).year))
+
+
+def test_what_went_since_the_last_verification_is_asked_about(site: Site, tmp_path: Path) -> None:
+    """Who lost most of the ledgers may have lost what names the others: a doubt stands beside the candidates."""
+    site.bkmeta("delete", "request", OTHER)
+    with open_store(site.uri, writable=True) as opened, open_log(tmp_path / "j", opened.store, site.root, now) as log:
+        own = open_own_root(opened.store, site.root)
+        assert own is not None
+        for listed, is_mass in ((16, False), (17, True)):
+            # One of the six was made later than that.
+            write_last_listing(opened.store, own, LastListing(OLD_MS + 1, listed - 1, "op"), log)
+            answer, out = site.look(code=3)
+            assert ("LISTING_INCOMPLETE" in read_findings(out)) is is_mass
+            words = [text for text in answer["coverage"]["undecided"] if "the last verification listed" in text]
+            assert len(words) == is_mass
+    [doubt] = read_findings(out)["LISTING_INCOMPLETE"].values()
+    assert doubt["said"]["ledgers that it listed and are gone"] == "11 of 16"
 
 
 def test_another_cluster_is_refused(site: Site) -> None:
