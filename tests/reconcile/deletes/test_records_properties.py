@@ -90,6 +90,24 @@ def test_texts_that_nobody_uses_go_some_day() -> None:
     assert ARCHIVE.decode(raw) == [ArchiveMark(LedgerId(0, 1), "backup", "s3://bucket/399", "", 1)]
 
 
+def test_a_change_leaves_the_others_the_message_that_they_were() -> None:
+    """Who changes one record of many adds a text, and numbers none of the others anew."""
+    marks = [ArchiveMark(LedgerId(0, number), "backup", f"s3://{number}", "", 1) for number in range(9)]
+    raw = ARCHIVE.encode(marks)
+    node = Node(ARCHIVE, raw)
+    node.put(ArchiveMark(LedgerId(0, 0), "backup", "s3://new", "", 1))
+    before, after = (pb.ArchiveNode.FromString(value) for value in (raw, node.encode()))
+    assert list(after.texts) == [*before.texts, "s3://new"]
+    assert list(after.marks[1:]) == list(before.marks[1:])
+
+
+def test_a_number_without_a_text_is_refused() -> None:
+    """Of whichever record it is, and where is said."""
+    node = pb.ArchiveNode(version=1, texts=[""], marks=[pb.ArchiveMark(ledger=1, by=7)])
+    with pytest.raises(FormatError, match=r"^node of archive marks at byte 0: .*a field has no meaning"):
+        ARCHIVE.decode(node.SerializeToString())
+
+
 @given(st.binary(max_size=200))
 def test_foreign_bytes_are_refused_or_read(raw: bytes) -> None:
     """Never an error that is not ours."""

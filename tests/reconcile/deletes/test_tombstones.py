@@ -19,7 +19,9 @@ from reconcile.deletes.tombstones import (
     decommission,
     demand_purgeable,
     demand_undoable,
+    find_soak_end,
     find_state,
+    is_due,
     is_expired,
     list_overdue,
     list_returned,
@@ -178,10 +180,11 @@ def test_an_undo_after_the_purge_needs_every_holder() -> None:
         (purged, {"b1": both["b1"]}),
         (purged, both | {"b2": see("b2", 12, at - 1, holds=True)}),
         (purged, both | {"b2": see("b2", 12, at)}),
-        (late, both),
     ):
         with pytest.raises(StepRefusedError):
             demand_undoable(tombstone, looks)
+    with pytest.raises(StepRefusedError, match="bookie b1 was seen without it since"):
+        demand_undoable(late, both)
 
 
 def test_a_clock_that_was_set_back_purges_nothing() -> None:
@@ -222,6 +225,8 @@ def test_only_what_was_released_before_can_return() -> None:
     assert (stranger.state, list_returned(confirmed, stranger)) == (State.PURGED, ("b3",))
     # The step of the purge is not repeated: its time is that of the removal.
     assert [step.state for step in stranger.steps].count(State.PURGED) == 1
+    # Who is seen without it is not back.
+    assert list_returned(stranger, take_sightings(stranger, [see("b3", 13, at_ms + 6)], at_ms + 6, "op")) == ()
     # Looked at again it is the same: it is said once.
     same = take_sightings(stranger, [see("b1", 11, at_ms + 6)], at_ms + 6, "op")
     assert list_returned(stranger, same) == ()
@@ -252,3 +257,90 @@ def test_a_decommissioned_holder_is_no_second_one() -> None:
     """Only a member of which no life is known becomes a holder by that."""
     gone = decommission(make_purged(), "b1", 10**13, "op")
     assert [(holder.bookie, holder.incarnation) for holder in gone.holders] == [("b1", 11), ("b2", 12)]
+
+
+def test_what_is_due() -> None:
+    """What was asked for, and what soaked; not what soaks still, nor what only a purge takes further."""
+    verified = take_verification(ask(), SAFE, 100, "op")
+    assert is_due(ask(), 10)
+    assert not is_due(verified, 99 + SOAK)
+    assert is_due(verified, 100 + SOAK)
+    assert not is_due(make_purgeable(), 100 + SOAK)
+    assert not is_due(make_purged(), 10 * SOAK)
+
+
+def test_only_what_is_verified_soaks() -> None:
+    """Before that its soak is told as if it were verified at once; after that its state is what it is."""
+    assert (find_state(ask(), 11), find_soak_end(ask())) == (State.REQUESTED, 10 + SOAK)
+    assert find_soak_end(take_verification(ask(), SAFE, 100, "op")) == 100 + SOAK
+    for tombstone in (make_purgeable(), make_purged()):
+        assert find_state(tombstone, 50) is tombstone.state
+
+
+def test_an_older_look_releases_nobody() -> None:
+    """Who was seen with the ledger since has it, whatever an inventory of before says that comes in late."""
+    purged = make_purged()
+    at_ms = purged.since_ms
+    seen = take_sightings(purged, [see("b1", 11, at_ms + 5, holds=True)], at_ms + 5, "op")
+    late = take_sightings(seen, [see("b1", 11, at_ms + 4)], at_ms + 6, "op")
+    assert list_waiting(late) == ("b1", "b2")
+    assert list_waiting(take_sightings(seen, [see("b1", 11, at_ms + 5)], at_ms + 6, "op")) == ("b2",)
+
+
+def test_looks_count_in_the_order_of_their_times() -> None:
+    """However they are handed over: the last one says what is."""
+    purged = make_purged()
+    at_ms = purged.since_ms
+    both = [see("b1", 11, at_ms + 2), see("b1", 11, at_ms + 1, holds=True)]
+    for looks in (both, both[::-1]):
+        assert list_waiting(take_sightings(purged, looks, at_ms + 3, "op")) == ("b2",)
+
+
+def test_a_decommissioned_bookie_has_a_release_that_says_so() -> None:
+    """A release of before stays what it was; a bookie that never had the ledger becomes no holder; nobody is before."""
+    purged = replace(make_purged(), members=("b1", "b2", "b3"))
+    at_ms = purged.since_ms
+    seen = take_sightings(purged, [see("b1", 11, at_ms)], at_ms, "op")
+    assert decommission(seen, "b1", at_ms + 1, "op") == seen
+    assert decommission(seen, "b9", at_ms + 1, "op") == seen
+    asked = ask()
+    assert decommission(asked, "b1", 20, "op") is asked
+    assert decommission(seen, "b3", at_ms + 1, "op").holders[-1] == Holder(
+        "b3", 0, at_ms + 1, at_ms + 1, "decommissioned by op"
+    )
+    assert decommission(seen, "b2", at_ms + 1, "op").holders[-1] == Holder(
+        "b2", 12, 100, at_ms + 1, "decommissioned by op"
+    )
+
+
+def test_only_what_waits_is_overdue() -> None:
+    """Once all were seen without it nobody is; before the purge nobody is either."""
+    purged = make_purged()
+    at_ms = purged.since_ms
+    late_ms = at_ms + 2 * RETENTION_MS
+    confirmed = take_sightings(purged, [see("b1", 11, at_ms), see("b2", 12, at_ms)], at_ms, "op")
+    assert (list_overdue(confirmed, late_ms), list_overdue(make_purgeable(), late_ms)) == ((), ())
+    assert not is_expired(make_purgeable(), late_ms)
+    # Whatever a tombstone's state says: who may hold data keeps it.
+    assert not is_expired(replace(purged, state=State.CONFIRMED), late_ms)
+    assert is_expired(confirmed, late_ms)
+    assert is_expired(confirmed, at_ms + 5, retention_ms=5)
+    assert not is_expired(confirmed, at_ms + 4, retention_ms=5)
+
+
+def test_a_holder_that_was_released_and_is_seen_again_waits_again() -> None:
+    """Its old release is gone; the same look once more changes nothing."""
+    purged = make_purged()
+    at_ms = purged.since_ms
+    confirmed = take_sightings(purged, [see("b1", 11, at_ms), see("b2", 12, at_ms)], at_ms, "op")
+    back = take_sightings(confirmed, [see("b1", 11, at_ms + 1, holds=True)], at_ms + 1, "op")
+    assert back.holders[0] == Holder("b1", 11, at_ms + 1)
+    assert take_sightings(back, [see("b1", 11, at_ms + 1, holds=True)], at_ms + 1, "op") == back
+    again = take_sightings(back, [see("b1", 11, at_ms + 2)], at_ms + 2, "op")
+    assert [step.state for step in again.steps][-2:] == [State.CONFIRMED, State.CONFIRMED]
+
+
+def test_a_verification_of_what_was_removed_changes_nothing() -> None:
+    """Its tombstone is what is left of the ledger."""
+    for tombstone in (make_purged(), replace(make_purged(), state=State.CONFIRMED)):
+        assert take_verification(tombstone, SAFE, 10**14, "op") is tombstone
