@@ -182,7 +182,7 @@ def test_bookies_of_another_release_are_asked_over_the_wire(old: Old, tmp_path: 
             placed.update(place(ledger_record.decode(held.value), written))
     found: Counter[tuple[str, int]] = Counter()
     for result in summary.bookies:
-        if result.folder is not None:
+        if result.kind is Kind.COLLECTED:
             rows = open_dataset(result.folder, "inventory").read("copies").to_pylist()
             found.update({(result.bookie, row["ledger"]): row["entries"] for row in rows if row["source"] == "wire"})
     assert found == {at: count for at, count in placed.items() if at[0] in LISTING}
