@@ -98,6 +98,13 @@ def test_a_plan_in_a_store_is_the_one_on_a_disk(
     )
     assert cut.code == 0, cut.err
     ledger = min(rows)
+    edited = bkmeta(
+        store.environment(), "plan", "edit", f"{store.uri}/run/plan", "--drop", ledger, "--out", f"{store.uri}/edited"
+    )
+    assert edited.code == 0, edited.err
+    dropped = {row["ledger"] for row in plan.read("actions").to_pylist() if row["ledger"] is not None}
+    left = open_dataset(f"{store.uri}/edited", "plan").read("actions").to_pylist()
+    assert dropped - {row["ledger"] for row in left} == {ledger}
     told = bkmeta(store.environment(), "explain", ledger, "--plan", f"{store.uri}/run/plan")
     assert told.code == 0, told.err
     refused = bkmeta(
@@ -126,6 +133,11 @@ def test_a_capture_in_a_store_is_a_snapshot(store: ObjectStore, monkeypatch: pyt
     done = bkmeta(store.environment(), "capture", "--metadata", f"zkfiles://{files}", "--out", f"{store.uri}/capture")
     assert done.code == 0, done.err
     assert f"--snapshot {store.uri}/capture" in done.out
+    bookie = operator(CASE)["bookies"][0]["id"]
+    question = ("check-impact", "--metadata", f"{store.uri}/capture", "--bookies", bookie, "--json")
+    of_store = bkmeta(store.environment(), *question, "--out", f"{store.uri}/impact")
+    assert of_store.result["counts"]["ledgers"] > 0
+    assert [key for key in store.list_keys("impact/") if key.endswith("/manifest.json")]
     for name, value in store.environment().items():
         monkeypatch.setenv(name, value)
     ledgers = open_dataset(f"{store.uri}/capture", "catalog").rows("ledgers")
