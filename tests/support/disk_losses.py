@@ -208,7 +208,8 @@ class Reached:
         deleted: where a bookie that the true record names has less of a ledger that it had an index of.
         unindexed: the same without an index, which was on a disk that is gone: nobody read these copies.
         surplus: the same of a restored ledger of which as much is left elsewhere as the true record names: copies were
-            made for a bookie that came back, and no byte tells which bookie's place they took.
+            made for a bookie that came back, and no byte tells which bookie's place they took; or auto-recovery made
+            them now, for a bookie that lacks an entry of the record, and the record names it no more.
     """
 
     wanted: dict[int, set[int]] = field(default_factory=dict)
@@ -309,14 +310,15 @@ class Losses:
             self._read_all(records, found)
             cluster.collect_garbage(len(bookies))
             places = self._list_places()
-            less_now = less(before, kept(cluster.home, bookies)).keys()
+            after = kept(cluster.home, bookies)
+            less_now = less(before, after).keys()
             gone = less_now & places
             found.unindexed = {place for place in gone if not before[place].index}
             found.surplus = {
                 (bookie, ledger)
                 for bookie, ledger in gone - found.unindexed
                 if found.outcomes.get(ledger) == "restored"
-                and _count_copies(before, ledger, before.keys() - less_now) >= _count_copies(before, ledger, places)
+                and _count_copies(after, ledger, after.keys() - less_now) >= _count_copies(before, ledger, places)
             }
             found.deleted = gone - found.unindexed - found.surplus
             self._read_what_is_kept(found)
