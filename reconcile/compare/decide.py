@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 from reconcile.compare import outcomes, snapshot_only, three_way
 from reconcile.compare.doubted_readings import read_doubted
 from reconcile.compare.evidence import Evidence, KnownTables, read_unguarded
+from reconcile.compare.knowledge import StatedQuorums
 from reconcile.compare.outcomes import claim_without_members
-from reconcile.compare.stated_quorums import StatedQuorums
 from reconcile.compare.three_way import Range
 from reconcile.rules.segments import copy_findings
 from reconcile.rules.segments.copies import Sight

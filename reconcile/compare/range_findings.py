@@ -13,13 +13,12 @@ from reconcile.findings import table
 from reconcile.findings.categories import TRAITS, Category
 from reconcile.findings.table import Run, Statement
 from reconcile.rules import (
-    contradicted,
     entries_beyond_end,
     id_reuse,
     nodes,
-    only_in_snapshot,
     reference_checks,
     sides,
+    snapshot_findings,
 )
 from reconcile.rules.segments import copy_findings
 from reconcile.rules.segments.copies import Sight, find_faults
@@ -62,8 +61,8 @@ def find_all(
     alone = tables.RECONSTRUCTION.empty_table() if part.alone is None else part.alone
     how = {"looked_at": evidence.looked_at, "seen": seen}
     records = take_rows(part.snapshot, part.compared.snapshot[places])
-    parts.append(only_in_snapshot.findings(records, alone, run, snapshots, **how))
-    parts.append(contradicted.findings(part.rows, run, snapshots))
+    parts.append(snapshot_findings.find_only_there(records, alone, run, snapshots, **how))
+    parts.append(snapshot_findings.find_contradicted(part.rows, run, snapshots))
     keys = take_rows(part.compared.sides, np.flatnonzero(part.collided))
     presence = [
         Statement(side, "record", pc.cast(keys[name], pa.string()), source)

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from reconcile.compare.evidence import Evidence, KnownTables
 from reconcile.compare.outcomes import set_outcome
-from reconcile.rules import contradicted, sides
+from reconcile.rules import sides, snapshot_findings
 from reconcile.rules.sides import Joined, Relation, take_rows
 from recovery.dataset import sort_by_key
 from recovery.infer.references import select_stated
@@ -76,7 +76,7 @@ def join_sides(rows: pa.Table, known: KnownTables) -> Range:
     """Join all sides of some ledgers; `rows` is RECONSTRUCTION of them."""
     snapshot, seen = sides.pick_newest_records(known.snapshots)
     joined = sides.compare(rows, known.stored, snapshot, seen, known.history, has_snapshot=bool(known.snapshots))
-    joined = contradicted.mark_doubted(joined, rows)
+    joined = snapshot_findings.mark_doubted(joined, rows)
     collided = np.zeros(joined.sides.num_rows, np.bool_)
     if known.collided.num_rows:
         places, collided_rows = sides.unite([joined.sides, known.collided]).rows

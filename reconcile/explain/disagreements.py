@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from reconcile.compare.single_ledger import StoredLedger, is_of
 from reconcile.findings.categories import Category
 from reconcile.findings.table import Run
-from reconcile.rules import contradicted, diff, entries_beyond_end, id_reuse, reference_checks
+from reconcile.rules import diff, entries_beyond_end, id_reuse, reference_checks, snapshot_findings
 from recovery.dataset import Dataset
 from recovery.model import tables
 from recovery.model.ids import LedgerId
@@ -74,7 +74,7 @@ def apply_rules(
     parts = [
         entries_beyond_end.findings(copies, stored, _RUN, seen=seen),
         id_reuse.findings(copies, stored, rows, _RUN),
-        contradicted.findings(rows, _RUN, ""),
+        snapshot_findings.find_contradicted(rows, _RUN, ""),
     ]
     if references is not None:
         parts.append(reference_checks.findings(references, rows, copies, stored, _RUN, looked_at=looked_at, seen=seen))

@@ -19,7 +19,7 @@ from reconcile.findings.refusal_texts import REASONS
 from reconcile.plan.actions import LEAVE, Guard
 from reconcile.plan.alternatives import FROM_BOOKIES, GUARDED, describe_records
 from reconcile.plan.manifest import read_plan_manifest
-from reconcile.rules import contradicted, sides
+from reconcile.rules import sides, snapshot_findings
 from reconcile.rules.segments.member_names import demand_other_names, rename_records
 from reconcile.topics import topic_of
 from reconcile.words import count_noun
@@ -326,7 +326,7 @@ def _compare(
     compared = sides.compare(key, stored, records, seen, history, has_snapshot=bool(snapshots))
     if decided is not None and key.num_rows:
         shown = pa.Table.from_pylist([dict(decided)], schema=tables.RECONSTRUCTION)
-        compared = contradicted.mark_doubted(compared, shown)
+        compared = snapshot_findings.mark_doubted(compared, shown)
     rows: list[Mapping[str, Any]] = compared.sides.to_pylist()
     return rows
 

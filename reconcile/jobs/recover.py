@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from reconcile.check.listing import list_known_ledgers
 from reconcile.clusters import Source, demand_one, list_named, of_bookies
-from reconcile.compare.stated_quorums import StatedQuorums
+from reconcile.compare.knowledge import StatedQuorums
 from reconcile.estimates import Step
 from reconcile.jobs.capture import capture_store
 from reconcile.jobs.collect.disks import collect_all, see

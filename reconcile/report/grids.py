@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from reconcile.compare.single_ledger import read_only_ledger
 from reconcile.findings.refusal_texts import describe_reason, describe_remedy
-from reconcile.plan.ledger_lists import few_copies
+from reconcile.plan.views.ledger_lists import few_copies
 from recovery.dataset import Dataset
 from recovery.model.ids import LedgerId
 

@@ -20,8 +20,8 @@ import pyarrow.compute as pc
 from reconcile.chosen_settings import list_chosen
 from reconcile.findings.categories import SEVERITY_ORDER, TRAITS, Category
 from reconcile.findings.refusal_texts import describe_reason
-from reconcile.plan.ledger_lists import Choice, list_ledgers
 from reconcile.plan.manifest import read_plan_manifest
+from reconcile.plan.views.ledger_lists import Choice, list_ledgers
 from reconcile.report.grids import BACK, WIDTH, Selection, grid_of
 from reconcile.report.picture import entries_by_outcome, stack, strip_of
 from reconcile.rules.sides import RIGHT, WORDS, Relation

@@ -37,8 +37,9 @@ from backends.zkfiles.records import MalformedError, decode
 from backends.zkfiles.store import ZooKeeperFiles, parse_at
 from backends.zookeeper.acl_stream import AclStream
 from reconcile import references
-from reconcile.check import gc_settings, placement_files
+from reconcile.check import placement_files
 from reconcile.check.impact.segments import copies
+from reconcile.check.preflight import gc_settings
 from reconcile.check.scrutiny.lifecycle import read_suppressions
 from reconcile.cli.commands.check_impact import read_weights
 from reconcile.cli.options import read_aliases, read_names, read_passwords

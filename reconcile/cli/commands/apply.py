@@ -24,7 +24,7 @@ from reconcile.words import count_noun, count_released_holds, printable
 from recovery.place import DatasetPlace
 
 if TYPE_CHECKING:
-    from reconcile.jobs.apply import Confirmation, Review
+    from reconcile.jobs.changes.apply import Confirmation, Review
     from reconcile.write.apply_results import Applied, Tally
     from reconcile.write.audit_journal import Approval
 
@@ -88,7 +88,7 @@ def apply(
     What is absent is created; what stands at a key already is left as it is and listed. Every write is journalled
     before and after, and read back; a run that was stopped is gone on with by --resume.
     """
-    from reconcile.jobs import apply as job
+    from reconcile.jobs.changes import apply as job
 
     output = make_output(shared)
     request = job.ApplyRequest(
@@ -124,7 +124,7 @@ def apply(
 
 def _ask_for_confirmation(review: "Review", accept_unseen: int) -> "Confirmation":
     """Ask on the terminal for the hash, and for the number of bookies that were not looked at."""
-    from reconcile.jobs.apply import TYPED, Confirmation
+    from reconcile.jobs.changes.apply import TYPED, Confirmation
 
     guarded = f", {review.guarded} under a guard," if review.guarded else ""
     promise = f"{count_noun(review.restored, 'record')}{guarded} and {count_noun(review.held, 'hold')} will be created"

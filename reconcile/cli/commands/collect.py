@@ -30,7 +30,7 @@ from reconcile.cli.options import (
 )
 from reconcile.cli.output import Output, Result
 from reconcile.cli.settings import CONF_FILE, DEFAULT, effective_settings
-from reconcile.cli.wording.asked_bookies import cluster_result
+from reconcile.cli.wording.bookies import cluster_result
 from reconcile.cli.wording.whole_datasets import tell_if_whole
 from reconcile.words import count_noun
 from recovery.place import DatasetPlace

@@ -14,7 +14,7 @@ from reconcile.cli.wording.freezing import ask_for_hash, change_facts, demand_id
 from reconcile.jobs.context import add_remedy
 
 if TYPE_CHECKING:
-    from reconcile.jobs.freeze import FreezeRequest, Frozen
+    from reconcile.jobs.changes.freeze import FreezeRequest, Frozen
 
 NOT_SEEN: Final = (
     (
@@ -65,7 +65,7 @@ def freeze(
     in BKMETA_ZK_AUTH as user:password: keep it, apply and thaw need the same. Replication is disabled first and stays
     so. Bookies that connect with a digest identity: put theirs into BKMETA_ZK_BOOKIE_AUTH, and the proof is made as it.
     """
-    from reconcile.jobs import freeze as job
+    from reconcile.jobs.changes import freeze as job
 
     output = make_output(shared)
     demand_identity(uri)

@@ -29,7 +29,7 @@ from reconcile.cli.options import (
 from reconcile.cli.output import Output, Result
 
 if TYPE_CHECKING:
-    from reconcile.check.preflight_report import Remark, Report
+    from reconcile.check.preflight.report import Remark, Report
 
 _Step = tuple[str, ...]
 _BEFORE: Final[tuple[_Step, ...]] = (
@@ -231,7 +231,7 @@ def _as_json(remark: "Remark") -> dict[str, str | None]:
 
 
 def _stop_order(report: "Report") -> list[str]:
-    from reconcile.check.preflight_report import stop_order
+    from reconcile.check.preflight.report import stop_order
 
     return stop_order(report.bookies)
 

@@ -43,8 +43,8 @@ from recovery.place import DatasetPlace, to_place
 
 if TYPE_CHECKING:
     from reconcile.jobs.recover import Recovered
-    from reconcile.plan.deletions import SessionDeletions
     from reconcile.plan.manifest import PlanCounts, PlanManifest, ReferenceCounts
+    from reconcile.plan.views.deletions import SessionDeletions
     from recovery.dataset import Dataset
     from recovery.model.coverage import Coverage
 
@@ -198,7 +198,7 @@ def recover(
 def make_result(recovered: "Recovered") -> Result:
     """Return what is shown of a plan that was just made."""
     from reconcile.cli.wording.plans import describe_subtrees
-    from reconcile.plan.deletions import group_by_session
+    from reconcile.plan.views.deletions import group_by_session
     from reconcile.report.plan_verdict import describe_plan
 
     manifest, out = recovered.manifest, to_place(recovered.plan.path)

@@ -25,7 +25,7 @@ from recovery.errors import InputError
 from recovery.place import DatasetPlace
 
 if TYPE_CHECKING:
-    from reconcile.jobs.rehearse import Rehearsed
+    from reconcile.jobs.changes.rehearse import Rehearsed
     from recovery.dataset import Dataset
 
 from reconcile.cli.commands.verify import SAMPLE, parse_sample
@@ -86,7 +86,7 @@ def rehearse(
     The root must be absent, and is marked before anything else is written in it; or be the marked root of an earlier
     rehearsal of the same plan, which is gone on with. It stays, to be looked at, until --remove.
     """
-    from reconcile.jobs import rehearse as job
+    from reconcile.jobs.changes import rehearse as job
     from recovery.dataset import open_dataset
 
     output = make_output(shared)

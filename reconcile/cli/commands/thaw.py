@@ -24,7 +24,7 @@ from reconcile.words import count_noun
 from recovery.errors import InputError
 
 if TYPE_CHECKING:
-    from reconcile.jobs.freeze import Thawed, ThawRequest
+    from reconcile.jobs.changes.freeze import Thawed, ThawRequest
     from reconcile.write.audit_journal import Approval
 
 _AFTER_THAW: Final = (
@@ -88,7 +88,7 @@ def thaw(
     bookies of the store have no inventory among those given, or a closed record leaves out a bookie whose entries not
     all the bookies that it names have. Replication stays disabled.
     """
-    from reconcile.jobs import freeze as job
+    from reconcile.jobs.changes import freeze as job
     from recovery.dataset import open_dataset
 
     output = make_output(shared)

@@ -22,7 +22,7 @@ from reconcile.jobs.context import add_remedy
 from reconcile.words import count_noun, is_or_are, printable
 
 if TYPE_CHECKING:
-    from reconcile.jobs.undo import UndoOutcome
+    from reconcile.jobs.changes.undo import UndoOutcome
     from reconcile.write.audit_journal import Approval
     from reconcile.write.undo import Proposal
 
@@ -67,7 +67,7 @@ def undo(
     record is removed only while the store is frozen: from a thawed one the bookies would delete the ledger. Generators
     stay raised. Without --confirm it prints what it would do and its hash, and changes nothing.
     """
-    from reconcile.jobs import undo as job
+    from reconcile.jobs.changes import undo as job
     from reconcile.write.audit_journal import find_next_journal
 
     output = make_output(shared)

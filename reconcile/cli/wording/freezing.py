@@ -15,7 +15,7 @@ from reconcile.words import printable
 from recovery.errors import InputError
 
 if TYPE_CHECKING:
-    from reconcile.jobs.freeze import FreezeRequest, Waiting
+    from reconcile.jobs.changes.freeze import FreezeRequest, Waiting
     from reconcile.write.freezing.freeze import Proposal
 
 
@@ -26,7 +26,7 @@ def demand_identity(uri: str) -> None:
         GuardRefusedError: the store has no rights.
         InputError: no identity is named, or that of the bookies.
     """
-    from reconcile.jobs.freeze import demand_access_control
+    from reconcile.jobs.changes.freeze import demand_access_control
 
     demand_access_control(uri)
     access = EnvironmentAccess()
@@ -43,7 +43,7 @@ def demand_identity(uri: str) -> None:
 
 def ask_for_hash(proposal: "Proposal") -> str | None:
     """Show the changes on a terminal, and return what is typed; None: there is no terminal."""
-    from reconcile.jobs.freeze import TYPED
+    from reconcile.jobs.changes.freeze import TYPED
 
     if not sys.stdin.isatty():
         return None

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from reconcile.cli.options import quote_command
-from reconcile.plan.deletions import LISTED, SessionDeletions, find_capture_before
+from reconcile.plan.views.deletions import LISTED, SessionDeletions, find_capture_before
 from reconcile.words import count_noun
 from recovery.dataset import MANIFEST, Dataset, open_dataset
 from recovery.place import to_place

@@ -12,9 +12,8 @@ import pyarrow.compute as pc
 from backends.protocols import ScannableStore
 from reconcile.check.guard_locks import select_guarded
 from reconcile.clusters import decode_named, list_named, of_catalog
-from reconcile.compare.knowledge import Knowledge
+from reconcile.compare.knowledge import Knowledge, StatedQuorums
 from reconcile.compare.single_ledger import StoredLedger, as_catalog_row, as_history_rows, read_only_ledger
-from reconcile.compare.stated_quorums import StatedQuorums
 from reconcile.explain import ledger as engine
 from reconcile.explain.ledger import Explanation
 from reconcile.jobs.capture import capture_store

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from reconcile.check import gc_settings
-from reconcile.check import preflight as engine
-from reconcile.check.preflight_report import Report
+from reconcile.check.preflight import checks as engine
+from reconcile.check.preflight import gc_settings
+from reconcile.check.preflight.report import Report
 from reconcile.jobs.collect.tables import take_tables
 from reconcile.jobs.context import Context
 from reconcile.stores import demand_store_uri, open_store

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from reconcile import clusters
-from reconcile.compare.stated_quorums import StatedQuorums
+from reconcile.compare.knowledge import StatedQuorums
 from reconcile.plan.actions import Passwords
 from reconcile.references import References
 from recovery.capture.subtrees import NO_SUBTREES, SubtreeChoice

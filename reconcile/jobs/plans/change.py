@@ -8,10 +8,10 @@ from reconcile.errors import PlanError
 from reconcile.jobs.context import Context
 from reconcile.jobs.plans.adoption import append_adopted
 from reconcile.plan.alternatives import RESTORE
-from reconcile.plan.deletions import select_deleted_by
 from reconcile.plan.edits import Edits, edit_plan
-from reconcile.plan.ledger_lists import HeldChoice, select_held
 from reconcile.plan.manifest import PlanManifest, read_plan_manifest
+from reconcile.plan.views.deletions import select_deleted_by
+from reconcile.plan.views.ledger_lists import HeldChoice, select_held
 from reconcile.plan.waves import Wave, split_plan
 from reconcile.stores import list_principals
 from reconcile.write.guards import find_lacking_permissions

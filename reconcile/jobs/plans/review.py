@@ -4,11 +4,11 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from reconcile.plan.deletions import SessionDeletions, group_by_session
-from reconcile.plan.differences import Difference, compare_plans
-from reconcile.plan.ledger_lists import Choice, Line, list_guarded_by, list_ledgers
 from reconcile.plan.manifest import PlanManifest, read_plan_manifest
 from reconcile.plan.plan_reader import Overview, open_whole, overview
+from reconcile.plan.views.deletions import SessionDeletions, group_by_session
+from reconcile.plan.views.differences import Difference, compare_plans
+from reconcile.plan.views.ledger_lists import Choice, Line, list_guarded_by, list_ledgers
 from recovery.dataset import Dataset, open_dataset
 from recovery.model.ids import LedgerId
 from recovery.place import DatasetPlace

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reconcile.check.gc_settings import BookieSettings, Unread, ask, read_file, settings_of
+from reconcile.check.preflight.gc_settings import BookieSettings, Unread, ask, read_file, settings_of
 from recovery.errors import InputError
 from tests.support import paths
 

@@ -9,9 +9,9 @@ import pytest
 from backends.errors import AccessDeniedError
 from backends.memory import MemoryStore
 from backends.protocols import MetadataStore, Write
-from reconcile.check import preflight
-from reconcile.check.gc_settings import BookieSettings, Unread, settings_of
-from reconcile.check.preflight_report import Level, Report, stop_order
+from reconcile.check.preflight import checks as preflight
+from reconcile.check.preflight.gc_settings import BookieSettings, Unread, settings_of
+from reconcile.check.preflight.report import Level, Report, stop_order
 from reconcile.findings.categories import TRAITS, Category
 from reconcile.write.freezing import freeze
 from recovery.codecs.store import Layout, layout_bytes, ledger_key

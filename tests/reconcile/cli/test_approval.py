@@ -157,7 +157,8 @@ def test_a_thaw_waits_for_a_second_person_and_a_freeze_does_not(
     for key in ("", "/00"):
         store.set_acl(f"/ledgers{key}", "world:anyone:cdrwa", expected=0)
     monkeypatch.setattr(
-        "reconcile.jobs.freeze.open_store", lambda *_, **__: OpenStore(store, "/ledgers", "hierarchical", NOWHERE)
+        "reconcile.jobs.changes.freeze.open_store",
+        lambda *_, **__: OpenStore(store, "/ledgers", "hierarchical", NOWHERE),
     )
     monkeypatch.setattr(store, "close", lambda: None)
     monkeypatch.setenv("BKMETA_ZK_AUTH", "tool:secret")

@@ -186,7 +186,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> MemoryStore:
     def connected(*_: object, **__: object) -> Iterator[OpenStore]:
         yield OpenStore(found, "/ledgers", "hierarchical", "zk+hierarchical://h:1/ledgers")
 
-    monkeypatch.setattr("reconcile.jobs.apply.connect", connected)
+    monkeypatch.setattr("reconcile.jobs.changes.apply.connect", connected)
     return found
 
 

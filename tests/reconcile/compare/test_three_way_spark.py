@@ -31,10 +31,11 @@ from reconcile.jobs.diagnose.explain import read_catalog
 from reconcile.jobs.make_plan.plan import make_plan
 from reconcile.jobs.make_plan.request import PlanRequest, open_inventories
 from reconcile.jobs.recover import Recovered
-from reconcile.plan import deletions, plan_reader
+from reconcile.plan import plan_reader
 from reconcile.plan.actions import LEAVE, Passwords
 from reconcile.plan.edits import Edits, edit_plan
 from reconcile.plan.manifest import read_plan_manifest
+from reconcile.plan.views import deletions
 from reconcile.references import References, read
 from reconcile.report import pages
 from reconcile.rules.holds import HOLD_MARK

@@ -12,9 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from backends.protocols import Versioned
-from reconcile.compare.knowledge import Knowledge
+from reconcile.compare.knowledge import Knowledge, StatedQuorums, Statement
 from reconcile.compare.single_ledger import StoredLedger, as_catalog_row
-from reconcile.compare.stated_quorums import StatedQuorums, Statement
 from reconcile.explain.grid import Segment, grid
 from reconcile.explain.ledger import Explanation, explain
 from reconcile.explain.verdict import Facts, Standing, judge

@@ -12,8 +12,8 @@ import pytest
 from reconcile.errors import GuardRefusedError
 from reconcile.estimates import Step
 from reconcile.jobs.capture import CaptureRequest, capture
+from reconcile.jobs.changes.freeze import demand_access_control
 from reconcile.jobs.context import Context
-from reconcile.jobs.freeze import demand_access_control
 from reconcile.stores import KnownAccess
 from tests.support.command import ROOT
 

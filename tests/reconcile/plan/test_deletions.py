@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reconcile.plan.deletions import SessionDeletions, group_by_session
+from reconcile.plan.views.deletions import SessionDeletions, group_by_session
 from recovery.dataset import sort_by_key
 from recovery.model import tables
 from recovery.model.ids import LedgerId

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from reconcile.errors import PlanError
 from reconcile.plan import plan_reader
 from reconcile.plan.actions import Phase, phase_of
-from reconcile.plan.differences import compare_plans
 from reconcile.plan.edits import Edits, edit_plan
 from reconcile.plan.manifest import read_plan_manifest
 from reconcile.plan.plan_hash import with_ids
+from reconcile.plan.views.differences import compare_plans
 from reconcile.plan.waves import parse_waves, split_plan
 from recovery.dataset import Dataset, DatasetWriter, open_dataset, write_manifest, write_part
 from recovery.errors import DatasetError

@@ -13,7 +13,7 @@ from backends.memory import MemoryStore
 from backends.protocols import Write
 from backends.zkfiles import snapshot
 from reconcile import references
-from reconcile.check import gc_settings
+from reconcile.check.preflight import gc_settings
 from reconcile.errors import JournalError
 from reconcile.jobs.diagnose.audit import read_journal
 from reconcile.write import audit_journal, rehearse, undo

@@ -26,7 +26,7 @@ from recovery.place import DatasetPlace
 
 if TYPE_CHECKING:
     from reconcile.jobs.plans.change import LockingAcl
-    from reconcile.plan.ledger_lists import HeldChoice
+    from reconcile.plan.views.ledger_lists import HeldChoice
     from recovery.model.ids import LedgerId
 
 
@@ -42,7 +42,7 @@ _CATALOG: Final = "catalog://"
 
 def _sessions(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> tuple[int | None, ...]:
     """Read sessions as plans show them."""
-    from reconcile.plan.deletions import parse_session
+    from reconcile.plan.views.deletions import parse_session
 
     try:
         return tuple(parse_session(value) for value in values)
@@ -52,7 +52,7 @@ def _sessions(_context: click.Context, _parameter: click.Parameter, values: tupl
 
 def _parse_where(text: str, scope: str | None) -> "HeldChoice":
     """Read which held ledgers are meant: conditions with ``and`` between them."""
-    from reconcile.plan.ledger_lists import HeldChoice
+    from reconcile.plan.views.ledger_lists import HeldChoice
 
     choice = HeldChoice()
     for condition in re.split(r"\s+and\s+", text.strip()):
@@ -167,7 +167,7 @@ def edit(
     from backends.protocols import parse_acl
     from reconcile.jobs.plans.change import EditRequest
     from reconcile.jobs.plans.change import edit as run
-    from reconcile.plan.ledger_lists import HeldChoice
+    from reconcile.plan.views.ledger_lists import HeldChoice
 
     def name_ledgers(text: str, hint: str) -> "LedgerId":
         return parse_ledger(qualified if text == _NAMED and qualified is not None else text, scope, hint=hint)

@@ -16,7 +16,7 @@ from recovery.infer.refusal import Refusal
 from recovery.place import DatasetPlace
 
 if TYPE_CHECKING:
-    from reconcile.plan.ledger_lists import Line
+    from reconcile.plan.views.ledger_lists import Line
 
 OUTCOMES: Final = ("restored", "guarded", "held", "waiting", "deleted", "accepted_loss")
 _SHOWN: Final = 1000
@@ -75,7 +75,7 @@ def ledgers(
     if ids and shared["as_json"]:
         raise click.UsageError("--ids is text: give it or --json")
     from reconcile.jobs.plans.review import list_guarded_ledgers, list_plan_ledgers
-    from reconcile.plan.ledger_lists import Choice
+    from reconcile.plan.views.ledger_lists import Choice
 
     if category is not None and category not in set(Category):
         raise click.BadParameter(f"there is no category {category!r}; findings are listed in the plan's report")

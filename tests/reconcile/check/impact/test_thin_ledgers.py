@@ -6,8 +6,8 @@ import pytest
 
 from backends.memory import MemoryStore
 from backends.protocols import Write
-from reconcile.check import preflight
-from reconcile.check.preflight_report import Level, Report
+from reconcile.check.preflight import checks as preflight
+from reconcile.check.preflight.report import Level, Report
 from recovery.codecs.ledger_record import encode
 from recovery.codecs.store import Layout, layout_bytes, ledger_key
 from recovery.errors import InputError

@@ -15,13 +15,13 @@ import pytest
 
 from reconcile import references
 from reconcile.compare import decide
-from reconcile.compare.stated_quorums import StatedQuorums
+from reconcile.compare.knowledge import StatedQuorums
 from reconcile.jobs.make_plan.plan import make_plan
 from reconcile.jobs.make_plan.request import PlanRequest, open_inventories
 from reconcile.plan import plan_reader
 from reconcile.plan.actions import LEAVE, Passwords
-from reconcile.plan.differences import compare_plans
 from reconcile.plan.manifest import read_plan_manifest
+from reconcile.plan.views.differences import compare_plans
 from reconcile.report import pages
 from recovery.codecs import ledger_metadata
 from recovery.codecs.replication_lock import encode_guard, lock_key

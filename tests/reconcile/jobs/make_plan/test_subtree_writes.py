@@ -14,11 +14,11 @@ from reconcile.jobs.make_plan import subtree_writes
 from reconcile.jobs.make_plan.request import PlanRequest
 from reconcile.jobs.make_plan.subtree_writes import SubtreeWrites, write_subtrees
 from reconcile.plan.actions import Passwords
-from reconcile.plan.differences import compare_plans
 from reconcile.plan.edits import Edits, edit_plan
 from reconcile.plan.manifest import PlanBinding, PlanCounts, PlanManifest, SubtreeCounts, write_plan_manifest
 from reconcile.plan.plan_hash import Hashes, ledger_hashes
 from reconcile.plan.plan_reader import demand_whole, overview
+from reconcile.plan.views.differences import compare_plans
 from reconcile.plan.waves import parse_waves, split_plan
 from reconcile.write import apply, undo
 from reconcile.write.apply_results import Applied

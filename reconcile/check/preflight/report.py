@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from reconcile.check.gc_settings import DEFAULT_WAIT_MS, BookieSettings, Unread
+from reconcile.check.preflight.gc_settings import DEFAULT_WAIT_MS, BookieSettings, Unread
 from reconcile.findings.categories import TRAITS
 from reconcile.findings.table import Finding
 from reconcile.write.freezing import freeze_state

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from reconcile.findings.table import Run
-from reconcile.rules import contradicted
+from reconcile.rules import snapshot_findings
 from recovery.model import tables
 
 RUN: Final = Run("r1", datetime(2026, 1, 1, tzinfo=UTC))
@@ -24,7 +24,7 @@ def finding(outcome: str, *fields: str) -> Mapping[str, Any]:
     table = pa.table({
         f.name: pa.array([row.get(f.name) for row in rows], f.type) for f in tables.RECONSTRUCTION
     })  # fmt: skip
-    (found,) = contradicted.findings(table, RUN, "before").to_pylist()
+    (found,) = snapshot_findings.find_contradicted(table, RUN, "before").to_pylist()
     return dict(found)
 
 

@@ -22,9 +22,9 @@ from backends.errors import AccessDeniedError
 from backends.protocols import MetadataStore, Versioned
 from reconcile import clusters
 from reconcile.check import listing
-from reconcile.check.gc_settings import BookieSettings, Unread
 from reconcile.check.impact.thin_ledgers import find_thin_ledgers
-from reconcile.check.preflight_report import Bookie, Level, Remark, Report, rank_remark
+from reconcile.check.preflight.gc_settings import BookieSettings, Unread
+from reconcile.check.preflight.report import Bookie, Level, Remark, Report, rank_remark
 from reconcile.findings.categories import Category
 from reconcile.findings.table import Finding, Statement
 from reconcile.rules.holds import find_without_index

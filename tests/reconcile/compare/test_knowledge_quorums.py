@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from reconcile.compare.stated_quorums import MOST_LINES, StatedQuorums
+from reconcile.compare.knowledge import MOST_LINES, StatedQuorums
 from recovery.errors import InputError
 from recovery.infer.prior import Prior, ShapeCounts, Source
 from recovery.infer.reconstruct import Options, reconstruct

@@ -1,0 +1,1 @@
+"""Preflight: may bookies delete data right now?"""

@@ -1,0 +1,101 @@
+"""Records of snapshots: those that bookies' bytes contradict, and those of ledgers that nothing else has."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from reconcile.findings.categories import TRAITS, Category
+from reconcile.findings.table import Finding, LedgerKey, Run, Statement, make_ledger_findings, make_rows
+from reconcile.rules.sides import ABSENT, Joined, Relation, unite
+
+_UNKNOWN = ("what bookies have that were not looked at, or not completely",)
+NOBODY: str = "nobody"
+"""In place of the side that is right."""
+
+
+def find_contradicted(rows: pa.Table, run: Run, source: str) -> pa.Table:
+    """Return a finding for each ledger whose record in a snapshot is contradicted.
+
+    Args:
+        rows: RECONSTRUCTION.
+        run: this one.
+        source: where records of snapshots are from.
+    """
+    contradicted = rows.filter(pc.is_valid(rows["contradictions"]))
+    return make_rows((_make_finding(row, source) for row in contradicted.to_pylist()), run)
+
+
+def mark_doubted(compared: Joined, rows: pa.Table) -> Joined:
+    """Say that nobody is right where a ledger that the store lacks is held for what its snapshot's record says."""
+    is_doubted = pc.and_(pc.is_valid(rows["contradictions"]), pc.equal(rows["outcome"], "held")).to_numpy()
+    if not is_doubted.any():
+        return compared
+    places = compared.where(Relation.GONE)
+    shown = compared.shown[places]
+    nobody = np.zeros(compared.sides.num_rows, np.bool_)
+    nobody[places[(shown != ABSENT) & is_doubted[shown]]] = True
+    column = compared.sides.schema.get_field_index("right")
+    right = pc.if_else(pa.array(nobody), NOBODY, compared.sides["right"])
+    return replace(compared, sides=compared.sides.set_column(column, "right", right))
+
+
+def find_only_there(
+    records: pa.Table, proposed: pa.Table, run: Run, source: str, *, looked_at: bool, seen: bool
+) -> pa.Table:
+    """Return a finding for each ledger that only a snapshot has, but for those that were closed without entries.
+
+    Args:
+        records: CATALOG_LEDGERS of ledgers that neither the store nor a bookie has.
+        proposed: RECONSTRUCTION of those of them that something becomes of.
+        run: this one.
+        source: where records of snapshots are from.
+        looked_at: at least one bookie was.
+        seen: every bookie was, completely.
+    """
+    empty = pc.and_(pc.equal(records["state"], "CLOSED"), pc.less(records["last_entry"], 0))
+    rows = records.filter(pc.invert(pc.fill_null(empty, fill_value=False)))
+    recorded, proposed_rows = unite([rows, proposed]).rows
+    places = np.full(rows.num_rows, ABSENT)
+    places[recorded[recorded != ABSENT]] = proposed_rows[recorded != ABSENT]
+    statements = [
+        Statement("earlier", "state", rows["state"], source),
+        Statement("earlier", "last_entry", rows["last_entry"], source),
+        Statement("bookies", "last_entry", "nothing" if looked_at else "not looked at"),
+        Statement("plan", "outcome", proposed["outcome"].take(pa.array(places, mask=places == ABSENT))),
+    ]
+    # What was open may have had no entry yet, and what was not looked at may have them all.
+    lost = pc.and_(pc.fill_null(pc.greater_equal(rows["last_entry"], 0), fill_value=False), seen)
+    grave = pc.if_else(lost, TRAITS[Category.ONLY_IN_EARLIER].severity, "warning")
+    return make_ledger_findings(
+        Category.ONLY_IN_EARLIER,
+        rows,
+        statements,
+        run,
+        subject="last_entry",
+        severity=grave,
+        unknowns=() if seen else _UNKNOWN,
+    )
+
+
+def _make_finding(row: Mapping[str, Any], source: str) -> Finding:
+    # What is restored in spite of it lacks copies, or has other members; what is held may be two ledgers.
+    grave = row["outcome"] != "restored" or any(
+        contradiction["field"] == "last_entry" for contradiction in row["contradictions"]
+    )
+    return Finding(
+        category=Category.RECORD_CONTRADICTED,
+        subject="record",
+        statements=[
+            Statement(side, contradiction["field"], contradiction[side], place)
+            for contradiction in row["contradictions"]
+            for side, place in (("earlier", source), ("bookies", "recover"))
+        ],
+        key=LedgerKey.from_row(row),
+        severity=None if grave else "warning",
+        bookies=row["holders"],
+        unknowns=[] if row["outcome"] == "restored" else ["which of the two is the ledger that is wanted"],
+    )
