@@ -1,0 +1,93 @@
+"""Some ledgers of many, found in columns; who made them; and reasons gathered for each."""
+
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+
+from reconcile.deletes.tombstones import Verdict
+from reconcile.deletes.verification.makers import find_hidden, find_others, read_makers
+from reconcile.deletes.verification.objections import UNSAFE, Objections, Reason
+from reconcile.deletes.verification.wanted import Wanted
+from recovery.model.ids import LedgerId
+from recovery.model.tables import CUSTOM
+
+LEDGERS = [LedgerId(0, 5), LedgerId(-1, 9), LedgerId(0, 5), LedgerId(3, -2)]
+
+
+def find(wanted: Wanted, *ledgers: LedgerId) -> list[int]:
+    """Return the number of each ledger."""
+    scope = np.array([item.scope for item in ledgers], np.int64)
+    ledger = np.array([item.ledger for item in ledgers], np.int64)
+    found: list[int] = wanted.find(scope, ledger).tolist()
+    return found
+
+
+def test_each_wanted_ledger_has_one_number() -> None:
+    """However often it is named; both halves of an id count, and what is not wanted has none."""
+    wanted = Wanted(LEDGERS)
+    assert (len(wanted), wanted.ledgers) == (3, [LedgerId(-1, 9), LedgerId(0, 5), LedgerId(3, -2)])
+    assert find(wanted, *wanted.ledgers) == [0, 1, 2]
+    strangers = [LedgerId(0, 9), LedgerId(-1, 5), LedgerId(3, -1), LedgerId(-9, 0), LedgerId(9, 9), LedgerId(0, 4)]
+    assert find(wanted, *strangers) == [-1] * 6
+    rows = pa.table({"scope": [3, 0, 0], "ledger": [-2, 4, 5], "text": ["a", "b", "c"]})
+    chosen, numbers = wanted.select(rows)
+    assert (chosen["text"].to_pylist(), numbers.tolist()) == (["a", "c"], [2, 1])
+
+
+def test_where_nothing_is_wanted_nothing_is_read() -> None:
+    """No bucket of no dataset: there may be none."""
+    nothing = Wanted([])
+    assert find(nothing, *LEDGERS) == [-1] * 4
+    assert list(nothing.read(cast("Any", None), "ledgers", ("raw",))) == []
+
+
+def make_custom(*rows: dict[str, bytes] | None) -> pa.ChunkedArray:
+    """Return custom metadata of records, in two chunks."""
+    lists = [None if row is None else [{"key": key, "value": value} for key, value in row.items()] for row in rows]
+    return pa.chunked_array([pa.array(lists[:2], CUSTOM), pa.array(lists[2:], CUSTOM)])
+
+
+def test_who_made_a_ledger() -> None:
+    """Of Pulsar its part, else the application; what is no text is nobody's name, and a record may say nothing."""
+    custom = make_custom(
+        {"application": b"pulsar", "component": b"schema"},
+        None,
+        {"application": b"pulsar"},
+        {"other": b"x", "application": b"function", "component": b"managed-ledger"},
+        {"component": b"managed-ledger"},
+        {"application": b"\xff", "component": b"schema"},
+        {"component": b"\xff", "application": b"pulsar"},
+        {"component": b"managed-ledger", "application": b"pulsar"},
+        {"component": b"compacted-ledger", "application": b"pulsar"},
+        {},
+    )
+    makers = ["schema", None, "pulsar", "function", None, None, "pulsar", "managed-ledger", "compacted-ledger", None]
+    assert read_makers(custom).to_pylist() == makers
+    assert read_makers(custom.combine_chunks()).to_pylist() == makers
+    assert np.flatnonzero(find_hidden(custom)).tolist() == [2, 6, 8]
+    assert np.flatnonzero(find_others(custom)).tolist() == [1, 3, 4, 5, 9]
+
+
+def test_one_thing_that_was_seen_makes_it_unsafe() -> None:
+    """Whatever else could not be seen; reasons stand once each, in the order of the alphabet."""
+    objections = Objections(4)
+    assert objections.judge() == ([Verdict.SAFE] * 4, [()] * 4)
+    objections.add(np.array([], np.int64), Reason.OPEN, "nobody")
+    objections.add(np.array([2, 0]), Reason.TOO_YOUNG, ["two", "none"])
+    objections.add(np.array([2]), Reason.OPEN, "it is open")
+    objections.add(np.array([2]), Reason.OPEN, "it is open")
+    assert objections.judge() == (
+        [Verdict.UNDECIDED, Verdict.SAFE, Verdict.UNSAFE, Verdict.SAFE],
+        [("TOO_YOUNG: none",), (), ("OPEN: it is open", "TOO_YOUNG: two"), ()],
+    )
+    objections.add_all(Reason.BREAKER, "many")
+    assert objections.judge()[0] == [Verdict.UNSAFE] * 4
+
+
+def test_reasons_that_were_seen_are_those_of_the_contract() -> None:
+    """The others say that something could not be seen."""
+    assert sorted(UNSAFE) == [
+        "BREAKER", "DURABILITY_BREACH", "ENTRIES_BEYOND_END", "IN_RECOVERY", "LOCKED", "NOT_ARCHIVED", "NO_RECORD",
+        "OPEN", "REFERENCED", "UNDER_REPLICATED",
+    ]  # fmt: skip
