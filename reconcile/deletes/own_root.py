@@ -157,17 +157,18 @@ def write_last_listing(store: MetadataStore, own: OwnRoot, listing: LastListing,
 def demand_clock(store: MetadataStore, own: OwnRoot, at_ms: int) -> None:
     """Check a time against the store's clock, by the node of the listing that was just written.
 
-    Soaks are counted by the clocks of those who verify: one that is ahead would end them early. A store that keeps no
-    times (etcd) says nothing.
+    Soaks are counted by the clocks of those who verify: a first one that is behind, or a second one that is ahead,
+    would end them early. A store that keeps no times (etcd) says nothing.
 
     Raises:
-        GuardRefusedError: it is later than the store's.
+        GuardRefusedError: it is not the store's.
     """
     stored = store.get(own.key + _LISTED)
-    if stored is None or stored.changed_ms is None or at_ms <= stored.changed_ms + SKEW_MS:
+    if stored is None or stored.changed_ms is None or abs(at_ms - stored.changed_ms) <= SKEW_MS:
         return
-    seconds = (at_ms - stored.changed_ms) // SECOND_MS
-    problem = f"is {seconds} seconds ahead of the store's: soaks would end too early"
+    seconds = abs(at_ms - stored.changed_ms) // SECOND_MS
+    side = "ahead of" if at_ms > stored.changed_ms else "behind"
+    problem = f"is {seconds} seconds {side} the store's: soaks would end too early"
     raise GuardRefusedError("the clock of this host", problem, "set the clock that is wrong, then verify again")
 
 

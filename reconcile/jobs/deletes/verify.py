@@ -125,7 +125,7 @@ def verify_deletes(request: VerifyRequest, context: Context) -> VerifiedDeletes:
 
     Raises:
         DatasetError: an inventory is missing or damaged.
-        GuardRefusedError: what stands at the key of our own root is not ours, or the clock is ahead of the store's.
+        GuardRefusedError: what stands at the key of our own root is not ours, or the clock is not the store's.
         InputError: a file cannot be used, or there is no ledgers root.
         UnavailableError: the store does not answer.
     """

@@ -272,7 +272,7 @@ def test_the_last_listing_is_the_one_that_was_written_last(tmp_path: Path) -> No
         assert read_last_listing(store, own) == LastListing(3, 43, "rival")
 
 
-def test_a_clock_that_is_ahead_of_the_stores_is_refused(tmp_path: Path) -> None:
+def test_a_clock_that_is_not_the_stores_is_refused(tmp_path: Path) -> None:
     """Five minutes are nothing; where no listing was written nothing says what time the store has."""
     store = MemoryStore(lambda: 1_000_000)
     store.write([Write(ROOT, b"")])
@@ -280,10 +280,12 @@ def test_a_clock_that_is_ahead_of_the_stores_is_refused(tmp_path: Path) -> None:
         own = make_own_root(store, ROOT, log)
         demand_clock(store, own, 1 << 60)
         write_last_listing(store, own, LastListing(1, 2, "op"), log)
-    demand_clock(store, own, 1_300_000)
-    demand_clock(store, own, 0)
+    for at_ms in (700_000, 1_000_000, 1_300_000):
+        demand_clock(store, own, at_ms)
     with pytest.raises(GuardRefusedError, match="is 300 seconds ahead of the store's"):
         demand_clock(store, own, 1_300_001)
+    with pytest.raises(GuardRefusedError, match="is 300 seconds behind the store's"):
+        demand_clock(store, own, 699_999)
 
 
 def test_a_journal_that_is_gone_on_with_counts_on(tmp_path: Path) -> None:

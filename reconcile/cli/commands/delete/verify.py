@@ -44,7 +44,7 @@ if TYPE_CHECKING:
         Exit.USAGE: "ledgers, a URI, inventories, a key or files that cannot be used",
         Exit.FOUND: "some are unsafe: each says why",
         Exit.UNDECIDABLE: "of some it could not be seen: each says what was not",
-        Exit.REFUSED: "bkmeta's own root is not ours, or this host's clock is ahead of the store's",
+        Exit.REFUSED: "bkmeta's own root is not ours, or this host's clock is not the store's",
         Exit.PARTLY: "stopped midway: run the same command again",
     },
     epilog="Example: bkmeta delete verify --metadata zk+hierarchical://zk1:2181/ledgers --due --wire "

@@ -63,6 +63,7 @@ class Case:
     absence: Absence | None = None
     known: dict[LedgerId, Tombstone] = field(default_factory=dict)
     wanted: Sequence[LedgerId] = (ONE,)
+    lately: int = 0
 
     def judge(self) -> Verification:
         """Return what is seen of the ledger."""
@@ -89,7 +90,15 @@ class Case:
         given = known if self.has_references else None
         listing = Listing(given, self.listed_ms, self.problem, self.is_stated)
         evidence = Evidence(
-            (first, second), (listing, listing), holdings, self.known, self.archive, 0, {}, NOW_MS, self.absence
+            (first, second),
+            (listing, listing),
+            holdings,
+            self.known,
+            self.archive,
+            self.lately,
+            {},
+            NOW_MS,
+            self.absence,
         )
         return judge_deletes(wanted, evidence, self.rules)[0]
 
@@ -165,6 +174,8 @@ SAFE: dict[str, dict[str, Any]] = {
         "absence": Absence(1, 100, 11, 10),
         "rules": replace(RULES, absent=11),
     },
+    "as many in a day as may": {"lately": 9},
+    "too many in a day, and somebody confirmed how many": {"lately": 10, "rules": replace(RULES, confirmed=1)},
     "looked at by a clock that is a little ahead": {"looks": {"ended": NOW + timedelta(minutes=5)}},
     "a schema's": {"ledger": Ledger(ONE, custom=made("schema")), "is_stated": False},
     "another application's, of which a file tells": {"ledger": Ledger(ONE, custom=(("application", b"x"),))},
@@ -183,6 +194,7 @@ UNSAFE: dict[str, dict[str, Any]] = {
     "NOT_ARCHIVED": {"rules": replace(RULES, archived=True)},
     "ENTRIES_BEYOND_END": {"looks": {"lac": {1: 10}}},
     "DURABILITY_BREACH": {"looks": TWO_LOST},
+    "BREAKER": {"lately": 10},
 }
 UNDECIDED: dict[str, dict[str, Any]] = {
     "CHANGED": {"between": touch},
@@ -326,6 +338,12 @@ def test_more_ledgers_than_bookies(tmp_path: Path) -> None:
     )
     verdicts = [found.verdict for found in case.judge_all()]
     assert verdicts == [Verdict.SAFE] * 6 + [Verdict.UNSAFE]
+
+
+def test_a_confirmation_is_of_this_runs_number(tmp_path: Path) -> None:
+    """Another number confirms nothing; what is asked for is said."""
+    found = Case(tmp_path, lately=10, rules=replace(RULES, confirmed=11)).judge()
+    assert found.reasons == ("BREAKER: 1 deletes and 10 of the last day are more than 10; confirm their number, 1",)
 
 
 @pytest.mark.parametrize(
