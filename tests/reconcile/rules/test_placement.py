@@ -145,3 +145,34 @@ def test_a_write_quorum_that_cannot_be_is_named() -> None:
     one = np.array([1])
     with pytest.raises(ValueError, match="no write quorum"):
         judge(Ensembles(np.array([0]), one, one + 1, one), locations, PlacementSettings())
+
+
+def test_a_client_that_configures_nothing_demands_what_bookkeeper_s_does() -> None:
+    """Defaults of ClientConfiguration and of the policies, the places that these know as none, and what is worse."""
+    assert PlacementSettings() == PlacementSettings(
+        policy=Policy.RACK_AWARE,
+        min_racks=2,
+        enforce_min_racks=False,
+        regions_to_write=(),
+        min_regions=2,
+        enforce_regions_in_replace=True,
+        min_zones=2,
+        desired_zones=3,
+        enforce_zones=True,
+    )
+    assert [*Placement] == [Placement.KEPT, Placement.SOFT, Placement.UNDECIDED, Placement.VIOLATED]
+    assert [str(policy) for policy in Policy] == ["rack-aware", "region-aware", "zone-aware", "default"]
+    unplaced = {
+        Policy.RACK_AWARE: "/default-rack",
+        Policy.REGION_AWARE: "/default-region/default-rack",
+        Policy.ZONE_AWARE: "/default-zone/default-upgradedomain",
+    }
+    for policy, place in unplaced.items():
+        settings = PlacementSettings(policy)
+        known = locate(BOOKIES[:3], {BOOKIES[0]: place, "bk2": "/a/1", BOOKIES[2]: "/a/1"}, settings)
+        assert known.unplaced.tolist() == [True, False, False]
+        assert known.rack[1] == known.rack[2] != known.rack[0]
+    assert [settings.demanded_regions for settings in (
+        PlacementSettings(min_regions=3), PlacementSettings(min_regions=3, regions_to_write=("a", "b")),
+        PlacementSettings(min_regions=-1, regions_to_write=("a",)),
+    )] == [0, 3, 0]  # fmt: skip

@@ -265,6 +265,55 @@ def test_cookies_against_bookies(
     assert short == expected
 
 
+def test_what_cookies_are_told_with() -> None:
+    """Who a finding is of, what each side has, and what nobody knows: nothing, where inventories were given."""
+    cookie = {"path": "/cookies/a:1", "kind": "cookie", "raw": b"c"}
+    for bookies, unknowns in (
+        (Bookies(), ["whether it has disks: no inventory was given"]),
+        (Bookies({"b:1": b"c"}), []),
+    ):
+        live = side("store", cookie, cookie | {"path": "/cookies/b:1"})
+        [alone] = [row for row in found_with(live, bookies) if row.subject == "/cookies/a:1"]
+        assert (alone.category, alone.bookies, alone.unknowns) == (Category.COOKIE_WITHOUT_BOOKIE, ["a:1"], unknowns)
+        assert [(one.side, one.field) for one in alone.statements] == [
+            ("store", "cookie"), ("store", "registration"), ("bookies", "inventory")
+        ]  # fmt: skip
+        assert alone.statements[0].value == f"1 bytes, SHA-256 {hashlib.sha256(b'c').hexdigest()[:12]}…"
+    [without] = found_with(side("store", {"path": "/available/a:1", "kind": "registration", "owner": 5}), Bookies())
+    assert (without.subject, without.bookies) == ("/cookies/a:1", ["a:1"])
+    assert [(one.field, one.value) for one in without.statements] == [("registration", "yes"), ("cookie", "none")]
+    live = side("store", cookie, {"path": "/available/a:1", "kind": "registration", "owner": 5})
+    [differs] = found_with(live, Bookies({"a:1": b"d"}))
+    assert (differs.subject, differs.bookies) == ("/cookies/a:1", ["a:1"])
+    assert [(one.field, one.source) for one in differs.statements] == [("cookie", live.source), ("cookie", "VERSION")]
+
+
+def found_with(live: Side, bookies: Bookies) -> list[Finding]:
+    """What is found of a store and of inventories."""
+    rows = nodes.findings(live, None, bookies, layout=Layout.HIERARCHICAL, taken={}, raised=frozenset())
+    return list(rows)
+
+
+def test_owners_are_added_in_the_order_of_the_ledgers() -> None:
+    """Named with an owner, named by nobody, named without one; where nobody was asked, nothing is known."""
+    ids = [LedgerId(0, number) for number in (7, 8, 9)]
+    keys = pa.table(
+        {name: [getattr(one, name) for one in ids] for name in ("bucket", "scope", "ledger")},
+        schema=pa.schema([SCHEMA.field(name) for name in ("bucket", "scope", "ledger")]),
+    )
+    known = pa.concat_tables([
+        reference(bucket=one.bucket, ledger=one.ledger, owner=owner)
+        for one, owner in ((ids[2], None), (ids[0], "topic"))
+    ])  # fmt: skip
+    named = reference_checks.add_owners(keys, known)
+    assert named["referenced"].to_pylist() == [True, False, True]
+    assert named["owner"].to_pylist() == ["topic", None, None]
+    nobody = reference_checks.add_owners(keys, None)
+    assert nobody.schema.equals(named.schema)
+    assert nobody.select(["referenced", "owner"]).to_pylist() == [{"referenced": None, "owner": None}] * 3
+    assert nobody["ledger"].to_pylist() == [7, 8, 9]
+
+
 @pytest.mark.parametrize(
     ("given", "raised", "expected"),
     [

@@ -154,3 +154,16 @@ def test_a_counter_that_gives_a_used_id_next_is_behind(next_id: int | None, larg
         # Where the store does not say how far it is, nothing is said of it.
         expected = [("/idgen", "warning" if raised else "critical")] if behind and next_id is not None else []
         assert [(row.subject, row.severity) for row in found] == expected
+
+
+def test_of_nothing_nothing_is_used() -> None:
+    """Records that say nothing count nothing, and no number stands below; the bounds are those that the page names."""
+    assert UsedNumbers() == UsedNumbers({}, {}, 0, 0)
+    assert used_ids.RaiseTargets({}) == used_ids.RaiseTargets({}, (), -1) == used_ids.decide_raises([])
+    assert (used_ids.RAISE_LIMIT, used_ids.FEW_IDS, used_ids.FAR_ABOVE) == (100_000_000, 8, 1_000_000)
+
+
+def test_the_next_number_below_is_of_any_counter_and_of_who_says_how_far() -> None:
+    """A person's word counts as a number that is used."""
+    assert used_ids.decide_raises([part([WRONG, 7])], 5_000).next_below == 5_000
+    assert used_ids.decide_raises([part([WRONG, 7])]).next_below == 7
