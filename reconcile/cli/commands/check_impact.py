@@ -3,7 +3,7 @@
 import getpass
 import os
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -90,7 +90,7 @@ def _split(_context: click.Context, _option: click.Parameter, values: tuple[str,
 @click.option("--ledgers", multiple=True, metavar="LEDGER", help="Only these ledgers.")
 @scope_option
 @references_option
-@inventory_options("What a bookie really holds; it counts instead of what records promise.")
+@inventory_options("What a bookie really holds, or a table of entries; it counts instead of what records promise.")
 @click.option("--catalog", "cache", type=FOLDER, help="Keeps captures of the store. [default: in ~/.cache/bkmeta]")
 @click.option(
     "--max-age", type=DURATION, default="10m", show_default=True, help="A capture that is younger is used again."
@@ -166,6 +166,7 @@ def check_impact(
     with output.progress("loading what the check needs", "modules"):
         from reconcile.check.impact.segments.columns import Shape
         from reconcile.check.placement_files import read_placement, read_topology
+        from reconcile.jobs.collect.tables import with_tables
         from reconcile.jobs.impact.cache import Statement
         from reconcile.jobs.impact.check import check_impact as run
         from reconcile.jobs.impact.question import ImpactRequest, Taken
@@ -186,7 +187,6 @@ def check_impact(
         default_quorum=None if default_quorum is None else Shape(*default_quorum),
         ledgers=named,
         references=read_references(references, context),
-        inventories=tuple(open_dataset(path, "inventory") for path in inventories),
         most_unavailable=most_unavailable,
         margin=None if margin is None else Level(margin),
         most=most,
@@ -200,7 +200,9 @@ def check_impact(
         master=master,
         out=out,
     )
-    answer = run(request, context)
+    with with_tables(inventories, now()) as folders:
+        held = tuple(open_dataset(path, "inventory") for path in folders)
+        answer = run(replace(request, inventories=held), context)
     if out is not None:
         _write_page(out, answer, target)
     sys.exit(output.show(make_result(answer, request.uri, target, out, asked=bool(zookeeper))))

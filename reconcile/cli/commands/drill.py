@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     epilog="Example: bkmeta drill --inventory inv/bk1 --inventory inv/bk2 "
     "--metadata zk+hierarchical://zk1:2181/ledgers --passwords pw.txt --expect-bookies bookies.txt --out drill",
 )
-@inventory_options("One bookie's inventory.")
+@inventory_options("One bookie's inventory, or a table of entries.")
 @click.option(
     "--metadata", "uri", required=True, metavar="URI", help="The store: the truth, which recover is not shown."
 )

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 )
 @metadata_option
 @references_option
-@inventory_options("What one bookie holds: without any, data without a record is not looked for.")
+@inventory_options("What one bookie holds, or a table of entries; none: data without a record is not looked for.")
 @click.option(
     "--earlier",
     multiple=True,

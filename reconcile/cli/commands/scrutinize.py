@@ -78,7 +78,7 @@ def _parse_share(_context: click.Context, _parameter: click.Parameter, value: st
 )
 @click.option("--metadata", "uri", required=True, metavar="URI", help="The store, named as in bk_server.conf.")
 @click.option("--wire", is_flag=True, help="Ask running bookies. [default where no inventory is given]")
-@inventory_options("What one bookie holds; of bookies that do not answer lists, or of all.")
+@inventory_options("What one bookie holds, or a table of entries; of bookies that do not answer lists, or of all.")
 @click.option(
     "--topology",
     type=FILE,

@@ -1,6 +1,8 @@
 """Inventories from tables of one's own, which take the place of bookies that cannot be collected."""
 
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
@@ -25,6 +27,18 @@ def take_tables(paths: Sequence[str], out: DatasetPlace, now: datetime) -> tuple
         made = write_listed(Path(path), out / str(number), now) if _is_table(path) else [path]
         folders += map(str, made)
     return tuple(folders)
+
+
+@contextmanager
+def with_tables(paths: Sequence[str], now: datetime) -> Iterator[tuple[str, ...]]:
+    """Give folders of inventories as `take_tables` does; those that are made are removed afterwards.
+
+    Raises:
+        InputError: a table cannot be read, or says what cannot be.
+        DatasetError: an inventory cannot be written.
+    """
+    with tempfile.TemporaryDirectory(prefix="bkmeta-tables-") as made:
+        yield take_tables(paths, Path(made), now)
 
 
 def _is_table(path: str) -> bool:

@@ -17,7 +17,7 @@ from reconcile.compare.single_ledger import StoredLedger, as_catalog_row, as_his
 from reconcile.explain import ledger as engine
 from reconcile.explain.ledger import Explanation
 from reconcile.jobs.capture import capture_store
-from reconcile.jobs.collect.tables import take_tables
+from reconcile.jobs.collect.tables import with_tables
 from reconcile.jobs.context import Context, connect
 from reconcile.jobs.deletes.resurrection import find_one_deleted
 from reconcile.jobs.make_plan.request import open_inventories
@@ -97,8 +97,7 @@ def explain(request: ExplainRequest, context: Context) -> Explanation:
         UnavailableError: a store does not answer.
     """
     with ExitStack() as stack:
-        made = Path(stack.enter_context(TemporaryDirectory(prefix="bkmeta-tables-")))
-        inventories = open_inventories(take_tables(request.inventories, made, context.now()))
+        inventories = open_inventories(stack.enter_context(with_tables(request.inventories, context.now())))
         uris = [*([] if request.uri is None else [request.uri]), *request.snapshots]
         instances = _list_instances(inventories)
         sides = [_read_side(uri, request.ledger, instances, context, stack) for uri in uris]

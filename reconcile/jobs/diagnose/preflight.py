@@ -1,6 +1,5 @@
 """Whether bookies can delete data right now: what a store lists, compared with what bookies hold."""
 
-import tempfile
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -10,7 +9,7 @@ from typing import Final
 from reconcile.check.preflight import checks as engine
 from reconcile.check.preflight import gc_settings
 from reconcile.check.preflight.report import Report
-from reconcile.jobs.collect.tables import take_tables
+from reconcile.jobs.collect.tables import with_tables
 from reconcile.jobs.context import Context
 from reconcile.stores import demand_store_uri, open_store
 from recovery.codecs.store import Layout
@@ -51,8 +50,7 @@ def examine(request: PreflightRequest, context: Context) -> Report:
         UnavailableError: the store does not answer within some seconds.
     """
     demand_store_uri(request.uri)
-    with tempfile.TemporaryDirectory(prefix="bkmeta-tables-") as made:
-        folders = take_tables(request.inventories, Path(made), context.now())
+    with with_tables(request.inventories, context.now()) as folders:
         return _examine(request, [open_dataset(path, "inventory") for path in folders], context)
 
 

@@ -29,6 +29,7 @@ from reconcile.deletes.verification.objections import Reason
 from reconcile.findings.categories import Category
 from reconcile.findings.table import Run, make_rows
 from reconcile.jobs.capture import capture_store
+from reconcile.jobs.collect.tables import with_tables
 from reconcile.jobs.context import Context, connect, throttle
 from reconcile.jobs.deletes.clusters import now_ms, read_own_root
 from reconcile.jobs.deletes.listings import list_references, measure_since_listing
@@ -92,6 +93,11 @@ def look_for_orphans(request: OrphansRequest, context: Context) -> FoundOrphans:
         InputError: a file cannot be used, no ledgers root, or two clusters.
         UnavailableError: the store does not answer.
     """
+    with with_tables(request.inventories, context.now()) as folders:
+        return _look_for_orphans(replace(request, inventories=folders), context)
+
+
+def _look_for_orphans(request: OrphansRequest, context: Context) -> FoundOrphans:
     inventories = open_inventories(request.inventories)
     previous = None if request.since is None else open_dataset(request.since, _KIND)
     prepare(request.out, _KIND, secret=True)

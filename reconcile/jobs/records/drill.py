@@ -8,7 +8,7 @@ drills/  DRILLS: a row a ledger of the store
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from reconcile import clusters
 from reconcile.check.records.drill import Class, DrillRange, judge_drill, read_written
 from reconcile.jobs.capture import capture_store
+from reconcile.jobs.collect.tables import with_tables
 from reconcile.jobs.context import Context, Progress, connect, throttle
 from reconcile.jobs.make_plan.request import open_inventories
 from reconcile.jobs.recover import RecoverRequest, recover
@@ -152,6 +153,11 @@ def drill(request: DrillRequest, context: Context) -> Drilled:
         SparkError: Spark failed.
         UnavailableError: the store does not answer.
     """
+    with with_tables(request.inventories, context.now()) as folders:
+        return _drill(replace(request, inventories=folders), context)
+
+
+def _drill(request: DrillRequest, context: Context) -> Drilled:
     inventories = open_inventories(request.inventories)
     if not inventories:
         raise InputError("the drill", "has no inventory", "collect the bookies first, and name their inventories")

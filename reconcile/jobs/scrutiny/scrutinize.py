@@ -28,6 +28,7 @@ from reconcile.clusters import demand_of_cluster, name_earlier
 from reconcile.findings.categories import SEVERITY_ORDER
 from reconcile.findings.table import Finding, Run, make_rows
 from reconcile.jobs.capture import capture_store
+from reconcile.jobs.collect.tables import with_tables
 from reconcile.jobs.context import Context, add_remedy, connect, start_spark, throttle
 from reconcile.jobs.make_plan.request import open_inventories
 from reconcile.jobs.references import ReferenceSources, find_disagreements
@@ -121,11 +122,17 @@ def scrutinize(
         wait: waits so many seconds, until bookies that did not answer are asked again.
 
     Raises:
-        InputError: a store without a ledgers root, inventories or a run before of another cluster, or no Spark.
+        InputError: a store without a ledgers root, inventories or a run before of another cluster, a table of entries
+            that cannot be read, or no Spark.
         UnavailableError: the store does not answer.
         SparkError: Spark failed.
         DatasetError: an inventory is damaged, or the run cannot be written.
     """
+    with with_tables(request.inventories, context.now()) as inventories:
+        return _scrutinize(replace(request, inventories=inventories), context, wait)
+
+
+def _scrutinize(request: ScrutinyRequest, context: Context, wait: Callable[[float], None]) -> Scrutinized:
     given = open_inventories(request.inventories)
     earlier = None if request.since is None else open_dataset(request.since, "scrutiny")
     lifecycle = Lifecycle(_read_first_seen(earlier, request.buckets), request.suppressions)

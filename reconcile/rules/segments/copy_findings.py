@@ -23,6 +23,7 @@ from reconcile.rules.segments.faults import Fault
 from recovery.model import tables
 
 _DISKS: Final = "disks"
+_WIRE: Final = "wire"
 _BELOW: Final = (Fault.BELOW_WRITE_QUORUM, Fault.BELOW_ACK_QUORUM, Fault.LOST)
 _MISPLACED: Final = (Fault.MISPLACED, Fault.MISPLACED_ALL)
 _WORDS: Final = {
@@ -50,7 +51,8 @@ def see_bookies(
     rows = bookies.select(["bookie", "mode", "complete", "started", "dirty"]).to_pylist()
     hiding = damage.filter(damage["hides_entries"])
     of_all = pc.is_null(hiding["ledger"])
-    blind = {row["bookie"] for row in rows if row["mode"] == _DISKS and not row["complete"]}
+    # What a running bookie lists is all that it has; disks may be read in part, and a table says nothing of the rest.
+    blind = {row["bookie"] for row in rows if row["mode"] != _WIRE and not row["complete"]}
     named = hiding.filter(pc.invert(of_all))
     return Sight(
         since={

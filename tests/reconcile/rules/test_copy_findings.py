@@ -116,6 +116,7 @@ def test_how_bookies_were_seen_follows_from_their_inventories() -> None:
             make_bookie("torn:1", "disks", complete=False, dirty=None),
             make_bookie("asked:1", "wire", complete=False, dirty=None),
             make_bookie("hurt:1", "disks", complete=True, dirty=False),
+            make_bookie("listed:1", "table", complete=False, dirty=None),
         ],
         schema=tables.BOOKIES,
     )
@@ -130,9 +131,9 @@ def test_how_bookies_were_seen_follows_from_their_inventories() -> None:
     sight = see_bookies(bookies, damage, ["runs:1", "asked:1"], {"runs:1": 4})
     started = int(STARTED.timestamp() * 1_000_000)
     assert sight.since == {
-        "runs:1": started, "stands:1": None, "torn:1": None, "asked:1": None, "hurt:1": None
+        "runs:1": started, "stands:1": None, "torn:1": None, "asked:1": None, "hurt:1": None, "listed:1": None
     }  # fmt: skip
-    assert sight.blind == {"torn:1", "hurt:1"}
+    assert sight.blind == {"torn:1", "hurt:1", "listed:1"}
     assert sight.stopped == {"stands:1", "hurt:1"}
     assert sight.hidden.to_pylist() == [
         {"scope": 3, "ledger": 7, "bookie": "stands:1"}, {"scope": 0, "ledger": 8, "bookie": "runs:1"},

@@ -1,5 +1,6 @@
 """A run that was killed goes on from its suspects, if all that it wrote is still what it wrote."""
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -93,3 +94,29 @@ def test_a_ledger_that_gets_lost_on_the_way_makes_the_run_invalid(
     assert done.result["counts"]["listed"] == len(LEDGERS)
     assert not open_dataset(tmp_path / "run", "scrutiny").manifest["adds_up"]
     assert "bookkeeper_metadata_scrutiny_adds_up 0" in (tmp_path / "run" / "metrics.prom").read_text().splitlines()
+
+
+def test_tables_of_ones_own_stand_for_bookies(
+    zookeeper_server: ZooKeeperServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What they list is there, in each command that takes inventories; what they do not list nobody knows."""
+    root = f"/{tmp_path.name}/ledgers"
+    uri = f"zk+hierarchical://{zookeeper_server.hosts}{root}"
+    with open_store(uri, writable=True) as opened:
+        fill_store(opened.store, root, Layout.HIERARCHICAL, LEDGERS)
+    rows = [(bookie, ledger.id.ledger) for bookie in LEDGERS[0].members for ledger in LEDGERS]
+    unknown = ("bk1:3181", 987)
+    words = {}
+    for name, listed in (("whole", rows), ("part", [*rows[:4], *rows[5:], unknown])):
+        file = tmp_path / f"{name}.jsonl"
+        held = ({"bookie": bookie, "ledger": ledger, "entries": [[0, 9]]} for bookie, ledger in listed)
+        file.write_text("".join(json.dumps(row) + "\n" for row in held))
+        words[name] = ("--metadata", uri, "--inventory", file, "--json")
+    whole, part = (run(capsys, "scrutinize", *words[name], "--out", tmp_path / f"run-{name}") for name in words)
+    assert whole.result["counts"]["clean"] == len(LEDGERS)
+    assert (part.result["counts"]["undecided"], part.result["counts"]["clean"]) == ({"not seen": 1}, len(LEDGERS) - 1)
+    assert part.result["found"].keys() == {"GENERATOR_BEHIND"}
+    orphans = run(capsys, "orphans", *words["part"], "--out", tmp_path / "orphans")
+    assert (orphans.code, orphans.result["counts"]["listed"]) == (4, len(LEDGERS)), orphans  # no upper layer was named
+    impact = run(capsys, "check-impact", *words["part"], "--bookies", "bk1:3181", "--catalog", tmp_path / "kept")
+    assert any("bk1:3181" in reason for reason in impact.result["coverage"]["undecided"])
