@@ -13,7 +13,7 @@ import pytest
 
 from recovery.dataset import open_dataset
 from tests.support import command, paths
-from tests.support.cases import case_dir, operator, truth
+from tests.support.cases import cache_home, case_dir, operator, truth
 from tests.support.packed import pack_environment
 from tests.support.spark_classes import BRIEF
 
@@ -61,18 +61,17 @@ def run(packed: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
     words: list[str | Path] = [sys.executable, paths.SUPPORT / "executors.py", work / "found.json"]
     words += ["recover", "--layout", "hierarchical", "--passwords", secrets, *disks]
     words += ["--master", MASTER, "--executor-python", packed, "--out", work / "plan"]
+    unpacked = cache_home() / "pex"  # once a machine: it takes long
     done = subprocess.run(
         words,
-        env=command.environment(
-            SPARK_HOME=str(home), PEX_ROOT=str(work / "pex"), PYTHONPATH=None, JAVA_TOOL_OPTIONS=BRIEF
-        ),
+        env=command.environment(SPARK_HOME=str(home), PEX_ROOT=str(unpacked), PYTHONPATH=None, JAVA_TOOL_OPTIONS=BRIEF),
         cwd=work,
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    return Run(work / "plan", work / "pex", json.loads((work / "found.json").read_text()))
+    return Run(work / "plan", unpacked, json.loads((work / "found.json").read_text()))
 
 
 def test_executors_import_the_shipped_program_and_the_packed_libraries(run: Run) -> None:

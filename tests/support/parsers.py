@@ -68,8 +68,8 @@ from recovery.collect.disk.bookie_conf import read_conf
 from recovery.dataset import MANIFEST, open_dataset
 from recovery.errors import DatasetError, InputError, RecoveryError
 from recovery.infer.references import SCHEMA
-from recovery.inspect.account import account_for
 from recovery.inspect.bookie_file import look
+from recovery.inspect.byte_account import account_for
 from recovery.manifest import digest_of
 from recovery.model import groups, ids
 from recovery.model.metadata import Digest

@@ -13,7 +13,7 @@ from reconcile.cli.options import make_context, make_output, output_options
 from reconcile.cli.output import Output, Result
 
 if TYPE_CHECKING:
-    from recovery.inspect.account import Account, File, Region
+    from recovery.inspect.byte_account import Account, File, Region
 
 _WIDTH: Final = 22
 

@@ -71,7 +71,7 @@ def orphans(
     listing: write it anew, and run again with --since. Nothing is deleted: delete request --from takes the candidates,
     and verify looks at each again.
     """
-    from reconcile.jobs.orphans.look import look_for_orphans
+    from reconcile.jobs.orphans.find_orphans import look_for_orphans
     from reconcile.jobs.orphans.request import OrphansRequest
 
     output = make_output(shared)

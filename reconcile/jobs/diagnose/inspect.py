@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from reconcile.jobs.context import Context, throttle
-from recovery.inspect.account import Account, account_for
 from recovery.inspect.bookie_file import look
+from recovery.inspect.byte_account import Account, account_for
 from recovery.inspect.file_notes import FileReport
 
 

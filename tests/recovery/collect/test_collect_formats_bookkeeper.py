@@ -14,7 +14,7 @@ from recovery.codecs import cookie, entry, entry_log, index_file, journal
 from recovery.codecs.entry import EntryHeader
 from recovery.codecs.entry_log import EntryAt, LogHeader
 from recovery.errors import Damage, FormatError
-from recovery.inspect.account import account_for
+from recovery.inspect.byte_account import account_for
 from recovery.model.metadata import Digest
 from recovery.testing.bookie_dir import make_bookie, write_index
 from tests.support import jars

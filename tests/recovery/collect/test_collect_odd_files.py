@@ -18,8 +18,8 @@ from backends.zkfiles import snapshot
 from recovery.codecs import entry_log
 from recovery.dataset import open_dataset
 from recovery.errors import DatasetError, InputError
-from recovery.inspect.account import account_for
 from recovery.inspect.bookie_file import look as inspect
+from recovery.inspect.byte_account import account_for
 from recovery.testing.bookie_dir import BookieDir, make_bookie, record, write_journal, write_mark
 from tests.support.collecting import look
 

@@ -13,8 +13,8 @@ from recovery.codecs import entry
 from recovery.collect.options import CollectOptions
 from recovery.collect.pipeline import collect
 from recovery.dataset import open_dataset
-from recovery.inspect.account import account_for
 from recovery.inspect.bookie_file import look
+from recovery.inspect.byte_account import account_for
 from tests.recovery.collect.test_pipeline_golden import held, options
 from tests.support import jars
 from tests.support.cases import case_dir, operator

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recovery.codecs import entry_log, journal
-from recovery.inspect.account import File, account_for
+from recovery.inspect.byte_account import File, account_for
 from tests.support.entries import USUAL, records
 from tests.support.mangling import mangled
 

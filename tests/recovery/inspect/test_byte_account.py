@@ -13,8 +13,8 @@ import rocksdict
 from recovery.codecs import cookie, entry, entry_log, index_file, journal, ledger_db
 from recovery.codecs.entry import EntryHeader
 from recovery.errors import InputError
-from recovery.inspect.account import ROCKSDB, UNKNOWN, File, account_for
 from recovery.inspect.bookie_file import look
+from recovery.inspect.byte_account import ROCKSDB, UNKNOWN, File, account_for
 from recovery.inspect.file_kinds import Kind
 from recovery.model.ids import LedgerId
 from recovery.model.metadata import Digest

@@ -2,7 +2,7 @@
 
 import pytest
 
-from recovery.inspect.account import ROCKSDB, UNKNOWN, account_for
+from recovery.inspect.byte_account import ROCKSDB, UNKNOWN, account_for
 from recovery.inspect.file_kinds import Kind
 from tests.support import cases
 

@@ -14,7 +14,7 @@ from recovery.codecs import entry_log, index_file, journal
 from recovery.collect.options import CollectOptions
 from recovery.collect.pipeline import collect
 from recovery.dataset import open_dataset
-from recovery.inspect.account import ROCKSDB, UNKNOWN, Account, account_for
+from recovery.inspect.byte_account import ROCKSDB, UNKNOWN, Account, account_for
 from recovery.inspect.file_kinds import Kind
 from recovery.model.groups import expand, from_arrow
 from tests.support.cluster import Bookie, Cluster
