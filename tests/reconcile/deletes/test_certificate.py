@@ -121,6 +121,35 @@ def test_signatures(tmp_path: Path) -> None:
         write(tmp_path, public)
 
 
+def test_without_a_time_it_is_the_clocks(tmp_path: Path) -> None:
+    """One that is made now holds now; one of long ago ended."""
+    path = tmp_path / "c.json"
+    for issued, validity in ((datetime.now(UTC), Validity.VALID), (datetime(2020, 1, 1, tzinfo=UTC), Validity.EXPIRED)):
+        path.write_bytes(encode_certificate(make_certificate("one", "/ledgers", LEDGERS, {}, {}, issued)))
+        assert check_certificate(path).validity is validity
+
+
+def test_what_was_altered_and_ended_is_invalid(tmp_path: Path) -> None:
+    """Nobody takes it for one that was good once."""
+    path = alter(write(tmp_path), lambda content: content.__setitem__("hash", "0" * 64))
+    late = check_certificate(path, now=NOW + timedelta(days=9))
+    assert (late.validity, late.problems) == (
+        Validity.INVALID, ("its hash is not that of what it says: it was altered",)
+    )  # fmt: skip
+
+
+def test_a_check_says_whether_it_is_signed(tmp_path: Path) -> None:
+    """Without a key nobody looked by whom; a file of another kind of key is named by what was wanted."""
+    private, public = make_keys(tmp_path, "own")
+    path = write(tmp_path, private)
+    assert check_certificate(path, now=NOW).is_signed
+    with pytest.raises(InputError, match="is no PEM file of a public key"):
+        check_certificate(path, key=private, now=NOW)
+    with pytest.raises(InputError, match="is no PEM file of a private key"):
+        write(tmp_path, public)
+    assert not check_certificate(write(tmp_path), now=NOW).is_signed
+
+
 @pytest.mark.parametrize("name", ["value", "public_key"])
 def test_a_signature_is_base64_and_nothing_else(name: str, tmp_path: Path) -> None:
     """A sign that base64 does not have is not passed over."""

@@ -8,7 +8,13 @@ import pyarrow as pa
 import pytest
 
 from reconcile.deletes.verification import copies_due
-from reconcile.deletes.verification.copies_due import count_missing, list_positions, make_keys
+from reconcile.deletes.verification.copies_due import (
+    count_missing,
+    lay_due,
+    list_positions,
+    make_keys,
+    split_keys,
+)
 from recovery.model import tables
 from recovery.model.groups import KeyedGroups, runs_of
 
@@ -64,6 +70,25 @@ def test_missing_copies_are_those_that_counting_finds(together: int, monkeypatch
         groups = KeyedGroups(key[runs.begin], runs.first, runs.first, runs.size, np.zeros(len(runs.first), np.int64))
         found = (column.tolist() for column in count_missing(positions, groups))
         assert {row: (most, first) for row, most, first in zip(*found, strict=True)} == wanted, seed
+
+
+def test_positions_and_what_is_due_at_each() -> None:
+    """Of each member of each segment, up to the next one or the end; where all write all, that is one run each."""
+    records = [
+        [{"first": 0, "members": ["a", "b"]}, {"first": 3, "members": ["b", "c"]}],
+        [{"first": 0, "members": ["c"]}],
+    ]
+    ends, sizes = np.array([5, -1]), np.array([2, 1])
+    positions, names = list_positions(np.array([4, 9]), pa.array(records, tables.SEGMENTS), ends, sizes, sizes)
+    assert [names[number] for number in positions.bookie] == ["a", "b", "b", "c", "c"]
+    columns = (positions.row, positions.place, positions.first, positions.last, positions.ensemble, positions.write)
+    assert [column.tolist() for column in columns] == [
+        [4, 4, 4, 4, 9], [0, 1, 0, 1, 0], [0, 0, 3, 3, 0], [2, 2, 5, 5, -1], [2, 2, 2, 2, 1], [2, 2, 2, 2, 1],
+    ]  # fmt: skip
+    due = lay_due(positions)
+    rows, bookies = split_keys(due.key)
+    assert (rows.tolist(), [names[number] for number in bookies]) == ([4] * 4, ["a", "b", "b", "c"])
+    assert (due.first.tolist(), due.size.tolist()) == ([0, 0, 3, 3], [3, 3, 3, 3])
 
 
 def test_memory_is_bounded_for_many_ledgers_and_for_a_long_one() -> None:
