@@ -92,7 +92,7 @@ def test_texts_that_nobody_uses_go_some_day() -> None:
 
 def test_a_change_leaves_the_others_the_message_that_they_were() -> None:
     """Who changes one record of many adds a text, and numbers none of the others anew."""
-    marks = [ArchiveMark(LedgerId(0, number), "backup", f"s3://{number}", "", 1) for number in range(9)]
+    marks = [ArchiveMark(LedgerId(0, number), "backup", f"s3://{number}", "", 1) for number in range(40)]
     raw = ARCHIVE.encode(marks)
     node = Node(ARCHIVE, raw)
     node.put(ArchiveMark(LedgerId(0, 0), "backup", "s3://new", "", 1))
