@@ -91,6 +91,14 @@ def test_positions_and_what_is_due_at_each() -> None:
     assert (due.first.tolist(), due.size.tolist()) == ([0, 0, 3, 3], [3, 3, 3, 3])
 
 
+def test_of_no_ledgers_nothing_is_missing() -> None:
+    """Whatever bookies hold."""
+    nothing = np.zeros(0, np.int64)
+    positions = copies_due.Positions(*(nothing for _ in copies_due.Positions.__slots__))
+    held = KeyedGroups(*(np.array([number]) for number in (make_keys(np.array(3), np.array(1)), 0, 0, 1, 0)))
+    assert [column.tolist() for column in count_missing(positions, held)] == [[], [], []]
+
+
 def test_memory_is_bounded_for_many_ledgers_and_for_a_long_one() -> None:
     """Ten million stripes, of two thousand ledgers and of a single one: what is compared at once is a part of them."""
     for count, entries in ((2_000, 5_000), (1, 10_000_000)):
