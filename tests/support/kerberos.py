@@ -131,7 +131,11 @@ def _look_for(path: str) -> dict[str, str]:
 
 
 def _unpack(folder: Path) -> None:
-    subprocess.run(["apt-get", "download", "-qq", *_PACKAGES], cwd=folder, check=True, capture_output=True)
+    download = ["apt-get", "download", "-qq", *_PACKAGES]
+    if subprocess.run(download, cwd=folder, check=False, capture_output=True).returncode and os.geteuid() == 0:
+        # A fresh machine has no lists of packages, and old lists name packages that are gone.
+        subprocess.run(["apt-get", "update", "-qq"], check=True, capture_output=True)
+    subprocess.run(download, cwd=folder, check=True, capture_output=True)
     for package in folder.glob("*.deb"):
         subprocess.run(["dpkg-deb", "-x", str(package), str(folder)], check=True, capture_output=True)
         package.unlink()
