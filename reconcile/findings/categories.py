@@ -47,6 +47,8 @@ class Category(StrEnum):
     """An upper layer deleted the ledger, and the store or bookies still have it."""
     REFERENCE_UNREADABLE = "REFERENCE_UNREADABLE"
     """A record of an upper layer cannot be read: what it names counts as not referenced."""
+    CURSOR_BEYOND_END = "CURSOR_BEYOND_END"
+    """A subscription stands beyond what is left of its topic: it goes on behind the position that remains."""
     STALE_UR_MARK = "STALE_UR_MARK"
     """A ledger is marked as under-replicated and is not in the store."""
     DEAD_LOCK = "DEAD_LOCK"
@@ -244,6 +246,10 @@ TRAITS: Final[Mapping[Category, Traits]] = {
     Category.REFERENCE_UNREADABLE: Traits(
         "warning",
         "look at the record; what it names stands among the ledgers that nothing references",
+    ),
+    Category.CURSOR_BEYOND_END: Traits(
+        "warning",
+        "look for bookies that were not collected; else tell its consumers that messages up to its position are gone",
     ),
     Category.STALE_UR_MARK: Traits(
         "info",

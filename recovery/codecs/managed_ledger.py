@@ -79,13 +79,16 @@ class ManagedLedger:
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """The ledgers that a subscription needs besides its topic's.
+    """The ledgers that a subscription needs besides its topic's, and where it stands.
 
     Attributes:
         ledgers: ids, each once, with what it is for.
+        position: ledger and entry up to which all is acknowledged; at least, where its state is in a ledger of its own.
+            None: not said.
     """
 
     ledgers: tuple[tuple[int, str], ...]
+    position: tuple[int, int] | None = None
 
 
 def decode(raw: bytes) -> ManagedLedger | Cursor:
@@ -179,7 +182,9 @@ def _cursor(plain: bytes) -> Cursor:
     for text in message.cursorProperties:
         if text.name.startswith(_DELAYED) and text.value.isascii() and text.value.isdigit():
             properties.setdefault(_id(int(text.value), "cursor"), "delayed delivery of")
-    return Cursor(tuple(properties.items()))
+    position = (message.markDeleteLedgerId, message.markDeleteEntryId)
+    is_said = message.HasField("markDeleteLedgerId") and position[0] >= 0
+    return Cursor(tuple(properties.items()), position if is_said else None)
 
 
 def _id(ledger: int, owner: str) -> int:

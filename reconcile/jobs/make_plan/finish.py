@@ -13,6 +13,7 @@ from reconcile.compare import range_findings
 from reconcile.compare.decide import Case
 from reconcile.findings.categories import TRAITS, Category
 from reconcile.findings.table import Run, make_rows
+from reconcile.jobs.make_plan.cursors import find_beyond
 from reconcile.jobs.make_plan.entry_shares import SHARES
 from reconcile.jobs.make_plan.range_task import RangeCounts, RangeResult, RangeTasks, count_values
 from reconcile.jobs.make_plan.reference_counts import sum_references
@@ -66,6 +67,10 @@ def finish_plan(
     actions = make_system_actions(writes)
     subtrees = write_subtrees(request, out)
     beside = _find_beside_ledgers(request, case, raises, writes, run)
+    if subtrees.source is not None:
+        parts_so_far = [result.parts["reconstruction"] for result in results]
+        found = find_beyond(subtrees.source, out, parts_so_far, request.live)
+        beside = pa.concat_tables([beside, make_rows(list(found), run)])
     parts = {name: [result.parts[name] for result in results] for name in tables.PLAN}
     parts["findings"].append(write_part(out, "findings", "beside", [beside], secret=True))
     split = sum(phase_of(seq) < Phase.LEDGERS for seq in actions["seq"].to_pylist())

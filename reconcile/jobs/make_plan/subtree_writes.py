@@ -49,12 +49,14 @@ class SubtreeWrites:
         counts: of each subtree.
         hashes: of the buckets.
         left: actions that write nothing until a person says so.
+        source: the snapshot; None: nothing is wanted.
     """
 
     parts: list[Part] = field(default_factory=list)
     counts: tuple[SubtreeCounts, ...] = ()
     hashes: dict[int, str] = field(default_factory=dict)
     left: int = 0
+    source: Dataset | None = None
 
 
 def write_subtrees(request: PlanRequest, out: DatasetPlace) -> SubtreeWrites:
@@ -73,7 +75,7 @@ def write_subtrees(request: PlanRequest, out: DatasetPlace) -> SubtreeWrites:
     pieces = min(PARTITIONS, -(-rows // _PIECE_ROWS) or 1)
     spilled = [_spill(side, tops, pieces, out, name) for side, name in ((source.dataset, "then"), (stored, "now"))]
     counts = [SubtreeCounts(top, source.source, source.txn) for top in tops]
-    writes, parts = SubtreeWrites(), dict[tuple[int, int], Part]()
+    writes, parts = SubtreeWrites(source=source.dataset), dict[tuple[int, int], Part]()
     counters = tops_of_counters(tops)
     for piece in range(pieces):
         then, now = (_join(out, files[piece]) for files in spilled)

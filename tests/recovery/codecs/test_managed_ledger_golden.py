@@ -62,12 +62,12 @@ def test_what_else_a_record_says_of_its_ledgers() -> None:
     message = ManagedLedgerInfo()
     message.ledgerInfo.add(ledgerId=7, entries=10, size=99, timestamp=1).offloadContext.bookkeeperDeleted = True
     assert decode(message.SerializeToString()) == ManagedLedger((Listed(7, 9, 99, deleted=True),))
-    cursor = ManagedCursorInfo(cursorsLedgerId=3)
+    cursor = ManagedCursorInfo(cursorsLedgerId=3, markDeleteLedgerId=5, markDeleteEntryId=-1)
     cursor.properties.add(name="CompactedTopicLedger", value=12)
     cursor.cursorProperties.add(name="#pulsar.internal.delayed.bucket_1_9", value="15")
     cursor.cursorProperties.add(name="mine", value="16")
     assert decode(cursor.SerializeToString()) == Cursor(
-        ((3, "cursor"), (12, "compacted topic of"), (15, "delayed delivery of"))
+        ((3, "cursor"), (12, "compacted topic of"), (15, "delayed delivery of")), (5, -1)
     )
     assert decode(b"") == ManagedLedger(())
 

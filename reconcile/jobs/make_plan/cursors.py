@@ -1,0 +1,151 @@
+"""Subscriptions of Pulsar that stand beyond what is left of their topics: where each goes on.
+
+A subscription's node says up to which entry of which ledger it has acknowledged (where its state is in a ledger of its
+own: at least up to there). Its topic's node names that ledger, as long as it was not trimmed.
+
+    of the ledger                               the subscription
+    its end is at or above the position         stands where it stood
+    its end is below the position               CURSOR_BEYOND_END: goes on behind that end
+    it comes back from nowhere                  CURSOR_BEYOND_END: goes on behind the last ledger before that has an end
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from reconcile.findings.categories import Category
+from reconcile.findings.table import Finding, Statement
+from recovery.capture.subtrees import TOPICS
+from recovery.codecs import managed_ledger
+from recovery.codecs.managed_ledger import Cursor, Listed
+from recovery.dataset import Dataset, read_part
+from recovery.errors import FormatError
+from recovery.manifest import Part
+from recovery.place import DatasetPlace
+
+_TABLE: Final = "subtrees"
+_COMES_BACK: Final = ("restored", "guarded")
+_CURSORS: Final = pa.schema([("path", pa.string()), ("ledger", pa.int64()), ("entry", pa.int64())])
+
+
+def find_beyond(snapshot: Dataset, out: DatasetPlace, parts: Sequence[Part], live: Dataset | None) -> Iterator[Finding]:
+    """Yield a finding for each subscription that stands beyond what is left.
+
+    Args:
+        snapshot: a catalog with `TOPICS`.
+        out: the plan's folder.
+        parts: of its RECONSTRUCTION.
+        live: catalog of the store.
+
+    Raises:
+        DatasetError: a file is gone or damaged.
+    """
+    cursors = _read_cursors(snapshot)
+    if not cursors.num_rows:
+        return
+    ends = _read_ends(cursors["ledger"].unique(), out, parts, live)
+    place = pc.index_in(cursors["ledger"], value_set=ends["ledger"].combine_chunks())
+    last = ends["last_entry"].take(place)
+    # Of an open ledger nobody knows an end that the position could be beyond.
+    is_beyond = pc.or_(pc.is_null(place), pc.fill_null(pc.less(last, cursors["entry"]), fill_value=False))
+    doubted = cursors.filter(is_beyond)
+    topics = _read_topics(snapshot, doubted)
+    named = sorted({one.ledger for ledgers in topics.values() for one in ledgers})
+    ends = _read_ends(pa.array(named, pa.int64()), out, parts, live)
+    known = dict(zip(ends["ledger"].to_pylist(), ends["last_entry"].to_pylist(), strict=True))
+    for row in doubted.to_pylist():
+        listed = {one.ledger: one for one in topics.get(row["path"].rpartition("/")[0], ())}
+        # What the topic does not name was trimmed, and what was offloaded is elsewhere.
+        if row["ledger"] in listed and not listed[row["ledger"]].deleted:
+            yield _make_finding(row["path"], (row["ledger"], row["entry"]), known, listed)
+
+
+def _make_finding(
+    path: str, position: tuple[int, int], known: dict[int, int | None], listed: dict[int, Listed]
+) -> Finding:
+    ledger, entry = position
+    left = "no such ledger"
+    remains: tuple[int, int | None] | None = None
+    if ledger in known:
+        left, remains = f"ends at {known[ledger]}", (ledger, known[ledger])
+    else:
+        before = [number for number in sorted(listed) if number < ledger and number in known]
+        if before:
+            end = known[before[-1]]
+            remains = (before[-1], listed[before[-1]].last_entry if end is None else end)
+    where = "the topic's first message" if remains is None else f"{remains[0]}:{remains[1]}"
+    return Finding(
+        category=Category.CURSOR_BEYOND_END,
+        subject=path,
+        statements=[
+            Statement("earlier", "position", f"{ledger}:{entry}"),
+            Statement("bookies", f"ledger {ledger}", left),
+            Statement("plan", "position that remains", where),
+        ],
+    )
+
+
+def _read_records(snapshot: Dataset, wanted: pa.Array | None = None) -> Iterator[tuple[str, bytes]]:
+    """Yield path and bytes of nodes below `TOPICS`; of some paths, where these are given."""
+    for rows in snapshot.batches(_TABLE, ["path", "raw"]):
+        chosen = rows.filter(pc.match_substring(rows["path"], f"{TOPICS}/"))
+        if wanted is not None:
+            chosen = chosen.filter(pc.is_in(chosen["path"], value_set=wanted))
+        yield from zip(chosen["path"].to_pylist(), chosen["raw"].to_pylist(), strict=True)
+
+
+def _read_cursors(snapshot: Dataset) -> pa.Table:
+    """Return path and position of each subscription; a record that cannot be read says nothing."""
+
+    def yield_tables() -> Iterator[pa.Table]:
+        rows: list[dict[str, object]] = []
+        for path, raw in _read_records(snapshot):
+            try:
+                record = managed_ledger.decode(raw)
+            except FormatError:
+                continue
+            if isinstance(record, Cursor) and record.position is not None:
+                rows.append({"path": path, "ledger": record.position[0], "entry": record.position[1]})
+            if len(rows) >= _TOGETHER:
+                yield pa.Table.from_pylist(rows, schema=_CURSORS)
+                rows.clear()
+        yield pa.Table.from_pylist(rows, schema=_CURSORS)
+
+    return pa.concat_tables(yield_tables())
+
+
+_TOGETHER: Final = 1 << 14
+
+
+def _read_ends(ledgers: pa.Array, out: DatasetPlace, parts: Iterable[Part], live: Dataset | None) -> pa.Table:
+    """Return the last entries of those of some ledgers that come back or stand in the store; null: it is open."""
+    names = ["ledger", "last_entry"]
+    schema = pa.schema([(name, pa.int64()) for name in names])
+    found = [schema.empty_table()]
+    for part in parts:
+        rows = read_part(out, part.file, columns=["scope", "outcome", *names])
+        rows = rows.filter(pc.is_in(rows["outcome"], pa.array(_COMES_BACK)))
+        found.append(_select(rows, ledgers).select(names).cast(schema))
+    stored = live.batches("ledgers", ["scope", *names]) if live is not None else ()
+    found += [_select(rows, ledgers).select(names).cast(schema) for rows in stored]
+    return pa.concat_tables(found)
+
+
+def _select(rows: pa.Table, ledgers: pa.Array) -> pa.Table:
+    return rows.filter(pc.and_(pc.equal(rows["scope"], 0), pc.is_in(rows["ledger"], value_set=ledgers)))
+
+
+def _read_topics(snapshot: Dataset, cursors: pa.Table) -> dict[str, tuple[Listed, ...]]:
+    """Return what the topics of some subscriptions name."""
+    parents = pc.replace_substring_regex(cursors["path"], r"/[^/]*$", "").unique()
+    topics: dict[str, tuple[Listed, ...]] = {}
+    for path, raw in _read_records(snapshot, parents) if len(parents) else ():
+        try:
+            record = managed_ledger.decode(raw)
+        except FormatError:
+            continue
+        if isinstance(record, managed_ledger.ManagedLedger):
+            topics[path] = record.ledgers
+    return topics
