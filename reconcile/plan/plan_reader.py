@@ -52,7 +52,8 @@ class Line:
 
     def __str__(self) -> str:
         condition = "if absent" if self.expects is None else f"if version {self.expects}"
-        return f"{self.op} {self.kind} {self.key} {condition}"
+        key = self.key[1:] if store.is_outside(self.key) else self.key
+        return f"{self.op} {self.kind} {key} {condition}"
 
 
 @dataclass(frozen=True, slots=True)
