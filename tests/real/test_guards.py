@@ -215,6 +215,8 @@ def test_settled_every_entry_is_read(loss: Loss) -> None:
 def test_a_bookie_that_fills_itself_deletes_nothing(loss: Loss) -> None:
     """In data-integrity mode a bookie with new disks copies what records name it for; guards and holds stay."""
     there, cluster = loss.there, loss.there.cluster
+    if "metadata-store" in str(there.bookies[0].props):
+        pytest.skip("a bookie is a client, too, in this mode, and the JVM knows Pulsar's driver of bookies alone")
     bookie = next(bookie for bookie in there.bookies[:LOST] if bookie.storage == "db")
     ids = {bookie.id for bookie in there.bookies[:SPARE]}
     full = [loss.guarded[SHAPES.index(shape)] for shape in (((1, 2, 3), 3), ((0, 1, 2, 3), 2), ((0, 1, 2), 2))]
