@@ -79,15 +79,15 @@ def test_positions_and_what_is_due_at_each() -> None:
         [{"first": 0, "members": ["c"]}],
     ]
     ends, sizes = np.array([5, -1]), np.array([2, 1])
-    positions, names = list_positions(np.array([4, 9]), pa.array(records, tables.SEGMENTS), ends, sizes, sizes)
+    positions, names = list_positions(np.array([5, 9]), pa.array(records, tables.SEGMENTS), ends, sizes, sizes)
     assert [names[number] for number in positions.bookie] == ["a", "b", "b", "c", "c"]
     columns = (positions.row, positions.place, positions.first, positions.last, positions.ensemble, positions.write)
     assert [column.tolist() for column in columns] == [
-        [4, 4, 4, 4, 9], [0, 1, 0, 1, 0], [0, 0, 3, 3, 0], [2, 2, 5, 5, -1], [2, 2, 2, 2, 1], [2, 2, 2, 2, 1],
+        [5, 5, 5, 5, 9], [0, 1, 0, 1, 0], [0, 0, 3, 3, 0], [2, 2, 5, 5, -1], [2, 2, 2, 2, 1], [2, 2, 2, 2, 1],
     ]  # fmt: skip
     due = lay_due(positions)
     rows, bookies = split_keys(due.key)
-    assert (rows.tolist(), [names[number] for number in bookies]) == ([4] * 4, ["a", "b", "b", "c"])
+    assert (rows.tolist(), [names[number] for number in bookies]) == ([5] * 4, ["a", "b", "b", "c"])
     assert (due.first.tolist(), due.size.tolist()) == ([0, 0, 3, 3], [3, 3, 3, 3])
 
 
