@@ -337,6 +337,18 @@ def test_a_generator_that_may_give_a_used_id_again(
     )
 
 
+def test_what_a_generator_gives_next_is_told() -> None:
+    """Its number, or that it never gave any; a cookie that the snapshot lacks differs from none."""
+    for counters, text in (([], "none was ever given"), ([7], "7")):
+        made = [{"path": "/idgen", "kind": "generator", "children_created": number} for number in counters]
+        live = side("store", {"path": "/cookies/a:1", "kind": "cookie", "raw": b"c"}, *made)
+        rows = nodes.findings(
+            live, side("earlier"), Bookies({"a:1": b"c"}), layout=Layout.HIERARCHICAL, taken={"/idgen": 7},
+            raised=frozenset(),
+        )  # fmt: skip
+        assert [(row.category, row.statements[0].value) for row in rows] == [(Category.GENERATOR_BEHIND, text)]
+
+
 def test_a_layout_that_is_not_the_earlier_one() -> None:
     """Bookies that start under another layout delete what they do not find; the same one is nothing."""
     layouts = [
