@@ -6,7 +6,7 @@
     the store's complete files                     all
 
 None is lost, wrong or invented, and no bookie deletes a copy that a true record names and that it could serve, but one
-too many. Nothing is held.
+too many, and one that auto-recovery moved. Nothing is held.
 """
 
 import json
@@ -100,5 +100,5 @@ def _write(home: Path, case: Case) -> dict[str, object]:
 
 def _describe(case: Case, known: Known, found: Reached) -> str:
     outcomes = ", ".join(f"{count} {name}" for name, count in sorted(Counter(found.outcomes.values()).items()))
-    places = f"without an index {len(found.unindexed)}, too many {len(found.surplus)}"
+    places = f"without an index {len(found.unindexed)}, too many {len(found.surplus)}, moved {len(found.moved)}"
     return f"{case}, {known}: {found.reached} of {found.total} entries; ledgers: {outcomes}; copies deleted: {places}\n"

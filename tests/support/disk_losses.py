@@ -209,7 +209,9 @@ class Reached:
         unindexed: the same without an index, which was on a disk that is gone: nobody read these copies.
         surplus: the same of a restored ledger of which as much is left elsewhere as the true record names: copies were
             made for a bookie that came back, and no byte tells which bookie's place they took; or auto-recovery made
-            them now, for a bookie that lacks an entry of the record, and the record names it no more.
+            them now.
+        moved: the same where auto-recovery copied what was missing on a bookie to another one, so that the record names
+            that one now: all is read afterwards, too.
     """
 
     wanted: dict[int, set[int]] = field(default_factory=dict)
@@ -222,6 +224,7 @@ class Reached:
     deleted: set[Place] = field(default_factory=set)
     unindexed: set[Place] = field(default_factory=set)
     surplus: set[Place] = field(default_factory=set)
+    moved: set[Place] = field(default_factory=set)
 
     @property
     def total(self) -> int:
@@ -320,7 +323,12 @@ class Losses:
                 if found.outcomes.get(ledger) == "restored"
                 and _count_copies(after, ledger, after.keys() - less_now) >= _count_copies(before, ledger, places)
             }
-            found.deleted = gone - found.unindexed - found.surplus
+            found.moved = {
+                place
+                for place in gone - found.unindexed - found.surplus
+                if self._is_moved(place, records, cluster.ledgers())
+            }
+            found.deleted = gone - found.unindexed - found.surplus - found.moved
             self._read_what_is_kept(found)
         return found
 
@@ -362,6 +370,18 @@ class Losses:
             if self.wanted[ledger] - found.read[ledger]:
                 self.cluster("zk_put", nodes=[{"path": row["path"], "data": row["raw"]}])
                 found.kept[ledger] = self._list_right(row)[0]
+
+    def _is_moved(
+        self, place: Place, ours: Mapping[int, Mapping[str, Any]], now: Mapping[int, Mapping[str, Any]]
+    ) -> bool:
+        bookie, ledger = place
+        named, names = (
+            any(bookie in members for _, members in records.get(ledger, {}).get("segments", ()))
+            for records in (ours, now)
+        )
+        if names or not named:
+            return False
+        return self.wanted[ledger] <= self._list_right({**self.rows[ledger], "now": now[ledger]["state"]})[0]
 
     def _list_places(self) -> set[Place]:
         """Return the bookies that a true record names, each with its ledger."""
