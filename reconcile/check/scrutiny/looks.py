@@ -5,7 +5,7 @@
     it is marked, guarded or open now             skipped: that                             skipped: that
     a bookie that decides did not answer          waits; in the end undecided: no answer    likewise
     nothing is wrong                              clean                                     clean
-    something that was wrong before, too          confirmed: that                           looked at again
+    something that was wrong before, too          confirmed: that, and what explains it     looked at again
     only other things                             looked at again                           looked at again
 
 A suspect whose record changes, or whose findings do, is looked at again `MOST_CHANGES` times; then it is undecided:
@@ -19,7 +19,11 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
+from reconcile.findings.categories import Category
+
 MOST_CHANGES: Final = 3
+EXPLAINING: Final = frozenset({str(Category.QUORUM_DIFFERS)})
+"""Findings that say why there are others, which only later looks ask: they stand where any of the others is confirmed."""
 
 
 class Kind(StrEnum):
@@ -108,7 +112,7 @@ def look_again(suspect: Suspect, look: Look, *, rechecks: int) -> Outcome:
         return Outcome(Kind.WAITS, suspect=replace(suspect, last=look, waits=suspect.waits + 1))
     confirmed = look.findings & suspect.last.findings
     if same_record and confirmed:
-        return Outcome(Kind.CONFIRMED, findings=confirmed)
+        return Outcome(Kind.CONFIRMED, findings=confirmed | look.findings & EXPLAINING)
     if suspect.changes >= MOST_CHANGES:
         return Outcome(Kind.UNDECIDED, "changing")
     return Outcome(Kind.AGAIN, suspect=replace(suspect, last=look, changes=suspect.changes + 1))

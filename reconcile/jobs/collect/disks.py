@@ -56,7 +56,9 @@ def collect_all(
         DatasetError: an inventory cannot be written.
         SparkError: Spark failed.
     """
-    asked = [(bookie, tuple(folders)) for bookie, folders in disks.items()]
+    # Tasks are run where Spark's workers were started.
+    out = out.absolute()
+    asked = [(bookie, tuple(folder.absolute() for folder in folders)) for bookie, folders in disks.items()]
     # An id may hold what no file name should.
     folders = [out / hashlib.sha256(bookie.encode()).hexdigest()[:_NAMED] for bookie, _ in asked]
     out.mkdir(mode=0o700, parents=True, exist_ok=True)

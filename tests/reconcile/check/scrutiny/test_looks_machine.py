@@ -95,3 +95,12 @@ def test_a_record_that_changed_since_the_lists_were_made_is_not_reported() -> No
         Kind.CONFIRMED, findings=frozenset(["lost"])
     )
     assert look_again(suspect, Look(5, is_fresh=False), rechecks=0) == Outcome(Kind.UNDECIDED, "changed")
+
+
+def test_what_explains_a_confirmed_finding_is_said_with_it() -> None:
+    """Later looks alone ask for it; where nothing else is confirmed it is not said."""
+    suspect = Suspect(Look(4, findings=frozenset(["BELOW_WRITE_QUORUM"])))
+    both = frozenset(["BELOW_WRITE_QUORUM", "QUORUM_DIFFERS"])
+    assert look_again(suspect, Look(4, findings=both), rechecks=0) == Outcome(Kind.CONFIRMED, findings=both)
+    alone = look_again(suspect, Look(4, findings=frozenset(["QUORUM_DIFFERS"])), rechecks=0)
+    assert alone.kind is Kind.AGAIN
