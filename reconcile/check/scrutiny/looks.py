@@ -23,7 +23,7 @@ from reconcile.findings.categories import Category
 
 MOST_CHANGES: Final = 3
 EXPLAINING: Final = frozenset({str(Category.QUORUM_DIFFERS)})
-"""Findings that say why there are others, which only later looks ask: they stand where any of the others is confirmed."""
+"""Findings that say why there are others, which only later looks ask: they stand where another one is confirmed."""
 
 
 class Kind(StrEnum):
