@@ -26,6 +26,8 @@ from backends.protocols import CHANGES, KEYS, Versioned
 
 PAGE: Final = 10_000
 """Keys of a page: 3 MB of records."""
+FEW: Final = 32
+"""Keys of a page outside the ledgers, whose values may be large: half a MiB each where deletes are recorded."""
 FLIGHT: Final = 4
 """Pages under way."""
 _BUCKET: Final = 1 << 56
@@ -92,7 +94,8 @@ def read(
     while todo or flying:
         while todo and len(flying) < FLIGHT:
             page = todo.popleft()
-            request = rpc.RangeRequest(key=page.start, range_end=page.bound, limit=PAGE, revision=revision)
+            limit = PAGE if page.stop else min(PAGE, FEW)
+            request = rpc.RangeRequest(key=page.start, range_end=page.bound, limit=limit, revision=revision)
             flying.append((page, request, ask(request)))
         page, request, asked = flying.popleft()
         response = answer(request, asked)

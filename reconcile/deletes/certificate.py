@@ -24,11 +24,12 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any, Final
 
+from reconcile.deletes.tombstones import CERTIFICATE_MS
 from recovery.errors import InputError
 from recovery.model.ids import LedgerId, parse
 
 SCHEMA: Final = "bkmeta.certificate/1"
-LIFETIME: Final = timedelta(hours=24)
+LIFETIME: Final = timedelta(milliseconds=CERTIFICATE_MS)
 SKEW: Final = timedelta(minutes=5)
 """So much may the clocks of who makes a certificate and who checks it differ."""
 _ALGORITHM: Final = "Ed25519"

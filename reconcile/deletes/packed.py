@@ -5,13 +5,14 @@
     place of a ledger      64 bits: its bucket (12 bits), then the rest of its hash (`recovery.model.ids.mix`)
 
 The nodes of a folder always cover every place once: a split removes a node and makes its halves in one transaction, and
-no node is removed otherwise.
+no node is removed otherwise. What a node has and what it shall have may be more than a transaction takes: then it is
+split as it is, until what comes has a node that it fits into.
 """
 
 import base64
 import hashlib
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
@@ -35,6 +36,8 @@ _BITS: Final = 64
 _BUCKET_BITS: Final = 12
 TRANSACTION_BYTES: Final = 900_000
 """Of the values that are written together, at most: servers refuse a million, and fewer ledgers are changed then."""
+_READ: Final = 4
+"""Nodes that are asked for together: half a MiB each, which server and program hold whole."""
 _ROUNDS: Final = 10
 """Times that a change is made again because somebody changed its node meanwhile."""
 
@@ -226,7 +229,7 @@ class PackedRecords(Generic[T]):
             acl: rights of the nodes that are made; None: the store has no rights.
         """
         self._store = store
-        self._top = folder
+        self._top, self._folder = folder, folder.rpartition("/")[2]
         self._kind = kind
         self._acl = acl
 
@@ -282,7 +285,9 @@ class PackedRecords(Generic[T]):
         return len(names), sum(len(stored.value) for stored in self._read(names) if stored is not None)
 
     def _read(self, names: Sequence[str]) -> Iterator[Versioned | None]:
-        return (stored for _, stored in self._store.get_many(f"{self._top}/{name}" for name in names))
+        for low in range(0, len(names), _READ):
+            keys = [f"{self._top}/{name}" for name in names[low : low + _READ]]
+            yield from (stored for _, stored in self._store.get_many(keys))
 
     def _open_down(self, name: str, stored: Versioned | None) -> Iterator[Node[T]]:
         """Yield a node, or its halves where it was split after it was listed."""
@@ -340,16 +345,18 @@ class PackedRecords(Generic[T]):
             prepare(batch)
             try:
                 conflict, is_split = self._change_node(name, batch, decide, log)
+                is_made, most = conflict is None, rows
             except _TooMuchError:
-                most = count // 2
-                continue
-            most = rows
+                most = max(count // 2, 1)
+                if count > 1:
+                    continue
+                conflict, is_split, is_made = self._make_room(name, batch[0], log), True, False
             if conflict is not None:
                 tries += 1
                 if tries > _ROUNDS:
                     remedy = "see who else writes there, then run the same command again"
                     raise PartlyAppliedError(str(log.journal.path), f"stopped: {conflict}", remedy)
-            else:
+            if is_made:
                 tries = 0
                 for _ in range(count):
                     open_ledgers.popleft()
@@ -384,32 +391,57 @@ class PackedRecords(Generic[T]):
         if not is_changed:
             return None, False
         own = self._write_node(name, stored.version, node)
-        if len(batch) > 1 and sum(len(write.value or b"") for write in (*own, *beside)) > TRANSACTION_BYTES:
+        if sum(len(write.value or b"") for write in (*own, *beside)) > TRANSACTION_BYTES:
             raise _TooMuchError
-        outcome = log.carry_out(self._store, self._top.rpartition("/")[2], [*own, *beside], replaced)
+        outcome = log.carry_out(self._store, self._folder, [*own, *beside], replaced)
         return outcome.conflict, outcome.conflict is None and len(own) > 1
+
+    def _make_room(self, name: str, ledger: LedgerId, log: ChangeLog) -> str | None:
+        """Split a node as it is, so that fewer records share one with a ledger's; return what was in the way.
+
+        Raises:
+            PartlyAppliedError: the node has no other record: nothing makes what comes fit.
+        """
+        [stored] = self._read([name])
+        if stored is None:
+            return f"{self._top}/{name} is gone"
+        records = Node(self._kind, stored.value).list_records()
+        if all(self._kind.find_ledger(record) == ledger for record in records):
+            problem = (
+                f"stopped: what is kept of ledger {ledger} is more than a transaction takes, {TRANSACTION_BYTES} bytes"
+            )
+            remedy = "name the other ledgers only, or take that one's delete back"
+            raise PartlyAppliedError(str(log.journal.path), problem, remedy)
+        writes = self._replace(name, stored.version, self._halve(name, records))
+        return log.carry_out(self._store, self._folder, writes, {}).conflict
 
     def _write_node(self, name: str, version: int, node: Node[T]) -> list[Write]:
         """Return the writes that give a node its records: one, or more where it is split."""
         value = node.encode()
         if len(value) <= NODE_BYTES:
             return [Write(f"{self._top}/{name}", value, version)]
-        records = node.list_records()
-        halves = [Write(f"{self._top}/{leaf}", raw, None, self._acl) for leaf, raw in self._split(name, records)]
-        return [*halves, Write(f"{self._top}/{name}", None, version)]
+        return self._replace(name, version, self._split(name, node.list_records()))
 
-    def _split(self, name: str, records: list[T]) -> Iterator[tuple[str, bytes]]:
-        """Yield the nodes that take the place of one, each with its value."""
+    def _replace(self, name: str, version: int, leaves: Iterable[tuple[str, list[T]]]) -> list[Write]:
+        """Return the writes that put others in the place of a node."""
+        fresh = [Write(f"{self._top}/{leaf}", self._kind.encode(part), None, self._acl) for leaf, part in leaves]
+        return [*fresh, Write(f"{self._top}/{name}", None, version)]
+
+    def _split(self, name: str, records: list[T]) -> Iterator[tuple[str, list[T]]]:
+        """Yield the nodes that take the place of one, each with its records, none too large if that can be helped."""
+        for half, part in self._halve(name, records):
+            if len(part) > 1 and len(self._kind.encode(part)) > NODE_BYTES:
+                yield from self._split(half, part)
+            else:
+                yield half, part
+
+    def _halve(self, name: str, records: list[T]) -> Iterator[tuple[str, list[T]]]:
+        """Yield the names of a node's halves with the records of each."""
         places = find_places([self._kind.find_ledger(record) for record in records])
         bit = np.uint64(_BITS - len(name))
         upper = ((places >> bit) & np.uint64(1)).astype(bool)
         for digit, chosen in (("0", ~upper), ("1", upper)):
-            part = [records[n] for n in np.flatnonzero(chosen).tolist()]
-            value = self._kind.encode(part)
-            if len(value) > NODE_BYTES and len(part) > 1:
-                yield from self._split(name + digit, part)
-            else:
-                yield name + digit, value
+            yield name + digit, [records[n] for n in np.flatnonzero(chosen).tolist()]
 
 
 def find_places(ledgers: Sequence[LedgerId]) -> Places:

@@ -24,8 +24,12 @@ SOAK_MS: Final = 7 * DAY_MS
 SKEW_MS: Final = 300 * SECOND_MS
 """So much may clocks differ; what is later than that is said by a clock that is wrong."""
 RETENTION_MS: Final = 30 * DAY_MS
+CERTIFICATE_MS: Final = DAY_MS
+"""A certificate holds for so long."""
 LOOKS: Final = 2
 """Safe verifications in a row before a purge, at least."""
+RECORD_BYTES: Final = 800_000
+"""Of a ledger's record, at most: a tombstone has it whole, and what is learned of bookies; servers take a million."""
 DECOMMISSIONED: Final = "decommissioned"
 """Begins what releases a holder that nobody saw without the ledger."""
 
@@ -206,7 +210,14 @@ def find_soak_end(tombstone: Tombstone) -> int:
 
 
 def is_due(tombstone: Tombstone, now_ms: int) -> bool:
-    """Whether a verification would take a delete further."""
+    """Whether a verification would take a delete further: a purgeable one, too, that no certificate names any more.
+
+    A certificate is made after the references were listed, and ends `CERTIFICATE_MS` later: one that was made by an
+    old list may count as ended a little early.
+    """
+    if tombstone.state is State.PURGEABLE:
+        listed_ms = tombstone.listed_ms or tombstone.since_ms
+        return not tombstone.certificate or now_ms > listed_ms + CERTIFICATE_MS
     return find_state(tombstone, now_ms) in (State.REQUESTED, State.VERIFIED)
 
 

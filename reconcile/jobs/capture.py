@@ -61,6 +61,7 @@ def capture_store(
     at: str | None = None,
     settings: Mapping[str, object] | None = None,
     with_rights: bool = True,
+    with_own_root: bool = True,
     subtrees: SubtreeChoice = NO_SUBTREES,
 ) -> CaptureSummary:
     """Read an open store into a catalog.
@@ -73,6 +74,7 @@ def capture_store(
         at: the point in time that a person named; None: the latest.
         settings: for the manifest; None: another manifest has them.
         with_rights: the ACLs of ledgers, too: who looks only does not need them.
+        with_own_root: bkmeta's own root, too: likewise, and it may be as large as the ledgers.
         subtrees: what is read of upper layers.
 
     Raises:
@@ -97,5 +99,6 @@ def capture_store(
             progress=throttle(progress),
             known=known,
             with_rights=with_rights,
+            with_own_root=with_own_root,
             subtrees=paths,
         )

@@ -52,7 +52,7 @@ from recovery.model.ids import buckets
 
 _BATCH: Final = 8_192
 """Rows read and written at a time."""
-_OWN_BATCH: Final = 64
+_OWN_BATCH: Final = 4
 """Nodes of our own root, half a MiB each, that are read at a time."""
 _GAPS: Final = 1_000
 """Gaps that are named one by one; more are counted."""
@@ -74,6 +74,7 @@ def capture(
     progress: Callable[[int, int], None] = lambda _done, _total: None,
     known: Iterable[pa.Table] = (),
     with_rights: bool = True,
+    with_own_root: bool = True,
     subtrees: Sequence[str] = (),
 ) -> CaptureSummary:
     """Read a store into a catalog, and close it.
@@ -91,6 +92,7 @@ def capture(
         known: scope and ledger of ledgers that somebody knows of, perhaps repeatedly: of a live store, those that no
             listing named are asked for one by one.
         with_rights: the ACLs of ledgers, too, which cost a live store more than all else.
+        with_own_root: bkmeta's own root, too: who looks only does not need it.
         subtrees: keys of subtrees beside the ledgers root that are read, too; before the ledgers, so that what their
             records name was made before it is looked for.
 
@@ -103,11 +105,13 @@ def capture(
     if isinstance(store, ScannableStore):
         gaps: list[str] = []
         copy_subtrees(store, subtrees, out, lambda _key, reason: gaps.append(reason))
-        return scan.capture_scan(store, root.rstrip("/"), layout, out, started, progress, gaps)
+        return scan.capture_scan(
+            store, root.rstrip("/"), layout, out, started, progress, gaps, with_own_root=with_own_root
+        )
     with ExitStack() as ending:
         pool = ThreadPoolExecutor(LISTINGS_IN_FLIGHT, thread_name_prefix="capture")
         ending.callback(pool.shutdown, cancel_futures=True)
-        run = _Run(store, root.rstrip("/"), out, pool, progress, with_rights=with_rights)
+        run = _Run(store, root.rstrip("/"), out, pool, progress, with_rights=with_rights, with_own_root=with_own_root)
         return run.run(layout, started, known, subtrees)
 
 
@@ -144,7 +148,9 @@ class _Run:
         progress: Callable[[int, int], None],
         *,
         with_rights: bool,
+        with_own_root: bool,
     ) -> None:
+        self._with_own_root = with_own_root
         self._store = store
         self._live = store if isinstance(store, LiveStore) else None
         self._rights = self._live if with_rights else None
@@ -190,7 +196,7 @@ class _Run:
             self._write_everything(layout)
             if first is not None:
                 self._read_unlisted(layout, chain([first], known))
-        if self._prefix:
+        if self._prefix and self._with_own_root:
             self._write_own_root()
         if self._live is not None:
             self._txn = self._live.latest_txn()

@@ -56,6 +56,8 @@ def capture_scan(
     started: datetime,
     progress: Callable[[int, int], None],
     beside: Sequence[str] = (),
+    *,
+    with_own_root: bool = True,
 ) -> CaptureSummary:
     """Capture a store that shows one point in time, and close the catalog.
 
@@ -67,6 +69,7 @@ def capture_scan(
         started: now.
         progress: called with how many ledgers were found; how many there are is not known.
         beside: gaps of what was read before.
+        with_own_root: bkmeta's own root, too.
 
     Raises:
         InputError: no layout was named and LAYOUT names none; or the two contradict each other.
@@ -87,7 +90,7 @@ def capture_scan(
     if present or places.layout in raw or named is not None:
         layout = choose_layout(raw.get(places.layout), root + places.layout, named)
         scanned = scan(store, root, layout, out, progress)
-    gap = _copy_own_root(store, root, layout, out) if root else None
+    gap = _copy_own_root(store, root, layout, out) if root and with_own_root else None
     if places.instance_id in raw:
         with suppress(FormatError):
             instance_id = decode_instance_id(raw[places.instance_id])

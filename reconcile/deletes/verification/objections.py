@@ -18,6 +18,7 @@ class Reason(StrEnum):
     """Why a ledger is not safe to delete; values are stored."""
 
     NO_RECORD = "NO_RECORD"
+    TOO_LARGE = "TOO_LARGE"
     OPEN = "OPEN"
     IN_RECOVERY = "IN_RECOVERY"
     UNPARSABLE = "UNPARSABLE"
@@ -42,6 +43,7 @@ class Reason(StrEnum):
 UNSAFE = frozenset(
     {
         Reason.NO_RECORD,
+        Reason.TOO_LARGE,
         Reason.OPEN,
         Reason.IN_RECOVERY,
         Reason.UNDER_REPLICATED,

@@ -1,7 +1,8 @@
 """May ledgers be deleted? Every check of it, in columns; what could not be looked at is never taken for good.
 
 check                    unsafe                          undecided
-record                   open, in recovery, none         cannot be parsed; changed while it was looked at
+record                   open, in recovery, none; too    cannot be parsed; changed while it was looked at
+                         large for a tombstone
 replication              a mark, a lock                  the store could not be listed
 references               one names it                    a listing failed; the ledger is too young, or its age unknown;
                                                          who made it may name it where no listing shows it
@@ -25,6 +26,7 @@ import pyarrow.compute as pc
 from reconcile.deletes.records import ArchiveMark
 from reconcile.deletes.tombstones import (
     DAY_MS,
+    RECORD_BYTES,
     SKEW_MS,
     Holder,
     State,
@@ -49,6 +51,7 @@ from recovery.codecs import store as keys
 from recovery.codecs.keys import read_marks
 from recovery.codecs.replication_lock import ledger_of_lock
 from recovery.dataset import Dataset
+from recovery.model import tables
 from recovery.model.groups import KeyedGroups
 from recovery.model.ids import LedgerId
 from recovery.model.metadata import State as LedgerState
@@ -60,8 +63,9 @@ _COLUMNS: Final = (
     "raw", "version", "acl", "created_at", "changed_at", "error", "state", "ensemble_size", "write_quorum",
     "ack_quorum", "last_entry", "ctime", "segments", "custom",
 )  # fmt: skip
-_NAMED: Final = 3
-"""Bookies that a reason names."""
+_HALVES: Final = ("scope", "ledger")
+_ABSENT: Final = -1
+"""Stands for the version of a record that is not there, and for a look that nobody took."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,23 +188,26 @@ def _judge_captures(evidence: Evidence, rules: Rules, objections: Objections) ->
 
 def _read_records(wanted: Wanted, evidence: Evidence, objections: Objections) -> pa.Table:
     """Return the records that stand, with a column `row`: the number of the ledger; object to what they say."""
-    versions = np.full((2, len(wanted)), -1)
-    parts: list[pa.Table] = []
-    for number, capture in enumerate(evidence.captures):
-        for rows, ledger_numbers in wanted.read(capture, "ledgers", _COLUMNS):
-            versions[number, ledger_numbers] = rows["version"].to_numpy()
-            if number == 1:
-                parts.append(rows.append_column("row", pa.array(ledger_numbers)))
-    gone = versions[1] < 0
-    objections.add(np.flatnonzero(gone & (versions[0] < 0)), Reason.NO_RECORD, "the store has no record of it")
-    objections.add(np.flatnonzero(gone & (versions[0] >= 0)), Reason.CHANGED, "its record went while it was looked at")
-    changed = ~gone & (versions[0] != versions[1])
+    first, second = evidence.captures
+    stood, stands = np.full(len(wanted), _ABSENT), np.full(len(wanted), _ABSENT)
+    for rows, numbers in wanted.read(first, "ledgers", ("version",)):
+        stood[numbers] = rows["version"].to_numpy()
+    parts = [tables.CATALOG_LEDGERS.empty_table().select(_COLUMNS).append_column("row", pa.array([], pa.int64()))]
+    for rows, numbers in wanted.read(second, "ledgers", _COLUMNS):
+        stands[numbers] = rows["version"].to_numpy()
+        parts.append(rows.select(_COLUMNS).append_column("row", pa.array(numbers)))
+    went = (stands == _ABSENT) & (stood != _ABSENT)
+    never = (stands == _ABSENT) & (stood == _ABSENT)
+    changed = (stands != _ABSENT) & (stood != stands)
+    objections.add(np.flatnonzero(never), Reason.NO_RECORD, "the store has no record of it")
+    objections.add(np.flatnonzero(went), Reason.CHANGED, "its record went while it was looked at")
     objections.add(np.flatnonzero(changed), Reason.CHANGED, "its record changed while it was looked at")
-    empty = pa.schema([evidence.captures[1].read("ledgers", buckets=range(0)).schema.field(n) for n in _COLUMNS])
-    if not parts:
-        return empty.append(pa.field("row", pa.int64())).empty_table()
     records = pa.concat_tables(parts).combine_chunks()
     row = records["row"].to_numpy()
+    sizes = pc.binary_length(records["raw"]).to_numpy()
+    large = sizes > RECORD_BYTES
+    details = [f"its record of {size} bytes is larger than a tombstone takes, {RECORD_BYTES}" for size in sizes[large]]
+    objections.add(row[large], Reason.TOO_LARGE, details)
     bad = pc.is_valid(records["error"]).to_numpy(zero_copy_only=False)
     objections.add(row[bad], Reason.UNPARSABLE, records["error"].filter(pa.array(bad)).to_pylist())
     for state, reason in ((LedgerState.OPEN, Reason.OPEN), (LedgerState.IN_RECOVERY, Reason.IN_RECOVERY)):
@@ -216,9 +223,10 @@ def _judge_replication(wanted: Wanted, evidence: Evidence, objections: Objection
         marked = read_marks(marks)
         numbers = wanted.find(marked.scope, marked.ledger)
         objections.add(numbers[numbers >= 0], Reason.UNDER_REPLICATED, "it is marked for replication")
-        locks = [ledger_of_lock(path) for path in nodes.filter(pc.equal(nodes["kind"], "lock"))["path"].to_pylist()]
-        ids = np.array([(item.scope, item.ledger) for item in locks if item is not None], np.int64).reshape(-1, 2)
-        numbers = wanted.find(ids[:, 0], ids[:, 1])
+        paths = nodes.filter(pc.equal(nodes["kind"], "lock"))["path"].to_pylist()
+        locked = [ledger for path in paths if (ledger := ledger_of_lock(path)) is not None]
+        scope, ledger_half = (np.array([getattr(item, half) for item in locked], np.int64) for half in _HALVES)
+        numbers = wanted.find(scope, ledger_half)
         objections.add(numbers[numbers >= 0], Reason.LOCKED, "somebody holds its replication lock")
 
 
@@ -254,35 +262,26 @@ def _judge_holders(
     holdings = evidence.holdings
     closed = pc.and_(pc.equal(records["state"], LedgerState.CLOSED.value), pc.is_valid(records["last_entry"]))
     closed_rows = records.filter(pc.fill_null(closed, fill_value=False)).combine_chunks()
-    numbers = closed_rows["row"].to_numpy()
+    numbers, segments = closed_rows["row"].to_numpy(), closed_rows["segments"].combine_chunks()
     ends, sizes, writes, acks = (
         closed_rows[name].to_numpy().astype(np.int64)
         for name in ("last_entry", "ensemble_size", "write_quorum", "ack_quorum")
     )
-    segments = (
-        closed_rows["segments"].combine_chunks()
-        if len(numbers)
-        else pa.array([], records.schema.field("segments").type)
-    )
     positions, names = list_positions(numbers, segments, ends, sizes, writes)
-    of_look = holdings.number_bookies()
-    looks = np.array([of_look.get(evidence.aliases.get(name, name), -1) for name in names], np.int64)
-    changed = np.full(holdings.holds.shape[0], -1)
+    looks = _find_looks([evidence.aliases.get(name, name) for name in names], holdings)
+    changed, end_of, acks_of, writes_of = (np.zeros(len(wanted), np.int64) for _ in range(4))
     changed[numbers] = read_times(closed_rows["changed_at"])
-    cookies = _read_cookies(evidence.captures[1])
-    pairs = np.unique(np.column_stack((positions.row, positions.bookie)), axis=0)
-    _demand_answers(pairs, looks, names, changed, cookies, evidence, rules, objections)
-    others, other_names = _list_other_holders(wanted, numbers, positions, names, cookies, evidence)
-    other_looks = np.array([of_look.get(name, -1) for name in other_names], np.int64)
-    _demand_answers(others, other_looks, other_names, changed, cookies, evidence, rules, objections)
-    end_of, acks_of, writes_of = (np.zeros(holdings.holds.shape[0], np.int64) for _ in range(3))
     end_of[numbers], acks_of[numbers], writes_of[numbers] = ends, acks, writes
-    judged = np.zeros(len(end_of), np.bool_)
-    judged[numbers] = True
+    cookies = _read_cookies(evidence.captures[1])
+    members = split_keys(np.unique(make_keys(positions.row, positions.bookie)))
+    _demand_answers(members, looks, names, changed, cookies, evidence, rules, objections)
+    others, other_names = _list_other_holders(wanted, numbers, positions, names, cookies, evidence)
+    other_looks = _find_looks(other_names, holdings)
+    _demand_answers(others, other_looks, other_names, changed, cookies, evidence, rules, objections)
     # Entries above the end may be what was never acknowledged; a LAC above it says that some were.
-    beyond = judged & (holdings.lac.max(axis=1, initial=-1) > end_of)
-    details = [f"a LAC of {holdings.lac[n].max()} is above its last entry {end_of[n]}" for n in np.flatnonzero(beyond)]
-    objections.add(np.flatnonzero(beyond), Reason.ENTRIES_BEYOND_END, details)
+    beyond = numbers[(holdings.lac[numbers] > ends[:, None]).any(axis=1)]
+    details = [f"a LAC of {holdings.lac[n].max()} is above its last entry {end_of[n]}" for n in beyond]
+    objections.add(beyond, Reason.ENTRIES_BEYOND_END, details)
     short, most, first = _find_short(positions, looks, holdings)
     breach = writes_of[short] - most < acks_of[short]
     details = [
@@ -293,10 +292,16 @@ def _judge_holders(
     return positions, names
 
 
+def _find_looks(names: Sequence[str], holdings: Holdings) -> Ints:
+    """Return the number of each bookie's look; `_ABSENT` where there is none."""
+    of_look = holdings.number_bookies()
+    return np.array([of_look.get(name, _ABSENT) for name in names], np.int64)
+
+
 def _find_short(positions: Positions, looks: Ints, holdings: Holdings) -> tuple[Ints, Ints, Ints]:
     """Return which ledgers lack copies on members that answered, how many at most of an entry, and the first such."""
-    look = looks[positions.bookie] if len(positions.row) else positions.bookie
-    seen = look >= 0
+    look = looks[positions.bookie]
+    seen = look != _ABSENT
     seen[seen] = holdings.answered[positions.row[seen], look[seen]]
     known = Positions(
         *(getattr(positions, name)[seen] if name != "bookie" else look[seen] for name in Positions.__slots__)
@@ -307,7 +312,7 @@ def _find_short(positions: Positions, looks: Ints, holdings: Holdings) -> tuple[
 
 
 def _demand_answers(
-    pairs: Ints,
+    pairs: tuple[Ints, Ints],
     looks: Ints,
     names: Sequence[str],
     changed_ms: Ints,
@@ -318,17 +323,15 @@ def _demand_answers(
 ) -> None:
     """Object to bookies that did not say, lately and surely, what they have."""
     holdings = evidence.holdings
-    row, bookie = pairs[:, 0], pairs[:, 1]
-    look = looks[bookie] if len(pairs) else bookie
-    seen = look >= 0
+    row, bookie = pairs
+    look = looks[bookie]
+    seen = look != _ABSENT
     texts = np.array([f"bookie {name}" for name in names], object)
     unseen = np.flatnonzero(~seen)
     objections.add(row[unseen], Reason.HOLDER_UNSEEN, [f"{texts[b]} was not looked at" for b in bookie[unseen]])
     row, bookie, look = row[seen], bookie[seen], look[seen]
-    if not len(row):
-        return
-    ended = np.array([item.ended_ms for item in holdings.looks])[look]
-    started = np.array([item.started_ms for item in holdings.looks])[look]
+    ended = np.array([item.ended_ms for item in holdings.looks], np.int64)[look]
+    started = np.array([item.started_ms for item in holdings.looks], np.int64)[look]
     stale = ended + rules.freshness_ms < evidence.now_ms
     objections.add(row[stale], Reason.HOLDER_UNSEEN, [f"{texts[b]} was not looked at lately" for b in bookie[stale]])
     ahead = ended > evidence.now_ms + SKEW_MS
@@ -339,8 +342,8 @@ def _demand_answers(
     objections.add(row[early], Reason.HOLDER_UNSEEN, details)
     silent = ~holdings.answered[row, look]
     objections.add(row[silent], Reason.HOLDER_UNSEEN, [f"{texts[b]} was not read completely" for b in bookie[silent]])
-    proven = np.array([item.cookie is not None and item.cookie == cookies.get(item.bookie) for item in holdings.looks])
-    odd = ~proven[look]
+    proven = [item.cookie is not None and item.cookie == cookies.get(item.bookie) for item in holdings.looks]
+    odd = ~np.array(proven, np.bool_)[look]
     details = [f"{texts[b]} has not the cookie that the store has of it" for b in bookie[odd]]
     objections.add(row[odd], Reason.INCARNATION_UNPROVEN, details)
 
@@ -352,7 +355,7 @@ def _list_other_holders(
     names: Sequence[str],
     cookies: Mapping[str, bytes],
     evidence: Evidence,
-) -> tuple[Ints, list[str]]:
+) -> tuple[tuple[Ints, Ints], list[str]]:
     """Return bookies that no ensemble names, and that are, or were, seen to hold a ledger: pairs as of members.
 
     One whose cookie is gone from the store was taken out of service: nobody waits for it.
@@ -373,9 +376,9 @@ def _list_other_holders(
     ]
     earlier = make_keys(np.array([row for row, _ in known], np.int64), number(bookie for _, bookie in known))
     others = np.setdiff1d(np.concatenate([held, earlier]), members)
-    pairs = np.column_stack(split_keys(others))
-    waited_for = np.array([name in cookies for name in numbers], np.bool_)
-    return pairs[np.isin(pairs[:, 0], judged) & waited_for[pairs[:, 1]]], list(numbers)
+    row, bookie = split_keys(others)
+    waited_for = np.array([name in cookies for name in numbers], np.bool_)[bookie] & np.isin(row, judged)
+    return (row[waited_for], bookie[waited_for]), list(numbers)
 
 
 def _read_cookies(capture: Dataset) -> dict[str, bytes]:
@@ -395,7 +398,9 @@ def _make_verifications(
     reasons: Sequence[tuple[str, ...]],
 ) -> list[Verification]:
     stored: dict[int, StoredRecord] = {}
-    for item in records.select(["row", "raw", "version", "created_at", "acl"]).to_pylist():
+    # A record that no tombstone takes is not kept: the one that was asked for stays in its.
+    kept = records.filter(pc.less_equal(pc.binary_length(records["raw"]), RECORD_BYTES))
+    for item in kept.select(["row", "raw", "version", "created_at", "acl"]).to_pylist():
         created = None if item["created_at"] is None else to_ms(item["created_at"])
         stored[item["row"]] = StoredRecord(item["raw"], item["version"], created, item["acl"])
     members: dict[int, dict[str, None]] = {}

@@ -1,6 +1,6 @@
 """What becomes of purged ledgers: bookies seen without them, decommissioned bookies, tombstones that may go."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from reconcile.deletes.packed import Decision
@@ -69,29 +69,54 @@ def confirm_deletes(request: ConfirmRequest, context: Context) -> Receipts:
         GuardRefusedError: what stands at the key of our own root is not ours.
         UnavailableError: the store does not answer.
     """
-    receipts = Receipts()
     with open_deletes(request.target, context) as target:
-        known = _read_removed(target)
-        wanted = Wanted(list(known))
-        raws = {ledger: known[ledger].record.raw for ledger in wanted.ledgers}
-        with gather_inventories(request.looks, target.opened, target.cluster.layout, raws, context) as inventories:
+        is_asked = request.looks.wire is not None
+        records = {item.ledger: item.record.raw if is_asked else b"" for item in _iterate_removed(target)}
+        wanted = Wanted(list(records))
+        with gather_inventories(request.looks, target.opened, target.cluster.layout, records, context) as inventories:
             holdings = gather_holdings(inventories, wanted)
-        sightings = {ledger: list_sightings(holdings, number) for number, ledger in enumerate(wanted.ledgers)}
+        numbers = {ledger: number for number, ledger in enumerate(wanted.ledgers)}
         at_ms = now_ms(context)
-        for ledger, tombstone in known.items():
-            seen = take_sightings(tombstone, sightings[ledger], at_ms, target.by)
-            came_back = list_returned(tombstone, seen)
-            if came_back:
-                receipts.returned[ledger] = came_back
-            if seen.state is State.CONFIRMED:
-                receipts.confirmed.append(ledger)
-            else:
-                receipts.waiting[ledger] = list_waiting(seen)
-            for bookie in list_overdue(seen, at_ms, request.retention_ms):
-                receipts.overdue[bookie] = receipts.overdue.get(bookie, 0) + 1
-        _change(target, known, lambda item: take_sightings(item, sightings[item.ledger], at_ms, target.by))
+        seen: dict[LedgerId, _Seen] = {}
+
+        def take(tombstone: Tombstone) -> Tombstone:
+            changed = take_sightings(tombstone, list_sightings(holdings, numbers[tombstone.ledger]), at_ms, target.by)
+            seen[tombstone.ledger] = _Seen(
+                changed.state is State.CONFIRMED,
+                list_waiting(changed),
+                list_returned(tombstone, changed),
+                list_overdue(changed, at_ms, request.retention_ms),
+            )
+            return changed
+
+        _change(target, wanted.ledgers, take)
+        receipts = _sum_up(wanted.ledgers, seen)
         counts = {"confirmed": len(receipts.confirmed), "waiting": len(receipts.waiting)}
         target.log.end({**counts, "returned": len(receipts.returned)}, 0)
+    return receipts
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What a look shows of one ledger; see `Receipts`."""
+
+    is_confirmed: bool
+    waiting: tuple[str, ...]
+    returned: tuple[str, ...]
+    overdue: tuple[str, ...]
+
+
+def _sum_up(ledgers: Sequence[LedgerId], seen: Mapping[LedgerId, _Seen]) -> Receipts:
+    receipts = Receipts()
+    for ledger, item in ((ledger, seen[ledger]) for ledger in ledgers if ledger in seen):
+        if item.is_confirmed:
+            receipts.confirmed.append(ledger)
+        else:
+            receipts.waiting[ledger] = item.waiting
+        if item.returned:
+            receipts.returned[ledger] = item.returned
+        for bookie in item.overdue:
+            receipts.overdue[bookie] = receipts.overdue.get(bookie, 0) + 1
     return receipts
 
 
@@ -107,13 +132,10 @@ def decommission_bookie(target: Target, bookie: str, context: Context) -> int:
         if any(name == bookie for _, name in list_registered(opened.cluster.store, base)):
             problem = "is registered: it is in service"
             raise GuardRefusedError(f"bookie {bookie}", problem, "stop it and take its disks out of service first")
-        known = _read_removed(opened)
         at_ms = now_ms(context)
-        concerned = {
-            ledger: tombstone
-            for ledger, tombstone in known.items()
-            if decommission(tombstone, bookie, at_ms, opened.by) != tombstone
-        }
+        concerned = [
+            item.ledger for item in _iterate_removed(opened) if decommission(item, bookie, at_ms, opened.by) != item
+        ]
         _change(opened, concerned, lambda item: decommission(item, bookie, at_ms, opened.by))
         opened.log.end({"decommissioned": len(concerned)}, 0)
     return len(concerned)
@@ -128,8 +150,12 @@ def expire_tombstones(target: Target, retention_ms: int, context: Context) -> tu
     """
     with open_deletes(target, context) as opened:
         at_ms = now_ms(context)
-        known = _read_removed(opened)
-        expired = [item.ledger for item in known.values() if is_expired(item, at_ms, retention_ms)]
+        expired, kept = list[LedgerId](), 0
+        for item in _iterate_removed(opened):
+            if is_expired(item, at_ms, retention_ms):
+                expired.append(item.ledger)
+            else:
+                kept += 1
 
         def decide(_ledger: LedgerId, tombstone: Tombstone | None) -> Decision[Tombstone] | None:
             may_go = tombstone is not None and is_expired(tombstone, at_ms, retention_ms)
@@ -137,19 +163,19 @@ def expire_tombstones(target: Target, retention_ms: int, context: Context) -> tu
 
         opened.own.tombstones.change(expired, decide, opened.log, rows=_ROWS)
         opened.log.end({"expired": len(expired)}, 0)
-    return expired, len(known) - len(expired)
+    return expired, kept
 
 
-def _read_removed(target: OpenDeletes) -> dict[LedgerId, Tombstone]:
-    nodes = target.own.tombstones.read_all()
-    return {item.ledger: item for node in nodes for item in node if item.state in REMOVED}
+def _iterate_removed(target: OpenDeletes) -> Iterator[Tombstone]:
+    """Yield the tombstones of removed ledgers; one node of them is in memory at a time."""
+    return (item for node in target.own.tombstones.read_all() for item in node if item.state in REMOVED)
 
 
-def _change(target: OpenDeletes, known: dict[LedgerId, Tombstone], change: Callable[[Tombstone], Tombstone]) -> None:
+def _change(target: OpenDeletes, ledgers: Sequence[LedgerId], change: Callable[[Tombstone], Tombstone]) -> None:
     def decide(_ledger: LedgerId, tombstone: Tombstone | None) -> Decision[Tombstone] | None:
-        if tombstone is None:
+        if tombstone is None or tombstone.state not in REMOVED:
             return None
         changed = change(tombstone)
         return None if changed == tombstone else Decision(changed)
 
-    target.own.tombstones.change(list(known), decide, target.log, rows=_ROWS)
+    target.own.tombstones.change(ledgers, decide, target.log, rows=_ROWS)

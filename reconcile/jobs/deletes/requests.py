@@ -8,6 +8,7 @@ from reconcile.deletes.cluster import read_records
 from reconcile.deletes.packed import Decision
 from reconcile.deletes.purge import undo_deletes
 from reconcile.deletes.tombstones import (
+    RECORD_BYTES,
     REMOVED,
     SOAK_MS,
     Sighting,
@@ -55,11 +56,13 @@ class RequestedDeletes:
         requested: have a tombstone now.
         earlier: had one already.
         absent: the store has no record of them.
+        refused: get no tombstone, and why.
     """
 
     requested: list[LedgerId] = field(default_factory=list)
     earlier: list[LedgerId] = field(default_factory=list)
     absent: list[LedgerId] = field(default_factory=list)
+    refused: dict[LedgerId, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +119,7 @@ def request_deletes(request: DeleteRequest, context: Context) -> RequestedDelete
 
         def decide(ledger: LedgerId, tombstone: Tombstone | None) -> Decision[Tombstone] | None:
             record = records[ledger]
-            if tombstone is not None or record is None:
+            if tombstone is not None or record is None or len(record.raw) > RECORD_BYTES:
                 return None
             members = _read_members(record)
             return Decision(
@@ -134,13 +137,22 @@ def request_deletes(request: DeleteRequest, context: Context) -> RequestedDelete
 
         def take_up(batch: Sequence[LedgerId]) -> None:
             for ledger in batch:
-                (result.absent if records[ledger] is None else result.requested).append(ledger)
-            show(len(result.absent) + len(result.requested), len(request.ledgers))
+                record = records[ledger]
+                if record is None:
+                    result.absent.append(ledger)
+                elif len(record.raw) > RECORD_BYTES:
+                    size = len(record.raw)
+                    result.refused[ledger] = (
+                        f"its record of {size} bytes is larger than a tombstone takes, {RECORD_BYTES}"
+                    )
+                else:
+                    result.requested.append(ledger)
+            show(len(result.absent) + len(result.refused) + len(result.requested), len(request.ledgers))
 
         fresh = [ledger for ledger in dict.fromkeys(request.ledgers) if ledger not in known]
         target.own.tombstones.change(fresh, decide, target.log, rows=_ROWS, prepare=prepare, done=take_up)
         counts = {"requested": len(result.requested), "earlier": len(result.earlier), "absent": len(result.absent)}
-        target.log.end(counts, 0)
+        target.log.end({**counts, "refused": len(result.refused)}, 0)
     # They were written in the order of their nodes.
     result.requested.sort()
     result.absent.sort()
@@ -181,12 +193,12 @@ def undo(request: UndoRequest, context: Context) -> UndoneDeletes:
     """
     with open_deletes(request.target, context) as target:
         known = target.own.tombstones.read_some(request.ledgers)
-        removed = [ledger for ledger, tombstone in known.items() if tombstone.state in REMOVED]
+        removed = {ledger for ledger, tombstone in known.items() if tombstone.state in REMOVED}
         sightings: dict[LedgerId, dict[str, Sighting]] = {}
         if removed and request.looks.are_asked:
             raws = {ledger: known[ledger].record.raw for ledger in removed}
             with gather_inventories(request.looks, target.opened, target.cluster.layout, raws, context) as inventories:
-                wanted = Wanted(removed)
+                wanted = Wanted(list(removed))
                 holdings = gather_holdings(inventories, wanted)
             for number, ledger in enumerate(wanted.ledgers):
                 sightings[ledger] = {item.bookie: item for item in list_sightings(holdings, number)}
@@ -194,7 +206,7 @@ def undo(request: UndoRequest, context: Context) -> UndoneDeletes:
         refused = undo_deletes(ledgers, target.cluster, target.own, target.log, sightings)
         undone = tuple(ledger for ledger in ledgers if ledger not in refused)
         target.log.end({"undone": len(undone), "refused": len(refused)}, 0)
-    return UndoneDeletes(undone, tuple(item for item in removed if item not in refused), refused)
+    return UndoneDeletes(undone, tuple(item for item in undone if item in removed), refused)
 
 
 def _read_members(record: StoredRecord) -> tuple[str, ...]:

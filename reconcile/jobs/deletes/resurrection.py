@@ -93,7 +93,8 @@ def _read(opened: OpenStore, instances: Collection[str] = ()) -> References | No
     nodes = read_removed(opened, instances, lambda node, why: damaged.append((f"{opened.uri} {node}", why)))
     if nodes is None:
         return None
-    deleted = _make_references([tombstone for node in nodes for tombstone in node], opened.uri)
+    parts = [_make_references(node, opened.uri).rows for node in nodes]
+    deleted = References(sort_by_key(pa.concat_tables([SCHEMA.empty_table(), *parts])), names_all=False)
     source = Source(f"the tombstones of {opened.uri}", _read_cluster(opened))
     return replace(deleted, unreadable=tuple(damaged), stores=(source,))
 

@@ -105,6 +105,7 @@ class VerifiedDeletes:
         absence: what went from the store since the last verification; None: there was none.
         certificate: that was made; None: none was, since no ledger may be purged, or no file was named.
         marks_kept: whether the store keeps marks for replication at all.
+        certified: ledgers that were left out of those that are due, for a certificate names them that has not ended.
     """
 
     ledgers: tuple[LedgerVerdict, ...]
@@ -112,6 +113,7 @@ class VerifiedDeletes:
     absence: Absence | None
     certificate: Certificate | None
     marks_kept: bool
+    certified: int = 0
 
     @property
     def verdicts(self) -> dict[str, int]:
@@ -146,7 +148,8 @@ def verify_deletes(request: VerifyRequest, context: Context) -> VerifiedDeletes:
         )
         for ledger, verification in zip(wanted.ledgers, verifications, strict=True)
     )
-    return VerifiedDeletes(ledgers, breaker, gathered.evidence.absence, gathered.certificate, gathered.marks_kept)
+    absence = gathered.evidence.absence
+    return VerifiedDeletes(ledgers, breaker, absence, gathered.certificate, gathered.marks_kept, gathered.certified)
 
 
 @dataclass(slots=True)
@@ -161,6 +164,7 @@ class _Gathered:
     marks_kept: bool
     described: Mapping[str, Any]
     listing: LastListing
+    certified: int
     certificate: Certificate | None = None
 
 
@@ -173,7 +177,7 @@ def _gather_evidence(request: VerifyRequest, context: Context) -> Iterator[_Gath
         folder = Path(name)
         layout = read_layout(opened)
         own = read_own_root(opened)
-        ledgers = request.ledgers or _list_due(own, now_ms(context))
+        ledgers, certified = (request.ledgers, 0) if request.ledgers else _list_due(own, now_ms(context))
         tombstones = {} if own is None else own.tombstones.read_some(ledgers)
         lately = 0 if own is None else count_lately(own.tombstones.read_all(), now_ms(context))
         named = {name: None for tombstone in tombstones.values() for name in tombstone.references}
@@ -204,18 +208,24 @@ def _gather_evidence(request: VerifyRequest, context: Context) -> Iterator[_Gath
         marks_kept = kind_of(layout).has_replication
         listed = (first_listing, second_listing)
         listing = LastListing(began_ms, count_born(second, began_ms), name_self())
-        yield _Gathered(wanted, evidence, listed, instance_id, opened.root.rstrip("/"), marks_kept, described, listing)
+        root = opened.root.rstrip("/")
+        yield _Gathered(wanted, evidence, listed, instance_id, root, marks_kept, described, listing, certified)
 
 
-def _list_due(own: OwnRoot | None, at_ms: int) -> tuple[LedgerId, ...]:
-    if own is None:
-        return ()
-    nodes = own.tombstones.read_all()
-    return tuple(tombstone.ledger for node in nodes for tombstone in node if is_due(tombstone, at_ms))
+def _list_due(own: OwnRoot | None, at_ms: int) -> tuple[tuple[LedgerId, ...], int]:
+    """Return the ledgers whose verification is due, and how many are left to the certificate that names them."""
+    due, certified = list[LedgerId](), 0
+    for node in () if own is None else own.tombstones.read_all():
+        for tombstone in node:
+            if is_due(tombstone, at_ms):
+                due.append(tombstone.ledger)
+            elif tombstone.state is State.PURGEABLE:
+                certified += 1
+    return tuple(due), certified
 
 
 def _capture(opened: OpenStore, folder: Path, context: Context) -> Dataset:
-    capture_store(opened, folder, context)
+    capture_store(opened, folder, context, with_rights=False, with_own_root=False)
     return open_dataset(folder, "catalog")
 
 

@@ -51,7 +51,7 @@ from recovery.dataset import (
 from recovery.errors import InputError
 from recovery.manifest import Part
 from recovery.model import tables
-from recovery.model.ids import LedgerId, bucket_ranges, buckets
+from recovery.model.ids import bucket_ranges, buckets
 from recovery.out_folder import write_whole
 from recovery.place import DatasetPlace, remove_tree
 
@@ -144,15 +144,13 @@ def _gather(
     if second.read("sources")["root"].to_pylist() == ["missing"] and not earlier and not inventories:
         raise InputError(request.uri, "has no ledgers root", "name the root of the cluster's ledgers")
     own = read_own_root(opened)
-    known = (
-        [] if own is None else [(item, item.state in REMOVED) for node in own.tombstones.read_all() for item in node]
-    )
+    known = [] if own is None else [_make_keys(node) for node in own.tombstones.read_all()]
     damaged: list[str] = []
     for uri, catalog in zip(request.earlier, earlier, strict=True):
         # Tombstones that expired since stand in copies.
         instances = [instance for instance in (_read_instance(second),) if instance]
         nodes = read_removed(of_catalog(catalog, uri), instances, lambda key, why: damaged.append(f"{key} ({why})"))
-        known += [(item, True) for node in nodes or () for item in node]
+        known += [_make_keys(node) for node in nodes or ()]
     sources = [_name_source(request.uri, second), *clusters.of_bookies(_read_bookies(inventories))]
     sources += [_name_source(uri, dataset) for uri, dataset in zip(request.earlier, earlier, strict=True)]
     if previous is not None:
@@ -160,14 +158,13 @@ def _gather(
     clusters.demand_one(sources)
     listings = (first_listing, second_listing)
     absence = measure_since_listing(opened, own, second, now_ms(context))
-    return _Gathered(
-        (first, second), listings, inventories, earlier, _make_keys(known), previous, tuple(damaged), absence
-    )
+    return _Gathered((first, second), listings, inventories, earlier, _unite(known), previous, tuple(damaged), absence)
 
 
 def _capture(opened: OpenStore, folder: DatasetPlace, context: Context, inventories: Sequence[Dataset]) -> Dataset:
     # What bookies hold and no listing names is asked for before anybody calls it gone.
-    capture_store(opened, folder, context, list_known_ledgers(inventories))
+    known = list_known_ledgers(inventories)
+    capture_store(opened, folder, context, known, with_rights=False, with_own_root=False)
     return open_dataset(folder, "catalog")
 
 
@@ -191,15 +188,21 @@ def _read_bookies(inventories: Sequence[Dataset]) -> pa.Table:
     return read_inventories(inventories, "bookies")
 
 
-def _make_keys(known: Sequence[tuple[Tombstone, bool]]) -> pa.Table:
-    """Return the ledgers of tombstones as columns; removed, where any says so."""
-    removed: dict[LedgerId, bool] = {}
-    for tombstone, is_removed in known:
-        removed[tombstone.ledger] = removed.get(tombstone.ledger, False) or is_removed
-    scope = np.array([ledger.scope for ledger in removed], np.int64)
-    ledger = np.array([ledger.ledger for ledger in removed], np.int64)
-    columns = [buckets(scope, ledger), scope, ledger, np.array(list(removed.values()), np.bool_)]
-    return sort_by_key(pa.table([pa.array(column) for column in columns], schema=TOMBSTONES))
+def _make_keys(tombstones: Sequence[Tombstone]) -> pa.Table:
+    """Return the ledgers of a node's tombstones as columns."""
+    scope = np.array([item.ledger.scope for item in tombstones], np.int64)
+    ledger = np.array([item.ledger.ledger for item in tombstones], np.int64)
+    removed = np.array([item.state in REMOVED for item in tombstones], np.bool_)
+    return pa.table(
+        [pa.array(column) for column in (buckets(scope, ledger), scope, ledger, removed)], schema=TOMBSTONES
+    )
+
+
+def _unite(parts: Sequence[pa.Table]) -> pa.Table:
+    """Return the ledgers of all tombstones, each once; removed, where any says so."""
+    rows = pa.concat_tables([TOMBSTONES.empty_table(), *parts])
+    rows = rows.group_by(list(tables.KEY_COLUMNS)).aggregate([("removed", "max")])
+    return sort_by_key(rows.rename_columns(TOMBSTONES.names).cast(TOMBSTONES))
 
 
 def _judge(request: OrphansRequest, gathered: _Gathered, run: Run, context: Context) -> tuple[FoundOrphans, list[Part]]:

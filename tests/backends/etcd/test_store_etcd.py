@@ -112,6 +112,22 @@ def test_windows_of_ids_meet_every_key_once(etcd_server: EtcdServer, monkeypatch
     store.close()
 
 
+def test_large_values_beside_the_ledgers_come_a_few_at_a_time(etcd_server: EtcdServer) -> None:
+    """A node of tombstones has half a MiB: no answer has more than 32 of them, while ledgers come by thousands."""
+    etcd_server.wipe()
+    store = EtcdStore(etcd_server.hosts)
+    large, small = [f"/s/tombstones/t{n:04}" for n in range(70)], [id_key(n) for n in range(100)]
+    for at in range(0, 70, 35):
+        store.write([Write(key, b"x") for key in large[at : at + 35]])
+    store.write([Write(key, b"x") for key in small[:50]])
+    store.write([Write(key, b"x") for key in small[50:]])
+    batches = [batch["key"].to_pylist() for batch in store.scan("/s")]
+    assert {*small, *large} <= {key for batch in batches for key in batch}
+    assert {len(batch) for batch in batches if batch[0] in large} == {32, 6}
+    assert [len(batch) for batch in batches if batch[0] in small] == [100]
+    store.close()
+
+
 def test_what_is_written_during_a_scan_is_not_in_it(etcd_server: EtcdServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """A scan shows one revision: what was deleted meanwhile is there, what was created is not."""
     monkeypatch.setattr(pages, "PAGE", 8)

@@ -4,7 +4,7 @@ import base64
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from backends.errors import UnavailableError
 from backends.memory import MemoryStore
-from backends.protocols import Write
+from backends.protocols import Versioned, Write
 from reconcile.deletes.own_root import OwnRoot, make_own_root, open_log
 from reconcile.deletes.packed import NODE_BYTES, Decision, PackedRecords, find_places
 from reconcile.deletes.records import ARCHIVE, ArchiveMark
@@ -158,30 +158,6 @@ def test_other_keys_change_with_the_record_or_not_at_all(tmp_path: Path) -> None
         own.archive.change([LedgerId(0, 1)], lambda *_: right, log, rows=1)
     assert store.get(f"{ROOT}/L1") is None
     assert len(own.archive.read_some([LedgerId(0, 1)])) == 1
-
-
-class Narrow(MemoryStore):
-    """A store that takes a million bytes at a time, as servers do."""
-
-    def write(self, changes: Sequence[Write]) -> list[int]:
-        """Make changes that fit."""
-        assert sum(len(change.value or b"") for change in changes) < 1_000_000
-        return super().write(changes)
-
-
-def test_large_records_are_written_a_few_at_a_time(tmp_path: Path) -> None:
-    """Two hundred records of 30 kB are six times what a transaction takes: fewer go together, and all are there."""
-    store = Narrow()
-    ledgers = [LedgerId(0, number) for number in range(200)]
-    done: list[LedgerId] = []
-    own = open_own(store, tmp_path)
-    with open_log(tmp_path / "journal", store, ROOT, clock) as log:
-        own.archive.change(
-            ledgers, lambda ledger, _: Decision(make_mark(ledger, 30_000)), log, rows=200, done=done.extend
-        )
-        assert log.cost.transactions < 100
-    assert sorted(done) == ledgers
-    assert sorted(mark.ledger for node in own.archive.read_all() for mark in node) == ledgers
 
 
 def read_journal(folder: Path, event: str) -> list[dict[str, Any]]:
@@ -411,42 +387,26 @@ def test_a_node_that_is_not_ours_to_read_hides_no_other(tmp_path: Path) -> None:
         list(own.archive.read_all())
 
 
-def test_one_record_that_is_too_large_for_a_node_stands_alone(tmp_path: Path) -> None:
-    """It cannot be split further; its neighbours go to other nodes, and all are there."""
-    store = MemoryStore()
-    own = open_own(store, tmp_path)
-    ledgers = [LedgerId(0, n) for n in range(4)]
-    with open_log(tmp_path, store, ROOT, clock) as log:
-        own.archive.change(
-            ledgers, lambda one, _: Decision(make_mark(one, 600_000 if one.ledger == 2 else 10)), log, rows=9
-        )
+class Reading(MemoryStore):
+    """A store that notes how many keys are asked for together."""
+
+    most = 0
+
+    def get_many(self, keys: Iterable[str]) -> Iterator[tuple[str, Versioned | None]]:
+        """Return what stands at keys."""
+        asked = list(keys)
+        self.most = max(self.most, len(asked))
+        return super().get_many(asked)
+
+
+def test_nodes_are_read_a_few_at_a_time(tmp_path: Path) -> None:
+    """Half a MiB each: nobody holds the nodes of a million deletes at once, neither here nor on a server."""
+    store = Reading()
+    ledgers = [LedgerId(0, n) for n in range(300)]
+    own = write_marks(store, tmp_path, ledgers, 9000)
+    assert len(store.children(TOP) or []) > 5
+    store.most = 0
     assert sorted(mark.ledger for node in own.archive.read_all() for mark in node) == ledgers
-    large = [key for key, value in store.dump().items() if key.startswith(f"{TOP}/t") and len(value) > NODE_BYTES]
-    assert len(large) == 1
-
-
-@pytest.mark.parametrize("sizes", [(470_000, 470_000), (950_000,)])
-def test_records_that_fill_a_transaction_go_one_by_one(sizes: tuple[int, ...], tmp_path: Path) -> None:
-    """Two that a server would refuse together; and one that no division makes smaller is tried as it is."""
-    store = MemoryStore()
-    own = open_own(store, tmp_path)
-    ledgers = [LedgerId(0, number) for number in range(len(sizes))]
-    with open_log(tmp_path, store, ROOT, clock) as log:
-        own.archive.change(ledgers, lambda one, _: Decision(make_mark(one, sizes[one.ledger])), log, rows=9)
-        assert log.cost.transactions == len(sizes)
     assert own.archive.read_some(ledgers).keys() == set(ledgers)
-
-
-def test_records_that_lie_close_are_brought_apart(tmp_path: Path) -> None:
-    """As many bits further as it takes, so that no node of several records is larger than the bound."""
-    store = MemoryStore()
-    own = open_own(store, tmp_path)
-    many = [LedgerId(0, number) for number in range(500)]
-    by_bits: dict[int, list[LedgerId]] = {}
-    for ledger, place in zip(many, find_places(many).tolist(), strict=True):
-        by_bits.setdefault(place >> 58, []).append(ledger)
-    pair = max(by_bits.values(), key=len)[:2]
-    with open_log(tmp_path, store, ROOT, clock) as log:
-        own.archive.change(pair, lambda one, _: Decision(make_mark(one, 300_000)), log, rows=9)
-    assert own.archive.read_some(pair).keys() == set(pair)
-    assert all(len(value) <= NODE_BYTES for key, value in store.dump().items() if key.startswith(TOP))
+    assert own.archive.measure()[0] == len(store.children(TOP) or [])
+    assert 1 <= store.most <= 4

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from reconcile.deletes.tombstones import (
+    CERTIFICATE_MS,
     DAY_MS,
     RETENTION_MS,
     SOAK_MS,
@@ -260,13 +261,23 @@ def test_a_decommissioned_holder_is_no_second_one() -> None:
 
 
 def test_what_is_due() -> None:
-    """What was asked for, and what soaked; not what soaks still, nor what only a purge takes further."""
+    """What was asked for, and what soaked; not what soaks still, nor what only a purge takes further.
+
+    What no certificate names any more is due again: when the one that does has ended, or a verification made none.
+    """
     verified = take_verification(ask(), SAFE, 100, "op")
     assert is_due(ask(), 10)
     assert not is_due(verified, 99 + SOAK)
     assert is_due(verified, 100 + SOAK)
-    assert not is_due(make_purgeable(), 100 + SOAK)
     assert not is_due(make_purged(), 10 * SOAK)
+    ready = replace(make_purgeable(), listed_ms=50 + SOAK)
+    assert not is_due(ready, 50 + SOAK + CERTIFICATE_MS)
+    assert is_due(ready, 51 + SOAK + CERTIFICATE_MS)
+    assert is_due(replace(ready, certificate=""), 100 + SOAK)
+    # One that tells no time of its references became purgeable when its certificate was made.
+    timeless = replace(ready, listed_ms=None)
+    assert not is_due(timeless, 100 + SOAK + CERTIFICATE_MS)
+    assert is_due(timeless, 101 + SOAK + CERTIFICATE_MS)
 
 
 def test_only_what_is_verified_soaks() -> None:

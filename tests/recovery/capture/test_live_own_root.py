@@ -1,5 +1,6 @@
 """bkmeta's own root beside the ledgers is in every capture, whole, at the keys that it has in the store."""
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,42 @@ def test_it_is_there_when_the_ledgers_root_is_lost(kind: type[MemoryStore], tmp_
     summary, catalog = run(source, tmp_path / "one", Layout.HIERARCHICAL)
     assert summary.root == "missing"
     assert catalog.read("own_root").num_rows == len(OWN)
+
+
+@pytest.mark.parametrize("kind", [MemoryStore, ScannableMemory])
+def test_who_looks_only_does_not_read_it(kind: type[MemoryStore], tmp_path: Path) -> None:
+    """It may be as large as all the ledgers; the capture has these, and is whole without it."""
+    source = kind()
+    fill(source, Layout.HIERARCHICAL)
+    put_own(source)
+    whole, _ = run(source, tmp_path / "whole")
+    summary, catalog = run(source, tmp_path / "look", with_own_root=False)
+    assert (summary.ledgers, summary.nodes, summary.complete) == (whole.ledgers, whole.nodes, True)
+    assert catalog.read("own_root").num_rows == 0
+
+
+class Narrow(MemoryStore):
+    """Notes how many nodes of our own root are asked for together."""
+
+    most = 0
+
+    def get_many(self, keys: Iterable[str]) -> Iterator[tuple[str, Versioned | None]]:
+        """Return what stands at keys."""
+        asked = list(keys)
+        self.most = max(self.most, sum("/tombstones/t" in key for key in asked))
+        return super().get_many(asked)
+
+
+def test_its_nodes_are_read_a_few_at_a_time(tmp_path: Path) -> None:
+    """Half a MiB each: a server would answer all of a million deletes with a quarter of a gigabyte at once."""
+    source = Narrow()
+    fill(source, Layout.HIERARCHICAL)
+    names = [f"t{number:05b}" for number in range(32)]
+    source.write([Write(f"/ledgers-bkmeta/tombstones/{name}", name.encode()) for name in names])
+    _, catalog = run(source, tmp_path / "one")
+    paths = catalog.read("own_root")["path"].to_pylist()
+    assert sorted(path.rpartition("/")[2] for path in paths if "/t" in path and path[-1] in "01") == names
+    assert 1 <= source.most <= 4
 
 
 class Splitting(MemoryStore):

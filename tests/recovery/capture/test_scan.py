@@ -49,10 +49,12 @@ def fill(made: MemoryStore, layout: Layout, root: str = "/ledgers") -> None:
     made.put_ephemeral(f"{root}/available/b1:3181", b"", 77)
 
 
-def run(source: MetadataStore, folder: Path, layout: Layout | None = None) -> tuple[CaptureSummary, Dataset]:
+def run(
+    source: MetadataStore, folder: Path, layout: Layout | None = None, *, with_own_root: bool = True
+) -> tuple[CaptureSummary, Dataset]:
     """Capture into a folder, and open what was written."""
     with DatasetWriter(folder, "catalog", binding={}, secret=True) as out:
-        summary = capture(source, "/ledgers", layout, out, clock=lambda: READ_AT)
+        summary = capture(source, "/ledgers", layout, out, clock=lambda: READ_AT, with_own_root=with_own_root)
     return summary, open_dataset(folder, "catalog")
 
 

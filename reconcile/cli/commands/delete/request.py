@@ -35,7 +35,7 @@ from reconcile.words import count_noun
         Exit.FAILED: "the store did not answer, or the journal's disk is full",
         Exit.USAGE: "ledgers, a URI or a journal that cannot be used",
         Exit.FOUND: "the store has no record of some; the others have a tombstone",
-        Exit.REFUSED: "what stands at the key of bkmeta's own root is not ours",
+        Exit.REFUSED: "bkmeta's own root is not ours; or records too large for a tombstone: the others have one",
         Exit.PARTLY: "stopped midway: run the same command again",
     },
     epilog="Example: bkmeta delete request --metadata zk+hierarchical://zk1:2181/ledgers --from ids.txt --reason T7",
@@ -61,17 +61,29 @@ def request(reason: str | None, soak: timedelta, references: tuple[str, ...], **
         verdict += f"; {len(done.earlier)} had been before"
     if done.absent:
         verdict += f"; the store has no record of {count_noun(len(done.absent), 'ledger')}"
+    if done.refused:
+        verdict += f"; {count_noun(len(done.refused), 'record')} too large for a tombstone"
     result = Result(
         "delete-request",
         verdict,
-        Exit.FOUND if done.absent else Exit.DONE,
-        counts={"requested": len(done.requested), "earlier": len(done.earlier), "absent": len(done.absent)},
-        details=[*list_lines(dict.fromkeys(done.absent, "no record")), f"journal {target.folder}"],
+        Exit.REFUSED if done.refused else Exit.FOUND if done.absent else Exit.DONE,
+        counts={
+            "requested": len(done.requested),
+            "earlier": len(done.earlier),
+            "absent": len(done.absent),
+            "refused": len(done.refused),
+        },
+        details=[
+            *list_lines(done.refused),
+            *list_lines(dict.fromkeys(done.absent, "no record")),
+            f"journal {target.folder}",
+        ],
         following=quote_command("bkmeta", "delete", "verify", "--metadata", target.uri, "--due", "--wire"),
         facts={
             "ledgers": [{"ledger": str(item), "state": "REQUESTED"} for item in done.requested],
             "absent": [str(item) for item in done.absent],
             "earlier": [str(item) for item in done.earlier],
+            "refused": {str(ledger): why for ledger, why in done.refused.items()},
             "journal": str(target.folder),
         },
     )

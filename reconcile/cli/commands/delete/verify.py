@@ -51,7 +51,9 @@ if TYPE_CHECKING:
     "--references refs.jsonl --certificate purge.json",
 )
 @ledger_arguments
-@click.option("--due", is_flag=True, help="All that were requested, or whose soak is over.")
+@click.option(
+    "--due", is_flag=True, help="All that were requested, whose soak is over, or whose certificate has ended."
+)
 @target_options
 @look_options
 @references_option
@@ -125,6 +127,11 @@ def _make_result(done: "VerifiedDeletes", target: "Target", path: Path | None) -
     details += [f"and {len(bad) - SHOWN} more: --json names all"] if len(bad) > SHOWN else []
     if not done.marks_kept:
         details.append("BookKeeper keeps no marks for replication on etcd: none could be looked at")
+    if done.certified:
+        details.append(
+            f"{count_noun(done.certified, 'ledger')} left to a certificate that names them: to verify them again, "
+            "name them"
+        )
     if path is not None:
         details.append(
             "no certificate: no ledger may be purged yet"
@@ -141,7 +148,7 @@ def _make_result(done: "VerifiedDeletes", target: "Target", path: Path | None) -
         f"{verdicts['SAFE']} safe, {verdicts['UNSAFE']} unsafe, {verdicts['UNDECIDED']} undecided "
         f"of {count_noun(len(done.ledgers), 'ledger')}",
         code,
-        counts={**verdicts, "ledgers": len(done.ledgers)},
+        counts={**verdicts, "ledgers": len(done.ledgers), "certified": done.certified},
         coverage={"marks_kept": done.marks_kept},
         details=details,
         following=following,

@@ -1,9 +1,10 @@
 """Every check of a verification: one ledger that is just safe, and one for each reason that is not."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,10 @@ import pyarrow as pa
 import pytest
 
 from backends.memory import MemoryStore
-from backends.protocols import Write
+from backends.protocols import Versioned, Write
 from reconcile.deletes.records import ArchiveMark
 from reconcile.deletes.tombstones import (
+    RECORD_BYTES,
     Holder,
     StoredRecord,
     Tombstone,
@@ -40,6 +42,7 @@ NOW = datetime.now(UTC)
 NOW_MS = int(NOW.timestamp() * 1000)
 ONE = LedgerId(0, 1)
 RULES = Rules(min_age_ms=0)
+ASKED = request_delete(ONE, StoredRecord(Ledger(ONE).raw, 0), BOOKIES, 1, "op")
 
 
 @dataclass(slots=True)
@@ -64,6 +67,7 @@ class Case:
     known: dict[LedgerId, Tombstone] = field(default_factory=dict)
     wanted: Sequence[LedgerId] = (ONE,)
     lately: int = 0
+    kind: type[MemoryStore] = MemoryStore
 
     def judge(self) -> Verification:
         """Return what is seen of the ledger."""
@@ -72,7 +76,7 @@ class Case:
 
     def judge_all(self) -> Sequence[Verification]:
         """Return what is seen of each ledger that is wanted."""
-        store = MemoryStore(lambda: CREATED_MS)
+        store = self.kind(lambda: CREATED_MS)
         fill_store(store, ROOT, Layout.HIERARCHICAL, [self.ledger, *self.others])
         for key, value in self.nodes.items():
             store.write([Write(ROOT + key, value)])
@@ -109,9 +113,9 @@ class Case:
         return open_dataset(self.folder / name, "catalog")
 
 
-def remove_most(store: MemoryStore) -> None:
-    """Remove twelve of the other ledgers."""
-    for number in range(2, 14):
+def remove_some(count: int, store: MemoryStore) -> None:
+    """Remove some of the other ledgers."""
+    for number in range(2, 2 + count):
         key = ROOT + ledger_key(Layout.HIERARCHICAL, LedgerId(0, number))
         held = store.get(key)
         assert held is not None
@@ -131,6 +135,36 @@ def drop(store: MemoryStore) -> None:
     store.write([Write(ROOT + ledger_key(Layout.HIERARCHICAL, ONE), None, 0)])
 
 
+def come(store: MemoryStore) -> None:
+    """Write the record of a ledger that has no entries."""
+    store.write([Write(ROOT + ledger_key(Layout.HIERARCHICAL, ONE), Ledger(ONE, -1).raw)])
+
+
+class Timeless(MemoryStore):
+    """A store that keeps no times, as etcd."""
+
+    def get_many(self, keys: Iterable[str]) -> Iterator[tuple[str, Versioned | None]]:
+        """Return what stands at keys."""
+        for key, node in super().get_many(keys):
+            yield key, None if node is None else replace(node, created_ms=None, changed_ms=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Broken(Ledger):
+    """A ledger whose record is none."""
+
+    @property
+    def raw(self) -> bytes:
+        """What stands in place of its record."""
+        return b"no record"
+
+
+def make_sized(size: int) -> Ledger:
+    """Return a ledger whose record has so many bytes."""
+    bare = len(Ledger(ONE, custom=(("x", b"z" * size),)).raw) - size
+    return Ledger(ONE, custom=(("x", b"z" * (size - bare)),))
+
+
 def made(component: str) -> tuple[tuple[str, bytes], ...]:
     """Return the custom metadata of a ledger that a part of Pulsar made."""
     return (("application", b"pulsar"), ("component", component.encode()))
@@ -138,8 +172,7 @@ def made(component: str) -> tuple[tuple[str, bytes], ...]:
 
 def know_holder(bookie: str) -> dict[LedgerId, Tombstone]:
     """Return a delete of which an earlier look showed a bookie with the ledger."""
-    asked = request_delete(ONE, StoredRecord(Ledger(ONE).raw, 0), BOOKIES, 1, "op")
-    return {ONE: replace(asked, holders=(Holder(bookie, 1, 1),))}
+    return {ONE: replace(ASKED, holders=(Holder(bookie, 1, 1),))}
 
 
 def make_cookie_node(bookie: str) -> dict[str, bytes]:
@@ -148,11 +181,20 @@ def make_cookie_node(bookie: str) -> dict[str, bytes]:
 
 
 FOURTH = "bk4:3181"
+CREATED = datetime.fromtimestamp(CREATED_MS / 1000, UTC)
+LONG_AGO = Absence(CREATED_MS, 100, 11, 10)
+ANY_TIME = replace(RULES, freshness_ms=NOW_MS)
 MARKED = ArchiveMark(ONE, "backup", "s3://b/1", "", 1)
 TWO_LOST = {"without": {BOOKIES[0]: [1], BOOKIES[1]: [1]}}
 SAFE: dict[str, dict[str, Any]] = {
     "plain": {},
     "striped": {"ledger": Ledger(ONE, 20, (3, 2, 2))},
+    "striped over bookies in another order": {"ledger": Ledger(ONE, 20, (3, 2, 2), members=BOOKIES[2:] + BOOKIES[:2])},
+    "as large as may be": {"ledger": make_sized(RECORD_BYTES)},
+    "looked at as long ago as may be": {"rules": replace(RULES, freshness_ms=0)},
+    "looked at as its record changed": {"looks": {"ended": CREATED}, "rules": ANY_TIME},
+    "as many went meanwhile as may": {"between": partial(remove_some, 10)},
+    "unsafe since its references were listed": {"known": {ONE: replace(ASKED, listed_ms=NOW_MS)}},
     "empty": {"ledger": Ledger(ONE, -1)},
     "one copy short of W and not of A": {"looks": {"without": {BOOKIES[0]: [1]}}},
     "archived": {"rules": replace(RULES, archived=True), "archive": {ONE: MARKED}},
@@ -195,6 +237,7 @@ UNSAFE: dict[str, dict[str, Any]] = {
     "ENTRIES_BEYOND_END": {"looks": {"lac": {1: 10}}},
     "DURABILITY_BREACH": {"looks": TWO_LOST},
     "BREAKER": {"lately": 10},
+    "TOO_LARGE": {"ledger": make_sized(RECORD_BYTES + 1)},
 }
 UNDECIDED: dict[str, dict[str, Any]] = {
     "CHANGED": {"between": touch},
@@ -223,14 +266,22 @@ UNDECIDED: dict[str, dict[str, Any]] = {
     "HOLDER_UNSEEN: bookie bk1:3181 was looked at later than now": {
         "looks": {"ended": NOW + timedelta(minutes=5, milliseconds=1)}
     },
-    "MASS_ABSENCE: 11 of the 100": {"absence": Absence(1, 100, 11, 10)},
-    "MASS_ABSENCE: 11 of the 100 ledgers": {"absence": Absence(1, 100, 11, 10), "rules": replace(RULES, absent=10)},
+    "MASS_ABSENCE: 11 of the 100 ledgers that a verification listed at 2023-11-14T22:13:20+00:00": {
+        "absence": LONG_AGO
+    },
+    "MASS_ABSENCE: 11 of the 100 ledgers": {"absence": LONG_AGO, "rules": replace(RULES, absent=10)},
+    "UNPARSABLE": {"ledger": Broken(ONE)},
+    "CHANGED: its record changed": {"ledger": Ledger(LedgerId(0, 50)), "between": come},
+    "HOLDER_UNSEEN: bookie bk1:3181 was looked at before the record changed last": {
+        "looks": {"ended": CREATED - timedelta(milliseconds=1)},
+        "rules": ANY_TIME,
+    },
     "INCARNATION_UNPROVEN: bookie bk4:3181": {
         "ledger": Ledger(ONE, members=(*BOOKIES[:2], FOURTH)),
         "looks": {"bookies": (*BOOKIES, FOURTH), "cookieless": (FOURTH,)},
     },
     "INCARNATION_UNPROVEN": {"looks": {"cookie": b"another"}},
-    "MASS_ABSENCE": {"between": remove_most},
+    "MASS_ABSENCE": {"between": partial(remove_some, 11)},
 }
 
 
@@ -240,6 +291,24 @@ def test_safe(name: str, tmp_path: Path) -> None:
     found = Case(tmp_path, **SAFE[name]).judge()
     assert (found.verdict, found.reasons) == (Verdict.SAFE, ())
     assert found.record is not None
+    assert found.record.created_ms == CREATED_MS
+
+
+def test_the_record_that_is_kept_stands_now(tmp_path: Path) -> None:
+    """As the second listing has it, though it changed; none that a tombstone does not take."""
+    changed = Case(tmp_path / "changed", between=touch).judge().record
+    assert changed is not None
+    assert changed.version == 1
+    timeless = Case(tmp_path / "timeless", kind=Timeless).judge().record
+    assert timeless is not None
+    assert timeless.created_ms is None
+    assert Case(tmp_path / "large", ledger=make_sized(RECORD_BYTES + 1)).judge().record is None
+
+
+def test_a_member_without_entries_is_a_holder(tmp_path: Path) -> None:
+    """It may have deleted them, or may never have had any: its tombstone waits for it all the same."""
+    found = Case(tmp_path, looks={"without": {BOOKIES[0]: [1]}}).judge()
+    assert [holder.bookie for holder in found.holders] == list(BOOKIES)
 
 
 @pytest.mark.parametrize("name", UNSAFE)
@@ -278,7 +347,14 @@ def test_undecided(name: str, tmp_path: Path) -> None:
     assert len({reason.partition(":")[0] for reason in found.reasons}) == 1
 
 
-def test_an_incomplete_listing_decides_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("source", "why"),
+    [
+        ({"complete": False, "gaps": ["/ledgers/00 may not be read", "and more"]}, "/ledgers/00 may not be read"),
+        ({"root": "missing"}, "its root is missing"),
+    ],
+)
+def test_an_incomplete_listing_decides_nothing(source: dict[str, object], why: str, tmp_path: Path) -> None:
     """I-02: what a capture lacks is not known, of any ledger."""
     case = Case(tmp_path)
     store = MemoryStore(lambda: CREATED_MS)
@@ -288,7 +364,7 @@ def test_an_incomplete_listing_decides_nothing(tmp_path: Path) -> None:
         for name in ("ledgers", "nodes"):
             writer.append(name, whole.read(name))
         sources = whole.read("sources").to_pylist()
-        sources[0].update(complete=False, gaps=["/ledgers/00 could not be listed"])
+        sources[0].update(source)
         writer.append("sources", pa.Table.from_pylist(sources, schema=whole.read("sources").schema))
         writer.close(coverage={})
     part = open_dataset(tmp_path / "part", "catalog")
@@ -299,7 +375,7 @@ def test_an_incomplete_listing_decides_nothing(tmp_path: Path) -> None:
         evidence = Evidence(captures, (listing, listing), gather_holdings(looks, wanted), {}, {}, 0, {}, NOW_MS)
         [found], _ = judge_deletes(wanted, evidence, RULES)
         assert found.verdict is Verdict.UNDECIDED
-        assert found.reasons[0].startswith("LISTING_INCOMPLETE")
+        assert found.reasons == (f"LISTING_INCOMPLETE: the store was not listed completely: {why}",)
 
 
 def test_one_listing_is_not_two(tmp_path: Path) -> None:

@@ -89,5 +89,5 @@ def test_reasons_that_were_seen_are_those_of_the_contract() -> None:
     """The others say that something could not be seen."""
     assert sorted(UNSAFE) == [
         "BREAKER", "DURABILITY_BREACH", "ENTRIES_BEYOND_END", "IN_RECOVERY", "LOCKED", "NOT_ARCHIVED", "NO_RECORD",
-        "OPEN", "REFERENCED", "UNDER_REPLICATED",
+        "OPEN", "REFERENCED", "TOO_LARGE", "UNDER_REPLICATED",
     ]  # fmt: skip

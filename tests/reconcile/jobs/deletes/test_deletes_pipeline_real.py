@@ -4,7 +4,7 @@ import itertools
 import json
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,9 @@ import pytest
 
 from backends.protocols import Write
 from backends.registry import open_store
+from reconcile.deletes.own_root import open_log, open_own_root
+from reconcile.deletes.packed import Decision
+from reconcile.deletes.tombstones import CERTIFICATE_MS, RECORD_BYTES, Tombstone
 from recovery.codecs.store import Layout, ledger_key, mark_key, places
 from recovery.model.ids import LedgerId
 from tests.reconcile.test_references_pulsar import topic
@@ -179,6 +182,54 @@ def test_what_changed_since_the_certificate_stops_a_purge(site: Site) -> None:
         opened.store.write([Write(site.root + ledger_key(site.layout, LedgerId(0, 7)), held.value, held.version)])
     assert "its record is not the one" in site.bkmeta(*purge, code=5).result["verdict"]
     assert site.read(7) is not None
+
+
+def put_back_a_day(_ledger: LedgerId, tombstone: Tombstone | None) -> Decision[Tombstone]:
+    """Let a verification be of a day ago: ZooKeeper's clock, which new ones are compared with, cannot be set."""
+    assert tombstone is not None
+    assert tombstone.listed_ms is not None
+    return Decision(replace(tombstone, listed_ms=tombstone.listed_ms - CERTIFICATE_MS - 60_000))
+
+
+def test_what_a_certificate_names_is_due_when_it_has_ended(site: Site) -> None:
+    """Until then it is left to that certificate, which is said; after that a new one is made of it, and purges."""
+    site.bkmeta("delete", "request", 19, "--soak", "0s")
+    site.verify("--due")
+    site.verify("--due", "--certificate", "first.json")
+    left = site.bkmeta("delete", "verify", "--due", *site.look(), "--certificate", "none.json").result
+    assert (left["counts"]["certified"], left["ledgers"], left["certificate"]) == (1, [], None)
+    with (
+        open_store(site.uri, writable=True) as opened,
+        open_log(site.folder / "past", opened.store, opened.root, lambda: days_ago(0)) as log,
+    ):
+        own = open_own_root(opened.store, opened.root)
+        assert own is not None
+        own.tombstones.change([LedgerId(0, 19)], put_back_a_day, log, rows=1)
+    again = site.verify("--due", "--certificate", "second.json")
+    assert [one["state"] for one in again["ledgers"]] == ["PURGEABLE"]
+    refused = site.bkmeta("delete", "purge", "--certificate", "first.json", code=5).result["verdict"]
+    assert "later verification" in refused
+    site.bkmeta("delete", "purge", "--certificate", "second.json")
+    assert site.read(19) is None
+
+
+def test_records_that_are_large_beside_a_transaction(site: Site) -> None:
+    """No server takes two of half a megabyte together; what fits with nothing else goes alone, the rest is refused."""
+    sizes = {41: 470_000, 42: 470_000, 43: RECORD_BYTES - 1_000, 44: RECORD_BYTES}
+    large = tuple(Ledger(LedgerId(0, n), custom=(("x", b"z" * size),)) for n, size in sizes.items())
+    with open_store(site.uri, writable=True) as opened:
+        fill_store(opened.store, site.root, site.layout, large)
+    asked = site.bkmeta("delete", "request", *sizes, "--soak", "0s", code=5).result
+    assert [one["ledger"] for one in asked["ledgers"]] == ["41", "42", "43"]
+    assert {ledger: "larger than a tombstone takes" in why for ledger, why in asked["refused"].items()} == {"44": True}
+    for words in ((), ("--certificate", "c.json")):
+        assert site.verify("--due", *words, ledgers=(*LEDGERS, *large))["verdicts"]["SAFE"] == 3
+    assert site.verify("44", code=3, ledgers=large)["ledgers"][0]["reasons"][0].startswith("TOO_LARGE")
+    site.bkmeta("delete", "purge", "--certificate", "c.json")
+    assert [site.read(number) for number in (41, 42, 43)] == [None] * 3
+    back = site.bkmeta("delete", "undo", 41, 42, 43, *site.look((*LEDGERS, *large))).result
+    assert back["put_back"] == ["41", "42", "43"]
+    assert [site.read(one.id.ledger) for one in large] == [one.raw for one in large]
 
 
 def test_a_bookie_that_does_not_answer_makes_it_undecided(site: Site) -> None:
