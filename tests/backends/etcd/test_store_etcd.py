@@ -123,7 +123,7 @@ def test_large_values_beside_the_ledgers_come_a_few_at_a_time(etcd_server: EtcdS
     store.write([Write(key, b"x") for key in small[50:]])
     batches = [batch["key"].to_pylist() for batch in store.scan("/s")]
     assert {*small, *large} <= {key for batch in batches for key in batch}
-    assert {len(batch) for batch in batches if batch[0] in large} == {32, 6}
+    assert max(len(batch) for batch in batches if {*batch} & {*large}) == 32
     assert [len(batch) for batch in batches if batch[0] in small] == [100]
     store.close()
 
