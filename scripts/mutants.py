@@ -135,11 +135,11 @@ def _nodes(value: object) -> Iterator[ast.AST]:
             yield each
 
 
-def tests_of(path: str) -> tuple[list[str], ...]:
+def tests_of(path: str, *, own_alone: bool) -> tuple[list[str], ...]:
     """Return the tests of a file that are there, in steps: each is asked if those before it notice nothing.
 
     The file's own examples, those of its folder, all others: a change that an example notices need not be judged by
-    thousands of histories. Those that never import the file are left out.
+    thousands of histories. Those that never import the file are left out. Or its own examples and properties alone.
     """
     found = [tests for prefix, tests in TESTS.items() if path == prefix or path.startswith(f"{prefix}/")]
     if not found:
@@ -152,6 +152,11 @@ def tests_of(path: str) -> tuple[list[str], ...]:
     files.sort(key=lambda file: (not Path(file).name.startswith(own), file.endswith(_JUDGED)))
     first = [file for file in files if file.startswith(f"{found[0][0]}/") and not file.endswith(_JUDGED)]
     named = [file for file in first if Path(file).name.startswith(own)]
+    if own_alone:
+        judges = [file for file in files if Path(file).name.startswith(own) and file not in named]
+        if not named and not judges:
+            raise SystemExit(f"{path}: no test that needs no server has its name: {own}….py")
+        return named, judges
     return named, [file for file in first if file not in named], [file for file in files if file not in first]
 
 
@@ -217,12 +222,15 @@ def outcome(folder: str, tests: Sequence[str], deadline_s: float) -> int | None:
 
 
 def copied(folder: Path) -> None:
-    """Copy what the repository has, as it stands."""
+    """Copy what the repository has, as it stands, with what Python compiled of it: it is asked thousands of times."""
     listed = subprocess.run(["git", "ls-files", "-z", "-co", "--exclude-standard"], check=True, capture_output=True)
     for name in filter(None, listed.stdout.decode().split("\0")):
         if Path(name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(name, folder / name)
+            for compiled in Path(name).parent.glob(f"__pycache__/{Path(name).stem}.*.pyc"):
+                (folder / compiled.parent).mkdir(exist_ok=True)
+                shutil.copy2(compiled, folder / compiled)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -232,13 +240,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("files", nargs="*", help=f"of {', '.join(TESTS)}")
     parser.add_argument("--seed", type=int, help="draws the same changes again")
     parser.add_argument("--name", help="tries only changes whose name contains this")
+    parser.add_argument(
+        "--own", action="store_true", help="asks the tests of a file's own name alone: quick, and strict"
+    )
     given = parser.parse_args(arguments)
     wanted = given.files or list(TESTS)
     paths = [
         p for name in wanted for p in (sorted(map(str, Path(name).glob("*.py"))) if Path(name).is_dir() else [name])
     ]
     # The tree may go on changing meanwhile: what is tried is what it is now.
-    sources, tests = {path: Path(path).read_text() for path in paths}, {path: tests_of(path) for path in paths}
+    sources = {path: Path(path).read_text() for path in paths}
+    tests = {path: tests_of(path, own_alone=given.own) for path in paths}
     every = [mutant for path in paths for mutant in mutants(path, sources[path])]
     every = [mutant for mutant in every if given.name is None or given.name in mutant.name]
     seed = SystemRandom().randrange(1 << 32) if given.seed is None else given.seed

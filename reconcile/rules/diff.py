@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from reconcile.findings.categories import Category
 from reconcile.findings.table import Finding, LedgerKey, Run, Statement, make_rows
+from reconcile.rules.sides import ABSENT, unite
 from recovery.model.tables import KEY_COLUMNS
 
 _OBSERVED: Final = pa.array(["observed", "verified"])
@@ -40,24 +41,10 @@ class Matched:
 
 def match(reconstruction: pa.Table, catalog: pa.Table) -> Matched:
     """Match the two sides by (scope, ledger); each has a ledger at most once."""
-    keys = list(KEY_COLUMNS)
-
-    def number_rows(table: pa.Table, name: str) -> pa.Table:
-        return table.select(keys).append_column(name, pa.array(np.arange(table.num_rows)))
-
-    joined = number_rows(reconstruction, "left").join(number_rows(catalog, "right"), keys, join_type="full outer")
-    left, right = joined["left"], joined["right"]
-
-    def rows(column: pa.ChunkedArray, wanted: pa.ChunkedArray) -> Rows:
-        picked: Rows = column.filter(wanted).to_numpy().astype(np.int64)
-        return picked
-
-    pairs = pc.and_(pc.is_valid(left), pc.is_valid(right))
-    shown = rows(left, pairs)
-    stored = rows(right, pairs)
-    order = np.argsort(shown, kind="stable")
+    held, stored = unite([reconstruction, catalog]).rows
+    is_held, is_stored = held != ABSENT, stored != ABSENT
     return Matched(
-        np.sort(rows(left, pc.is_null(right))), shown[order], stored[order], np.sort(rows(right, pc.is_null(left)))
+        held[is_held & ~is_stored], held[is_held & is_stored], stored[is_held & is_stored], stored[~is_held & is_stored]
     )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import accumulate
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -37,8 +38,6 @@ def findings(copies: pa.Table, stored: pa.Table, run: Run, *, seen: bool) -> pa.
         seen: every bookie was looked at, completely.
     """
     keys = list(tables.KEY_COLUMNS)
-    if not copies.num_rows:
-        return tables.FINDINGS.empty_table()
     ends = copies.group_by(keys).aggregate([("last", "max")])
     on_bookies, in_store = sides.unite([ends, stored]).rows
     is_shared = (on_bookies != sides.ABSENT) & (in_store != sides.ABSENT)
@@ -49,9 +48,8 @@ def findings(copies: pa.Table, stored: pa.Table, run: Run, *, seen: bool) -> pa.
     closed = stored.take(places.filter(beyond.combine_chunks()))
     if not closed.num_rows:
         return tables.FINDINGS.empty_table()
-    wanted = pa.table({**{name: closed[name] for name in keys}, "wanted": pa.array([True] * closed.num_rows)})
-    numbered = copies.select(keys).append_column("at", pa.array(range(copies.num_rows), pa.int64()))
-    copies_of_closed = copies.take(numbered.join(wanted, keys, join_type="inner")["at"].sort())
+    numbered = copies.select(keys).append_column("at", pa.array(np.arange(copies.num_rows)))
+    copies_of_closed = copies.take(numbered.join(closed.select(keys), keys, join_type="left semi")["at"].sort())
     by_ledger: dict[tuple[int, int], list[Mapping[str, Any]]] = {}
     for row in copies_of_closed.to_pylist():
         by_ledger.setdefault((row["scope"], row["ledger"]), []).append(row)
@@ -73,7 +71,7 @@ def _make_finding(record: Mapping[str, Any], copies: list[Mapping[str, Any]], *,
         default=-1,
     )
     copies_of_entry = _deepest(holders.values())
-    acknowledged = copies_of_entry >= (record["ack_quorum"] or record["write_quorum"] or 1)
+    acknowledged = copies_of_entry >= record["ack_quorum"]
     headers = [(copy["bookie"], h) for copy in copies for h in copy["headers"] if h["entry"] > last][:LISTED]
     statements = [
         Statement("store", "last_entry", last),

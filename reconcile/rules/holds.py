@@ -47,9 +47,7 @@ _SUGGESTED_FOR_FILES: Final = (
 
 def find_holds(catalog: pa.Table) -> pa.Table:
     """Return the holds that a store has: the columns of a key, reason and holders, as RECONSTRUCTION has them."""
-    lists = catalog["custom"].combine_chunks()
-    marked = pc.equal(pc.struct_field(lists.flatten(), 0), HOLD_MARK)
-    records = catalog.take(pc.unique(pc.list_parent_indices(lists).filter(marked)))
+    records = catalog.filter(pa.array(is_hold(catalog)))
     customs = [{item["key"]: item["value"] for item in custom} for custom in records["custom"].to_pylist()]
     reasons = [custom[HOLD_MARK].decode(errors="replace") for custom in customs]
     holders = [
@@ -95,8 +93,6 @@ def list_guarded(nodes: pa.Table) -> frozenset[LedgerId]:
 
 def mark_guarded(stored: pa.Table, guarded: frozenset[LedgerId]) -> npt.NDArray[np.bool_]:
     """Say which rows are of guarded ledgers; columns scope and ledger in."""
-    if not guarded:
-        return np.zeros(stored.num_rows, np.bool_)
     numbers = pa.array([ledger.ledger for ledger in guarded], pa.int64())
     near = np.flatnonzero(pc.is_in(stored["ledger"], value_set=numbers).to_numpy())
     mask = np.zeros(stored.num_rows, np.bool_)
@@ -120,12 +116,11 @@ def find_guarded(rows: pa.Table, run: Run) -> pa.Table:
         rows: RECONSTRUCTION, outcome guarded.
         run: this one.
     """
-    entries = pc.fill_null(rows["last_entry"], -1).to_numpy() + 1
     holes = count_holes(rows)
     statements = [
         Statement("bookies", "reading", rows["reading"]),
         Statement("bookies", "reason", rows["reason"]),
-        Statement("bookies", "requests an entry, about", pa.array(_estimate_requests(rows, entries - holes))),
+        Statement("bookies", "requests an entry, about", pa.array(_estimate_requests(rows, holes))),
         Statement("bookies", "entries that nobody serves", pa.array(holes)),
         Statement("bookies", "copies that the record does not name", rows["extra"]),
     ]
@@ -141,7 +136,7 @@ def find_guarded(rows: pa.Table, run: Run) -> pa.Table:
     )
 
 
-def _estimate_requests(rows: pa.Table, served: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+def _estimate_requests(rows: pa.Table, holes: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
     """Return how many bookies a reader asks for an entry, on average: of n members that k of have it, (n + 1)/(k + 1).
 
     A reader asks the members of a write set one after the other, in the order of the ring, until one has the entry.
@@ -149,7 +144,7 @@ def _estimate_requests(rows: pa.Table, served: npt.NDArray[np.int64]) -> npt.NDA
     write = pc.fill_null(rows["write_quorum"], 1).to_numpy()
     entries = pc.fill_null(rows["last_entry"], -1).to_numpy() + 1
     copy_counts = write * entries - rows["missing"].to_numpy()
-    copies = np.clip(copy_counts / np.maximum(served, 1), 1, write)
+    copies = np.clip(copy_counts / np.maximum(entries - holes, 1), 1, write)
     return np.asarray(np.round((write + 1) / (copies + 1), 1))
 
 

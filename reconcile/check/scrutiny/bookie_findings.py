@@ -64,8 +64,8 @@ def list_unaware(
         waited_s: seconds for which the bookies were seen to be gone, at least.
     """
     why = (
-        "replication is disabled"
-        if replication.disabled
+        replication.disabled
+        if replication.disabled is not None
         else "nobody is elected auditor"
         if not replication.auditor
         else f"the auditor waits {delay_s:.0f} s, and it is gone for {waited_s:.0f} s at least"

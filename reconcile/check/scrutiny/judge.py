@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reconcile.check.scrutiny.replication import Replication, find_overdue
+from reconcile.check.scrutiny.replication import Replication, find_overdue, list_overdue
 from reconcile.findings import table
 from reconcile.findings.categories import TRAITS, Category
 from reconcile.findings.table import Run, Statement
@@ -39,6 +39,7 @@ from reconcile.rules.sides import ABSENT, compare, find_other_records, unite
 from recovery.model.tables import CATALOG_HISTORY, KEY_COLUMNS, VERDICTS
 
 Mask = npt.NDArray[np.bool_]
+Ints = npt.NDArray[np.int64]
 
 CLEAN: Final = "clean"
 SKIPPED: Final = "skipped"
@@ -118,16 +119,19 @@ def judge_range(
     )
     judged = stored.filter(pa.array(reason == ""))
     faults = find_faults(judged, copies, sight)
+    late = list_overdue(stored, replication, run, demands.grace_s)
+    lost = _count_lost(stored, reason == "marked", late, copies, sight, everywhere=everywhere)
     free = stored.filter(pa.array(~broken & ~is_hold))
     records = free.filter(pa.array((reason != "guarded")[~broken & ~is_hold]))
     parts = [
         _find_unparsable(stored.filter(pa.array(broken)), run),
         copy_findings.findings(judged, faults, run, everywhere=everywhere),
         *([_find_unknown(judged, copies, faults, run)] if everywhere else ()),
-        entries_beyond_end.findings(copies, judged, run, seen=everywhere),
-        find_overdue(stored, replication, run, demands.grace_s),
+        # Whom nobody asked shows nothing: what counts is what was shown.
+        entries_beyond_end.findings(copies, judged, run, seen=True),
+        find_overdue(stored, late, lost, replication, run),
         find_single_copies(free, run),
-        find_stuck_recoveries(records, run, demands.grace_s),
+        find_stuck_recoveries(records, _find_among(records, copies.filter(copies["fenced"])), run, demands.grace_s),
     ]
     if earlier_records is not None:
         keys, unknown = stored.select(list(KEY_COLUMNS)).slice(0, 0), np.full(earlier_records.num_rows, ABSENT)
@@ -205,6 +209,20 @@ def _find_guarded(stored: pa.Table, replication: Replication) -> Mask:
         "ledger": pa.array([ledger.ledger for ledger in ledgers], pa.int64()),
     }
     return named | _find_among(stored, pa.table(rows))
+
+
+def _count_lost(
+    stored: pa.Table, marked: Mask, late: pa.Table, copies: pa.Table, sight: Sight, *, everywhere: bool
+) -> Ints:
+    """Return of each ledger how many entries no bookie has, of closed ones whose mark is overdue; of others 0."""
+    lost = np.zeros(stored.num_rows, np.int64)
+    rows = late["record"].to_numpy()
+    rows = np.sort(rows[marked[rows]])
+    if everywhere and len(rows):
+        faults = find_faults(stored.take(pa.array(rows)), copies, sight).faults
+        faults = faults.filter(pc.equal(faults["fault"], int(Fault.LOST)))
+        lost[rows[faults["row"].to_numpy()]] = faults["entries"].to_numpy()
+    return lost
 
 
 def _find_unknown(judged: pa.Table, copies: pa.Table, faults: CopyFaults, run: Run) -> pa.Table:

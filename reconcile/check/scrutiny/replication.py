@@ -13,6 +13,9 @@ A mark says since when by its own ctime, else by its node's. One that is older t
     no auditor             nobody holds a vote of the auditor's election
     waiting                none of these: no worker runs, or all are busy
 
+A lock says since when by its node's ctime, where the store keeps one (etcd does not). Where entries of a closed ledger
+are on no bookie, and every bookie was asked, its mark is critical, however it came to stand.
+
 Where the bookie that is lacking is one of the open segment, and that is not the ledger's only one, the finding is
 OPEN_FRAGMENT_PENDING: a worker waits `OPEN_GRACE_S` for the writer to go on without it, then it ends the segment.
 """
@@ -23,10 +26,11 @@ from datetime import timedelta
 from typing import Any, Final, Self
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reconcile.findings.categories import Category
+from reconcile.findings.categories import TRAITS, Category
 from reconcile.findings.table import Run, Statement, make_ledger_findings
 from reconcile.rules.sides import ABSENT, unite
 from recovery.codecs.keys import read_marks
@@ -35,6 +39,8 @@ from recovery.codecs.replication_mark import list_replicas, read_mark_times
 from recovery.codecs.store import AVAILABLE, READ_ONLY, REPLICATION_DISABLED
 from recovery.model.ids import LedgerId, buckets
 from recovery.model.tables import FINDINGS, KEY_COLUMNS
+
+Ints = npt.NDArray[np.int64]
 
 OPEN_GRACE_S: Final = 30.0
 """Seconds: the default of BookKeeper's openLedgerRereplicationGracePeriod."""
@@ -57,10 +63,10 @@ class Replication:
 
     Attributes:
         marks: of `MARKS`, a row a marked ledger.
-        locks: ledger to who holds its lock: a worker, or a guard.
+        locks: ledger to who holds its lock, a worker or a guard, and since when.
         guarded: ledgers whose lock is a guard's.
         dead: ledgers whose lock belongs to no session, and is no guard's.
-        disabled: replication is disabled.
+        disabled: replication is disabled: since when, in words; None: it is not.
         auditor: somebody holds a vote of the election.
         writable, read_only: bookies that are registered so.
     """
@@ -69,7 +75,7 @@ class Replication:
     locks: dict[LedgerId, str]
     guarded: frozenset[LedgerId]
     dead: frozenset[LedgerId]
-    disabled: bool
+    disabled: str | None
     auditor: bool
     writable: frozenset[str]
     read_only: frozenset[str]
@@ -83,13 +89,14 @@ class Replication:
     def from_nodes(cls, nodes: pa.Table, part: range | None = None) -> Self:
         """Read what CATALOG_NODES has; `part`: marks of these buckets only."""
         of_marks = nodes.filter(pc.equal(nodes["kind"], "mark"))
-        rest = nodes.filter(pc.not_equal(nodes["kind"], "mark")).select(["path", "kind", "raw", "owner"]).to_pylist()
+        columns = ["path", "kind", "raw", "owner", "created_at"]
+        rest = nodes.filter(pc.not_equal(nodes["kind"], "mark")).select(columns).to_pylist()
         locks: dict[LedgerId, str] = {}
         guarded, dead = set(), set()
         for row in rest:
             ledger = ledger_of_lock(row["path"]) if row["kind"] == "lock" else None
             if ledger is not None:
-                locks[ledger] = decode_holder(row["raw"]) or "nobody"
+                locks[ledger] = f"{decode_holder(row['raw']) or 'nobody'}{_tell_since(row)}"
                 if is_guard(row["raw"], row["owner"] or 0):
                     guarded.add(ledger)
                 elif row["owner"] is None:
@@ -100,11 +107,20 @@ class Replication:
             locks,
             frozenset(guarded),
             frozenset(dead),
-            any(row["path"] == REPLICATION_DISABLED for row in rest),
+            next(
+                (f"replication is disabled{_tell_since(row)}" for row in rest if row["path"] == REPLICATION_DISABLED),
+                None,
+            ),
             any(row["path"].startswith(_VOTES) and row["owner"] is not None for row in rest),
             frozenset(path.rsplit("/", 1)[-1] for path in registered if path.rsplit("/", 1)[0] == AVAILABLE),
             frozenset(path.rsplit("/", 1)[-1] for path in registered if path.rsplit("/", 1)[0] == READ_ONLY),
         )
+
+
+def _tell_since(row: Mapping[str, Any]) -> str:
+    """Return when a node was made, in words that go behind what it is; nothing where the store does not say."""
+    made = row["created_at"]
+    return "" if made is None else f" since {made.isoformat(timespec='seconds')}"
 
 
 def _read_marks(nodes: pa.Table, part: range | None) -> pa.Table:
@@ -128,14 +144,33 @@ def _read_marks(nodes: pa.Table, part: range | None) -> pa.Table:
     )
 
 
-def find_overdue(stored: pa.Table, replication: Replication, run: Run, grace_s: float) -> pa.Table:
-    """Return a finding for each ledger whose mark is older than the grace; CATALOG_LEDGERS in."""
+def list_overdue(stored: pa.Table, replication: Replication, run: Run, grace_s: float) -> pa.Table:
+    """Return the marks that are older than the grace, the oldest first: `MARKS`, and the row of each record.
+
+    Args:
+        stored: CATALOG_LEDGERS, or its key columns.
+        replication: of the store.
+        run: this one.
+        grace_s: seconds that a mark may stand.
+    """
     limit = pa.scalar(run.at - timedelta(seconds=grace_s), pa.timestamp("us", "UTC"))
     marks = replication.marks
     late = marks.filter(pc.fill_null(pc.less(marks["since"], limit), fill_value=False))
     rows, places = unite([late, stored]).rows
     both = (rows != ABSENT) & (places != ABSENT)
-    late = late.take(pa.array(rows[both])).append_column("record", pa.array(places[both])).sort_by("since")
+    return late.take(pa.array(rows[both])).append_column("record", pa.array(places[both])).sort_by("since")
+
+
+def find_overdue(stored: pa.Table, late: pa.Table, lost: Ints, replication: Replication, run: Run) -> pa.Table:
+    """Return a finding for each ledger whose mark is overdue.
+
+    Args:
+        stored: CATALOG_LEDGERS.
+        late: of `list_overdue`.
+        lost: of each row of `stored`, how many entries are on no bookie, as far as every bookie was asked.
+        replication: of the store.
+        run: this one.
+    """
     if not late.num_rows:
         return FINDINGS.empty_table()
     records = stored.select(["state", "segments"]).take(late["record"]).to_pylist()
@@ -143,7 +178,8 @@ def find_overdue(stored: pa.Table, replication: Replication, run: Run, grace_s: 
     reasons = [_explain(*pair, replication) for pair in zip(ledgers, records, strict=True)]
     replicas = [list_replicas(raw) for raw in late["raw"].to_pylist()]
     pending = np.array([_is_open_there(*pair, replication) for pair in zip(records, replicas, strict=True)], np.bool_)
-    pending &= (pc.less(late["since"], run.at - timedelta(seconds=max(grace_s, OPEN_GRACE_S)))).to_numpy()
+    pending &= pc.less(late["since"], run.at - timedelta(seconds=OPEN_GRACE_S)).to_numpy()
+    lost = lost[late["record"].to_numpy()]
     texts = pa.array([", ".join(names) for names in replicas])
     parts = []
     for category, mask in ((Category.UNDER_REPLICATED_OVERDUE, ~pending), (Category.OPEN_FRAGMENT_PENDING, pending)):
@@ -153,10 +189,14 @@ def find_overdue(stored: pa.Table, replication: Replication, run: Run, grace_s: 
             Statement("store", "marked since", overdue["since"]),
             Statement("store", "bookies that are believed to lack it", texts.take(rows)),
             Statement("store", "why it stands", pa.array(reasons, pa.string()).take(rows)),
+            Statement("bookies", "entries that no bookie has", pa.array(lost).take(rows)),
         ]
         named = pa.array([list(names) for names in replicas], pa.list_(pa.string())).take(rows)
         keys = overdue.select(list(KEY_COLUMNS))
-        parts.append(make_ledger_findings(category, keys, statements, run, subject="mark", bookies=named))
+        severity = pa.array(np.where(lost[mask] > 0, "critical", TRAITS[category].severity))
+        parts.append(
+            make_ledger_findings(category, keys, statements, run, subject="mark", severity=severity, bookies=named)
+        )
     return pa.concat_tables(parts)
 
 
@@ -173,8 +213,8 @@ def _explain(ledger: LedgerId, record: Mapping[str, Any], replication: Replicati
     holder = replication.locks.get(ledger)
     if ledger in replication.guarded:
         return f"guarded by {holder}: nobody replicates it until the restore is settled"
-    if replication.disabled:
-        return "replication is disabled"
+    if replication.disabled is not None:
+        return replication.disabled
     if ledger in replication.dead:
         return f"dead lock of {holder}: no session holds it, so no worker ever takes the ledger"
     if holder is not None:

@@ -272,6 +272,7 @@ def _make_result(scrutinized: "Scrutinized", min_coverage: float, out: DatasetPl
         code,
         counts={
             "listed": scrutinized.listed,
+            "looked_at": scrutinized.looked_at,
             "clean": scrutinized.clean,
             "skipped": dict(scrutinized.skipped),
             "undecided": dict(scrutinized.undecided),

@@ -30,8 +30,8 @@ COMPARED_FINDINGS: Final = "compared-findings"
 COMPARED_VERDICTS: Final = "compared-verdicts"
 """Likewise what waits until entries of replaced bookies are compared."""
 _JUDGED: Final = (
-    *tables.KEY_COLUMNS, "bookie", "source", "groups", "entries", "last", "complete", "limbo", "explicit_lac",
-    "headers",
+    *tables.KEY_COLUMNS, "bookie", "source", "groups", "entries", "last", "complete", "fenced", "limbo",
+    "explicit_lac", "headers",
 )  # fmt: skip
 """Columns of COPIES that rules look at."""
 

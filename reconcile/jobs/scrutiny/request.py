@@ -106,6 +106,11 @@ class Scrutinized:
         return parts == self.listed
 
     @property
+    def looked_at(self) -> int:
+        """Ledgers that were judged by what bookies hold: all that were not skipped."""
+        return self.listed - sum(self.skipped.values())
+
+    @property
     def covered_pct(self) -> float:
         """Percent of the copies that were judged."""
         asked = self.coverage["positions"]

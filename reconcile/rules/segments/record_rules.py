@@ -2,7 +2,8 @@
 
     finding              when                                                                  severity
     ONE_COPY             W = 1                                                                 info
-    RECOVERY_STUCK       in recovery, and the record has not changed for longer than the grace warning
+    RECOVERY_STUCK       in recovery, or open and fenced by a bookie, and the record has not
+                         changed for longer than the grace                                     warning
     PLACEMENT_VIOLATED   a write set of a segment is against the policy                        warning
     PLACEMENT_SOFT       none is, and one lacks what the policy would rather have              info
 
@@ -55,17 +56,28 @@ def find_single_copies(stored: pa.Table, run: Run) -> pa.Table:
     )
 
 
-def find_stuck_recoveries(stored: pa.Table, run: Run, grace_s: float) -> pa.Table:
-    """Return a finding for each ledger that is in recovery for longer than the grace; CATALOG_LEDGERS in.
+def find_stuck_recoveries(stored: pa.Table, fenced: npt.NDArray[np.bool_], run: Run, grace_s: float) -> pa.Table:
+    """Return a finding for each ledger whose recovery, begun by somebody, stands for longer than the grace.
 
     Holds are in recovery for ever; the caller leaves them out.
+
+    Args:
+        stored: CATALOG_LEDGERS.
+        fenced: of which of them some bookie's index says that it is fenced: its writer cannot go on.
+        run: this one.
+        grace_s: seconds that a record may stand so.
     """
-    recovering = stored.filter(pc.fill_null(pc.equal(stored["state"], "IN_RECOVERY"), fill_value=False))
+    begun = pc.or_(
+        pc.equal(stored["state"], "IN_RECOVERY"), pc.and_(pc.equal(stored["state"], "OPEN"), pa.array(fenced))
+    )
     since = pa.scalar(run.at - timedelta(seconds=grace_s), pa.timestamp("us", "UTC"))
-    stuck = recovering.filter(pc.fill_null(pc.less(recovering["changed_at"], since), fill_value=False))
+    is_stuck = pc.and_(pc.fill_null(begun, fill_value=False), pc.less(stored["changed_at"], since))
+    is_stuck = pc.fill_null(is_stuck, fill_value=False)
+    stuck = stored.filter(is_stuck)
     statements = [
         Statement("store", "state", stuck["state"]),
         Statement("store", "record changed at", stuck["changed_at"]),
+        Statement("bookies", "fenced", pc.if_else(pa.array(fenced).filter(is_stuck), "yes", "not seen")),
     ]
     return make_ledger_findings(
         Category.RECOVERY_STUCK, stuck.select(list(KEY_COLUMNS)), statements, run, subject="state"

@@ -21,7 +21,7 @@ from recovery.codecs.store import Layout, ledger_key
 from recovery.dataset import Dataset, DatasetWriter, open_dataset
 from recovery.model import tables
 from recovery.model.ids import LedgerId
-from tests.reconcile.compare.test_three_way import catalog
+from tests.reconcile.rules.test_sides import catalog
 from tests.support.command import run
 from tests.support.plan_folder import Ledger, write_plan
 from tests.support.plans import clock

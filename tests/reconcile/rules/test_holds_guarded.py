@@ -157,3 +157,92 @@ def test_a_damaged_index_file_is_graded_by_the_ledgers_that_it_is_of() -> None:
     assert grade(file, other, ("/d/current/0.log", None)) == ("warning", True)
     assert grade(file, other, ("/d/current/ledgers", None)) == (None, False)
     assert grade(("/elsewhere/7.idx", 7)) == (None, False)
+
+
+def test_a_table_of_what_requests_cost() -> None:
+    """Of n members that k of have an entry, (n + 1) / (k + 1); never more than all, never fewer than one."""
+    rows = table(
+        row(1, write_quorum=3, missing=0),
+        row(2, write_quorum=3, missing=10),
+        row(3, write_quorum=3, missing=20),
+        row(4, write_quorum=3, missing=29),
+        row(5, write_quorum=3, missing=20, holes=holes(5, 5)),
+        row(6, write_quorum=None, last_entry=None, missing=0),
+        row(7, write_quorum=2, last_entry=-1, missing=0),
+        row(8, write_quorum=2, last_entry=0, missing=0, holes=holes(0, 1)),
+    )
+    told = [evidence(one)["requests an entry, about"] for one in holds.find_guarded(rows, RUN).to_pylist()]
+    assert told == ["1", "1.3", "2", "2", "1.3", "1", "1.5", "1"]
+
+
+def test_what_is_lost_is_counted() -> None:
+    """Holes; what a LAC shows above the end, where a loss was stated; nothing where no end or no LAC is known."""
+    usual: dict[str, Any] = {"outcome": "restored", "holders": ["a:1"]}
+    rows = table(
+        row(7, **usual, reason="ragged_tail", lac_low=9),
+        row(8, **usual, reason="lac_beyond_end", lac_low=10),
+        row(9, **usual, reason=None, lac_low=12),
+        row(10, **usual, reason="lac_beyond_end", lac_low=0, last_entry=None),
+        row(11, **usual, reason="ragged_tail", lac_low=None, holes=holes(0, 1)),
+        row(12, **usual, reason="ragged_tail", lac_low=None, last_entry=None),
+    )
+    found = holds.find_lost(rows, RUN).to_pylist()
+    fields = ("entries that nobody serves", "acknowledged entries above the end", "reason")
+    lost = [(one["ledger"], *map(evidence(one).get, fields)) for one in found if one["category"] == Category.ENTRY_LOST]
+    assert lost == [
+        (8, "0", "1", "lac_beyond_end"),
+        (10, "0", "1", "lac_beyond_end"),
+        (11, "1", "0", "ragged_tail"),
+    ]
+    rest = [(one["ledger"], evidence(one)) for one in found if one["category"] == Category.LEFT_OVER]
+    assert rest == [
+        (7, {"reason": "ragged_tail", "last_entry": "9"}),
+        (12, {"reason": "ragged_tail", "last_entry": "nothing"}),
+    ]
+    assert {str(one["bookies"]) for one in found} == {"['a:1']"}
+
+
+def test_what_is_said_of_a_smaller_ensemble() -> None:
+    """Before and now."""
+    rows = table(row(7, ensemble_size=2)).append_column("ensemble_before", pa.array([3], pa.int32()))
+    [found] = holds.find_reopening(rows, RUN).to_pylist()
+    assert [(one["side"], one["value"]) for one in found["evidence"]] == [("store", "3"), ("bookies", "2")]
+
+
+def test_nodes_and_other_scopes_stay_where_guarded_ledgers_are_left_out() -> None:
+    """What is found of no ledger has no id."""
+    kinds = ["QUORUM_DIFFERS", "QUORUM_DIFFERS", "ENTRY_LOST", "QUORUM_DIFFERS"]
+    findings = pa.table({"category": kinds, "scope": pa.array([0, 9, 0, None]), "ledger": pa.array([7, 7, 7, None])})
+    stored = pa.table({"scope": [0, 0], "ledger": [7, 8]})
+    left = holds.drop_compared(findings, stored, np.array([True, True]))
+    assert left.to_pylist() == [findings.to_pylist()[1], findings.to_pylist()[3]]
+    assert holds.drop_compared(findings.slice(0, 0), stored, np.array([True, True])).num_rows == 0
+
+
+def test_folders_that_hold_no_index_do_not_count() -> None:
+    """All that is gone is named, in order; damage of other bookies and damage that hides nothing are passed over."""
+    dirs = [
+        {"path": path, "role": role, "complete": whole, "bytes": size, "unread": 0}
+        for path, role, whole, size in (
+            ("/d/b", "index", False, 9), ("/d/a", "index", False, 9), ("/d/c", "index", True, 9),
+            ("/d/j", "journal", False, 9), ("/d/l", "ledger", True, 9), ("/d/m", "ledger", True, 0),
+        )
+    ]  # fmt: skip
+    harms = [
+        {"bookie": bookie, "incarnation": 1, "file": file, "reason": "zeros", "ledger": ledger, "scope": scope,
+         "hides_entries": hides}
+        for bookie, file, ledger, scope, hides in (
+            ("bk:1", "/d/a/7.idx", 7, None, True), ("bk:1", "/d/b/7.idx", 7, 5, True),
+            ("bk:2", "/d/a/9.idx", 9, 0, True), ("bk:1", "/d/a/8.idx", 8, 0, False),
+            ("bk:1", "/d/a/x.compacted", None, None, True), ("bk:1", "/d/a/x.txn", None, None, True),
+        )
+    ]  # fmt: skip
+    damage = pa.Table.from_pylist(harms, schema=tables.DAMAGE)
+    (found,) = holds.find_without_index([{"bookie": "bk:1", "dirs": dirs}], damage)
+    text = "bk:1 has logs, and of its index 2 ledgers cannot be told whole: /d/a, /d/b"
+    assert [(one.side, one.field, one.value) for one in found.statements] == [("bookies", "index", text)]
+    assert (found.subject, found.severity) == ("index of bk:1", "warning")
+    assert "put back the index files" in str(found.suggested)
+    (found,) = holds.find_without_index([{"bookie": "bk:1", "dirs": dirs}], damage.slice(0, 1))
+    assert (found.severity, found.suggested) == (None, None)
+    assert found.statements[0].value == "bk:1 has logs, and of its index not all was seen: /d/a, /d/b"

@@ -1,4 +1,4 @@
-"""Entries above a closed end, and ids of two ledgers: what is critical, what is not, and what each finding says."""
+"""Ids of two ledgers: what shows it, what does not, and what each finding says."""
 
 import hashlib
 from datetime import UTC, datetime
@@ -6,13 +6,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from backends.protocols import Versioned
 from reconcile.compare.single_ledger import as_catalog_row
 from reconcile.findings.table import Run
-from reconcile.rules import entries_beyond_end, id_reuse
+from reconcile.rules import id_reuse
 from reconcile.rules.holds import HOLD_MARK
 from recovery.codecs import ledger_metadata
 from recovery.codecs.entry import master_key
@@ -44,30 +42,6 @@ def copies(held: dict[str, set[int]], lac: int = LAST, **changed: Any) -> pa.Tab
         row = simulator.copy_row(7, name, sorted(entries), headers=[header] if header else [])
         rows.append(row | changed)
     return pa.Table.from_pylist(rows, schema=tables.COPIES)
-
-
-@given(st.dictionaries(st.sampled_from(NAMES), st.sets(st.integers(0, 14), min_size=1), min_size=1), st.booleans())
-def test_what_as_many_hold_as_acknowledge_is_a_warning(held: dict[str, set[int]], seen: bool) -> None:
-    """Else it is what a close drops; which entries, and on which bookies, is what the bookies hold."""
-    found = entries_beyond_end.findings(copies(held), stored(), RUN, seen=seen).to_pylist()
-    above = {name: {one for one in entries if one > LAST} for name, entries in held.items()}
-    entries = sorted(set().union(*above.values()))
-    assert len(found) == bool(entries)
-    for one in found:
-        most = max(sum(entry in mine for mine in above.values()) for entry in entries)
-        assert one["severity"] == ("info" if seen and most < 2 else "warning")
-        assert one["bookies"] == sorted(name for name, mine in above.items() if mine)
-        runs = [range(run["first"], run["last"] + run["size"]) for run in one["entries"]]
-        assert sorted(entry for run in runs for entry in run) == entries
-
-
-def test_what_a_lac_shows_is_critical_on_a_single_bookie() -> None:
-    """The LAC of a later entry says that one above the end was acknowledged."""
-    [found] = entries_beyond_end.findings(copies({"a:1": {11}}, lac=10), stored(), RUN, seen=True).to_pylist()
-    assert (found["severity"], found["unknowns"]) == ("critical", [])
-    assert entries_beyond_end.findings(copies({"a:1": {9}}), stored(), RUN, seen=True).num_rows == 0
-    open_one = stored(state=md.State.OPEN, last_entry=None, length=None)
-    assert entries_beyond_end.findings(copies({"a:1": {11}}), open_one, RUN, seen=True).num_rows == 0
 
 
 def keyed(password: bytes) -> bytes:

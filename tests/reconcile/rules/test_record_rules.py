@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -58,23 +59,30 @@ def test_only_ledgers_with_one_copy_are_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "age_s", "is_stuck"),
+    ("state", "fenced", "age_s", "is_stuck"),
     [
-        ("IN_RECOVERY", 3600, False),
-        ("IN_RECOVERY", 3601, True),
-        ("IN_RECOVERY", None, False),
-        ("OPEN", 3601, False),
-        (None, 3601, False),
+        ("IN_RECOVERY", False, 3600, False),
+        ("IN_RECOVERY", False, 3601, True),
+        ("IN_RECOVERY", True, 3601, True),
+        ("IN_RECOVERY", False, None, False),
+        ("OPEN", False, 3601, False),
+        ("OPEN", True, 3601, True),
+        ("OPEN", True, 3600, False),
+        ("CLOSED", True, 3601, False),
+        (None, True, 3601, False),
     ],
 )
-def test_a_recovery_is_stuck_past_the_grace(state: str | None, age_s: int | None, *, is_stuck: bool) -> None:
-    """Not at its end; nor where nobody knows when the record changed."""
+def test_a_recovery_is_stuck_past_the_grace(
+    state: str | None, age_s: int | None, *, fenced: bool, is_stuck: bool
+) -> None:
+    """Not at its end; nor where nobody knows when the record changed. An open one that is fenced was recovered, too."""
     changed = None if age_s is None else AT - timedelta(seconds=age_s)
-    found = find_stuck_recoveries(make_records({"state": state, "changed_at": changed}), RUN, 3600).to_pylist()
-    assert [row["category"] for row in found] == ["RECOVERY_STUCK"] * is_stuck
-    if is_stuck:
-        assert said(found[0])[0] == ("state", "IN_RECOVERY")
-        assert said(found[0])[1][0] == "record changed at"
+    records = make_records({"state": "OPEN", "changed_at": changed}, {"state": state, "changed_at": changed})
+    found = find_stuck_recoveries(records, np.array([False, fenced]), RUN, 3600).to_pylist()
+    assert [(row["category"], row["ledger"]) for row in found] == [("RECOVERY_STUCK", 1)] * is_stuck
+    for row in found:
+        assert [field for field, _ in said(row)] == ["state", "record changed at", "fenced"]
+        assert (said(row)[0][1], said(row)[2][1]) == (state, "yes" if fenced else "not seen")
 
 
 def test_each_segment_is_held_against_the_policy() -> None:

@@ -14,7 +14,7 @@ from recovery.model import tables
 from recovery.model.ids import LedgerId
 from recovery.model.metadata import Digest, LedgerMetadata, Segment, State
 from recovery.testing import simulator
-from tests.reconcile.compare.test_three_way import catalog
+from tests.reconcile.rules.test_sides import catalog
 from tests.recovery.infer.test_reconstruct import (
     HELD,
     KNOWN,

@@ -3,10 +3,12 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
-from reconcile.check.scrutiny.replication import Replication, find_overdue
+from reconcile.check.scrutiny.bookie_findings import list_unaware
+from reconcile.check.scrutiny.replication import Replication, find_overdue, list_overdue
 from reconcile.findings.table import Run
 from recovery.codecs.keys import mark_keys
 from recovery.codecs.replication_lock import encode_guard, lock_key
@@ -54,9 +56,16 @@ def stored(*ledgers: int, members: tuple[str, ...] = ("bk1", "bk2"), state: str 
     return pa.Table.from_pylist(rows, schema=tables.CATALOG_LEDGERS)
 
 
+def overdue(records: pa.Table, replication: Replication, lost: int = 0) -> list[dict[str, Any]]:
+    """What is found of marks; of each ledger so many entries are lost."""
+    late = list_overdue(records, replication, RUN, HOUR_S)
+    rows: list[dict[str, Any]] = find_overdue(records, late, np.full(len(records), lost), replication, RUN).to_pylist()
+    return rows
+
+
 def reason(records: pa.Table, replication: Replication) -> str:
     """Why the only overdue mark stands."""
-    [found] = find_overdue(records, replication, RUN, HOUR_S).to_pylist()
+    [found] = overdue(records, replication)
     return said(found)["store", "why it stands"].partition(":")[0]
 
 
@@ -92,6 +101,29 @@ def test_the_oldest_come_first_and_young_ones_and_those_of_gone_ledgers_not_at_a
     [path] = mark_keys(*(pa.array([half]).to_numpy() for half in (0, 4)))
     by_node = node(path, "mark", b"", at=NOW - timedelta(hours=30))
     marks = [mark(1, 1.001), mark(2, 0.999), mark(3, 20), by_node, mark(5, 50)]
-    rows = find_overdue(stored(1, 2, 3, 4), around(marks), RUN, HOUR_S).to_pylist()
+    rows = overdue(stored(1, 2, 3, 4), around(marks))
     assert [row["ledger"] for row in rows] == [4, 3, 1]
     assert [row["bookies"] for row in rows] == [[], ["bk1"], ["bk1"]]
+
+
+def test_who_holds_a_lock_and_since_when_replication_is_disabled_is_told() -> None:
+    """By the time when the node was made, where the store keeps one."""
+    began = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    lock = node(lock_key(LedgerId(0, 7)), "lock", b'bookieId: "host1"\n', 5) | {"created_at": began}
+    assert reason(stored(7), around([mark(7, 2), lock])) == "locked by host1 since 2026-01-01T12"
+    off = node("/underreplication/disable", "other") | {"created_at": began}
+    assert reason(stored(7), around([mark(7, 2), off])) == "replication is disabled since 2026-01-01T12"
+    [found] = list_unaware({"bk1": 3}, around([off]), 0.0, 0.0)
+    assert found.statements[2].value == "replication is disabled since 2026-01-01T12:00:00+00:00"
+
+
+@pytest.mark.parametrize(("lost", "severity"), [(0, "warning"), (1, "critical")])
+def test_a_mark_of_what_no_bookie_has_is_critical(lost: int, severity: str) -> None:
+    """Whichever of the two findings it is; how many entries are lost is said."""
+    segments = [{"first": first, "members": ["bk1", "bk2"]} for first in (0, 5)]
+    records = stored(7, state="OPEN").to_pylist()[0] | {"segments": segments}
+    pending = pa.Table.from_pylist([records], schema=tables.CATALOG_LEDGERS)
+    for record, category in ((stored(7), "UNDER_REPLICATED_OVERDUE"), (pending, "OPEN_FRAGMENT_PENDING")):
+        [found] = overdue(record, around([mark(7, 2)]), lost)
+        assert (found["category"], found["severity"]) == (category, severity)
+        assert said(found)["bookies", "entries that no bookie has"] == str(lost)

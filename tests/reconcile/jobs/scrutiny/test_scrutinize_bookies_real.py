@@ -91,6 +91,25 @@ def test_an_open_segment_that_waits_for_too_long_is_told(
     assert (done.code, found["OPEN_FRAGMENT_PENDING"][ledger]["severity"]) == (3, "warning")
 
 
+def test_a_fenced_ledger_whose_record_is_open_is_a_recovery_that_stands_still(
+    there: ScrutinizedCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A client recovered it, and its record is as before: only a bookie's index says so, and an inventory of that."""
+    fenced = there.write((4, 4, 4), 5, close=False)
+    there.cluster("recover", ledger=fenced)
+    closed = there.record(fenced)
+    there.edit(fenced, state=State.OPEN, last_entry=None, length=None)
+    inventory = collect(capsys, there, there.bookies[1], tmp_path / "bk1")
+    options = ("--wire", "--inventory", inventory)
+    _, found = scrutinize(capsys, there, tmp_path / "young", *options)
+    assert found == {}
+    done, found = scrutinize(capsys, there, tmp_path / "late", *options, "--grace", "0s")
+    there.edit(fenced, state=closed.state, last_entry=closed.last_entry, length=closed.length)
+    assert {category: set(of) for category, of in found.items()} == {"RECOVERY_STUCK": {fenced}}
+    evidence = said(found["RECOVERY_STUCK"][fenced])
+    assert (done.code, evidence["store", "state"], evidence["bookies", "fenced"]) == (3, "OPEN", "yes")
+
+
 def test_data_without_a_record_is_a_note_and_past_the_grace_a_warning(
     there: ScrutinizedCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

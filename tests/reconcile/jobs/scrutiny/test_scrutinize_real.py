@@ -55,6 +55,7 @@ def harmed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harmed]:
             "empty": there.write((3, 3, 2), 0),
             "marked": there.write((3, 3, 2), 3),
             "overdue": there.write((3, 3, 2), 3),
+            "overdue, lost": there.write((3, 3, 2), 3),
             "recovering": there.write((3, 3, 2), 3),
         }
         # What a writer sends next says that all before were acknowledged.
@@ -64,6 +65,7 @@ def harmed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harmed]:
             made["lost"]: there.members(made["lost"]),
             made["below ack"]: there.members(made["below ack"])[:2],
             made["below write"]: there.members(made["below write"])[:1],
+            made["overdue, lost"]: there.members(made["overdue, lost"]),
         }
         there.forget(losses)
         for name in ("misplaced", "misplaced all"):
@@ -74,7 +76,8 @@ def harmed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harmed]:
         there.put({there.key(made["unparsable"]): b"BookieMetadataFormatVersion\t9\nx"})
         now = int(time.time() * 1000)
         there.mark(made["marked"], "bk0:3181", now)
-        there.mark(made["overdue"], "bk0:3181", now - 48 * HOUR_MS)
+        for name in ("overdue", "overdue, lost"):
+            there.mark(made[name], "bk0:3181", now - 48 * HOUR_MS)
         yield Harmed(there, made, clean)
 
 
@@ -118,11 +121,13 @@ def test_each_harm_is_found_and_nothing_else(
         "ENTRIES_BEYOND_LAST_ENTRY": {made["beyond"]},
         "METADATA_UNPARSABLE": {made["unparsable"]},
         "ONE_COPY": {made["one copy"], made["misplaced all"]},
-        "UNDER_REPLICATED_OVERDUE": {made["overdue"]},
+        "UNDER_REPLICATED_OVERDUE": {made["overdue"], made["overdue, lost"]},
     }
     severities = {category: {row["severity"] for row in of.values()} for category, of in found.items()}
     assert severities["ENTRIES_MISPLACED"] == {"critical", "warning"}
     assert severities["ENTRIES_BEYOND_LAST_ENTRY"] == {"critical"}
+    marked = found["UNDER_REPLICATED_OVERDUE"]
+    assert [marked[made[name]]["severity"] for name in ("overdue", "overdue, lost")] == ["warning", "critical"]
     lost = found["ENTRY_LOST"][made["lost"]]
     assert [(group["first"], group["size"]) for group in lost["entries"]] == [(0, 12)]
     assert (
@@ -139,6 +144,7 @@ def test_each_harm_is_found_and_nothing_else(
     counts = done.result["counts"]
     parts = counts["clean"] + sum(counts["skipped"].values()) + sum(counts["undecided"].values())
     assert parts + counts["with_findings"] == counts["listed"] == len(judged)
+    assert counts["looked_at"] == counts["listed"] - sum(counts["skipped"].values())
     assert done.result["coverage"]["judged_pct"] == 100
 
 
@@ -184,7 +190,9 @@ def test_what_stands_for_too_long_is_found_by_the_grace(
     """Without a grace the fresh mark and the recovery are findings, too."""
     scrutinize(capsys, harmed, tmp_path / "run", "--grace", "0s", "--buckets", "1/1")
     found = findings(open_dataset(tmp_path / "run", "scrutiny"))
-    assert set(found["UNDER_REPLICATED_OVERDUE"]) == {harmed.ledgers["marked"], harmed.ledgers["overdue"]}
+    assert set(found["UNDER_REPLICATED_OVERDUE"]) == {
+        harmed.ledgers[name] for name in ("marked", "overdue", "overdue, lost")
+    }
     assert set(found["RECOVERY_STUCK"]) == {harmed.ledgers["recovering"]}
 
 

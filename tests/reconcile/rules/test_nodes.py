@@ -1,4 +1,4 @@
-"""Findings of rules that compare sides, case by case: what is said, how grave it is, and where nothing is said."""
+"""What stands beside ledgers: cookies, registrations, locks, marks, generators, and the names of a cluster."""
 
 import hashlib
 from datetime import UTC, datetime
@@ -9,142 +9,14 @@ import pytest
 
 from reconcile.findings.categories import Category
 from reconcile.findings.table import Finding, Run
-from reconcile.rules import entries_beyond_end, nodes, reference_checks
+from reconcile.rules import nodes
 from reconcile.rules.nodes import Bookies, Side
+from reconcile.rules.used_ids import RaiseTargets
 from recovery.codecs.replication_lock import encode_guard
 from recovery.codecs.store import Layout, layout_bytes, mark_key
-from recovery.infer.references import SCHEMA
-from recovery.model import metadata as md
 from recovery.model import tables
 from recovery.model.ids import LedgerId
-from recovery.testing import simulator
-from tests.reconcile.rules.test_id_reuse import copies, stored
-
-RUN = Run("test", datetime(2030, 1, 1, tzinfo=UTC))
-BUCKET = simulator.copy_row(7, "a:1", [])["bucket"]
-
-
-# What upper layers know of ledger 7, of which bookies hold 0 to 9
-
-
-def reference(**known: Any) -> pa.Table:
-    """What an upper layer knows of ledger 7."""
-    row = {"bucket": BUCKET, "scope": 0, "ledger": 7, "deleted": False, "owner": "topic", "source": "file"}
-    return pa.Table.from_pylist([row | known], schema=SCHEMA)
-
-
-def shown(**known: Any) -> pa.Table:
-    """What was reconstructed of ledger 7."""
-    row = dict.fromkeys(tables.RECONSTRUCTION.names) | {
-        "bucket": BUCKET, "scope": 0, "ledger": 7, "class": "clean", "outcome": "restored", "missing": 0, "extra": 0,
-        "holders": [], "alternatives": [], "grades": dict.fromkeys(tables.GRADED, "unknown"),
-        "last_entry": 9, "length": 90, "lac_low": 8, **known,
-    }  # fmt: skip
-    return pa.Table.from_pylist([row], schema=tables.RECONSTRUCTION)
-
-
-NO_RECORD = tables.CATALOG_LEDGERS.empty_table()
-HELD = copies({"a:1": set(range(10))})
-
-
-@pytest.mark.parametrize(
-    ("known", "record", "seen", "severity"),
-    [
-        ({"last_entry": 9}, NO_RECORD, True, None),
-        ({"last_entry": 9, "length": 90}, NO_RECORD, True, None),
-        ({"last_entry": 9, "length": 90}, stored(), True, None),
-        ({"last_entry": 10}, NO_RECORD, True, "critical"),
-        ({"last_entry": 10}, NO_RECORD, False, "warning"),
-        ({"last_entry": 8}, NO_RECORD, True, None),
-        ({"last_entry": 7}, NO_RECORD, False, "critical"),
-        ({"last_entry": 9, "length": 91}, NO_RECORD, True, "warning"),
-        # Of another end than what is shown, the length is another one.
-        ({"last_entry": 8, "length": 91}, NO_RECORD, True, None),
-        ({"last_entry": 9, "length": 90}, stored(length=91), True, "warning"),
-        ({"last_entry": 8, "length": 80}, stored(length=91), True, "warning"),
-        ({"last_entry": 8}, stored(), True, "warning"),
-        ({"last_entry": 9}, stored(last_entry=8), False, "critical"),
-        ({"last_entry": 9}, stored(state=md.State.OPEN, last_entry=None, length=None), True, None),
-        ({"last_entry": 7, "deleted": True}, stored(), True, None),
-        ({}, stored(), True, None),
-    ],
-)
-def test_where_a_reference_differs(
-    known: dict[str, Any], record: pa.Table, *, seen: bool, severity: str | None
-) -> None:
-    """Ends and lengths against what bookies hold, what a LAC shows and what the store's closed record says."""
-    rows = reference_checks.findings(
-        reference(**known), shown(), HELD, record, RUN, looked_at=True, seen=seen
-    ).to_pylist()
-    found = [row for row in rows if row["category"] == Category.REFERENCE_DIFFERS]
-    assert [row["severity"] for row in found] == ([severity] if severity else [])
-    assert all(bool(row["unknowns"]) != seen for row in found)
-    # Each side says where it is from: what an upper layer says, by its own file.
-    sources = {(one["side"] == "reference", one["source"]) for row in found for one in row["evidence"]}
-    assert sources == ({(True, "file"), (False, "recover")} if severity else set())
-
-
-@pytest.mark.parametrize(
-    ("known", "looked_at", "seen", "severity"),
-    [
-        ({"last_entry": 0}, True, True, "critical"),
-        ({"last_entry": 0}, True, False, "warning"),
-        ({"last_entry": -1}, True, True, "warning"),
-        ({"last_entry": 0}, False, True, None),
-        ({"last_entry": 0, "deleted": True}, True, True, None),
-    ],
-)
-def test_what_nothing_has(known: dict[str, Any], *, looked_at: bool, seen: bool, severity: str | None) -> None:
-    """A ledger that only an upper layer names is lost where it had entries and all bookies were looked at."""
-    nothing = (tables.RECONSTRUCTION.empty_table(), tables.COPIES.empty_table(), NO_RECORD)
-    rows = reference_checks.findings(reference(**known), *nothing, RUN, looked_at=looked_at, seen=seen).to_pylist()
-    expected = [(str(Category.REFERENCE_NOT_FOUND), severity)] if severity else []
-    assert [(row["category"], row["severity"]) for row in rows] == expected
-
-
-@pytest.mark.parametrize(
-    ("held", "record", "said"),
-    [(HELD, NO_RECORD, ["yes", "no"]), (HELD.slice(0, 0), stored(), ["no", "yes"]), (HELD, stored(), ["yes", "yes"])],
-)
-def test_what_its_owner_deleted_and_something_still_has(held: pa.Table, record: pa.Table, said: list[str]) -> None:
-    """The finding says who has it."""
-    rows = shown() if held.num_rows else shown().slice(0, 0)
-    [found] = reference_checks.findings(
-        reference(deleted=True), rows, held, record, RUN, looked_at=True, seen=True
-    ).to_pylist()
-    assert found["category"] == Category.DELETED_BY_OWNER
-    evidence = {(one["side"], one["field"]): one["value"] for one in found["evidence"]}
-    assert [evidence["bookies", "have it"], evidence["store", "has it"]] == said
-
-
-# Entries above a closed end
-
-
-@pytest.mark.parametrize(
-    ("held", "most"), [({"a:1": {10, 12}, "b:1": {12}}, 2), ({"a:1": {10}, "b:1": {11}}, 1), ({"a:1": {10, 12, 14}}, 1)]
-)
-def test_how_many_copies_one_entry_above_the_end_has(held: dict[str, set[int]], most: int) -> None:
-    """Of the entry that most have, not of all together, and not of the first."""
-    [found] = entries_beyond_end.findings(copies(held), stored(), RUN, seen=True).to_pylist()
-    evidence = {one["field"]: one["value"] for one in found["evidence"]}
-    assert evidence["copies of one entry, at most"] == str(most)
-    assert found["severity"] == ("warning" if most >= 2 else "info")
-
-
-@pytest.mark.parametrize("runs", [1, entries_beyond_end.LISTED, entries_beyond_end.LISTED + 1])
-def test_many_ranges_are_counted(runs: int) -> None:
-    """Twelve are listed, and how many more there are is said."""
-    [found] = entries_beyond_end.findings(
-        copies({"a:1": {10 + 2 * n for n in range(runs)}}), stored(), RUN, seen=True
-    ).to_pylist()
-    [text] = [one["value"] for one in found["evidence"] if one["field"] == "held by a:1"]
-    assert text.startswith("10")
-    more = runs - entries_beyond_end.LISTED
-    assert text.endswith(f", and {more} more ranges") == (more > 0)
-    assert len(found["entries"]) == min(runs, entries_beyond_end.LISTED)
-
-
-# What stands beside ledgers
+from tests.reconcile.rules.test_id_reuse import stored
 
 
 def side(name: str, *rows: dict[str, Any]) -> Side:
@@ -294,26 +166,6 @@ def found_with(live: Side, bookies: Bookies) -> list[Finding]:
     return list(rows)
 
 
-def test_owners_are_added_in_the_order_of_the_ledgers() -> None:
-    """Named with an owner, named by nobody, named without one; where nobody was asked, nothing is known."""
-    ids = [LedgerId(0, number) for number in (7, 8, 9)]
-    keys = pa.table(
-        {name: [getattr(one, name) for one in ids] for name in ("bucket", "scope", "ledger")},
-        schema=pa.schema([SCHEMA.field(name) for name in ("bucket", "scope", "ledger")]),
-    )
-    known = pa.concat_tables([
-        reference(bucket=one.bucket, ledger=one.ledger, owner=owner)
-        for one, owner in ((ids[2], None), (ids[0], "topic"))
-    ])  # fmt: skip
-    named = reference_checks.add_owners(keys, known)
-    assert named["referenced"].to_pylist() == [True, False, True]
-    assert named["owner"].to_pylist() == ["topic", None, None]
-    nobody = reference_checks.add_owners(keys, None)
-    assert nobody.schema.equals(named.schema)
-    assert nobody.select(["referenced", "owner"]).to_pylist() == [{"referenced": None, "owner": None}] * 3
-    assert nobody["ledger"].to_pylist() == [7, 8, 9]
-
-
 @pytest.mark.parametrize(
     ("given", "raised", "expected"),
     [
@@ -359,3 +211,87 @@ def test_a_layout_that_is_not_the_earlier_one() -> None:
     assert differs.category == Category.LAYOUT_DIFFERS
     assert [one.value for one in differs.statements] == ["flat", "hierarchical"]
     assert found(layouts[0], layouts[2]) == []
+
+
+def test_a_layout_that_nobody_can_read_differs_from_one_that_can_be_read() -> None:
+    """What is wrong with its bytes is said in place of its name."""
+    broken = side("earlier", {"path": "/LAYOUT", "kind": "layout", "raw": b"9\nx"})
+    [differs] = found(side("store", {"path": "/LAYOUT", "kind": "layout", "raw": layout_bytes(Layout.FLAT)}), broken)
+    assert differs.subject == "/LAYOUT"
+    assert [(one.side, one.field, one.source) for one in differs.statements] == [
+        ("store", "layout", "zk"),
+        ("earlier", "layout", "zk"),
+    ]
+    assert str(differs.statements[1].value).startswith("cannot be read (")
+
+
+def test_instance_ids_of_all_sides_are_one() -> None:
+    """Of the store, of the snapshot, of each inventory; where all are the same nothing is said."""
+
+    def name(side_name: str, raw: bytes) -> Side:
+        return side(side_name, {"path": "/INSTANCEID", "kind": "instanceid", "raw": raw})
+
+    def tell(snapshot: Side | None, *ids: str) -> list[tuple[str, list[tuple[str, Any, str]]]]:
+        rows = nodes.findings(
+            name("store", b"one"), snapshot, Bookies(instance_ids=ids), layout=Layout.HIERARCHICAL, taken={},
+            raised=frozenset(),
+        )  # fmt: skip
+        return [(row.subject, [(one.side, one.value, one.source) for one in row.statements])
+                for row in rows if row.category == Category.INSTANCE_ID_DIFFERS]  # fmt: skip
+
+    assert tell(None) == tell(None, "one") == tell(name("earlier", b"one"), "one", "one") == []
+    assert tell(None, "two") == [("/INSTANCEID", [("store", "one", "zk"), ("bookies", "two", "VERSION")])]
+    assert tell(name("earlier", b"two")) == [("/INSTANCEID", [("store", "one", "zk"), ("earlier", "two", "zk")])]
+    [(_, statements)] = tell(name("earlier", b"\xff"))
+    assert str(statements[1][1]).startswith("cannot be read (")
+
+
+def test_a_store_without_ledgers_has_no_generator_that_is_behind() -> None:
+    """Nothing there can be given twice; what a generator says is of ledgers."""
+    live = Side.from_catalog("store", "zk", tables.CATALOG_NODES.empty_table(), 0, complete=True)
+    rows = nodes.findings(
+        live, None, Bookies(), layout=Layout.HIERARCHICAL, taken={"/ledgers/idgen": 7}, raised=frozenset()
+    )
+    assert list(rows) == []
+
+
+def test_what_is_said_of_a_generator() -> None:
+    """Where it stands, what is used, and by whom: of all sides, or what the plan raises it past."""
+    for raised, evidence, suggested in (
+        (frozenset[str](), ("all sides", "largest id that is used", "7"), None),
+        (frozenset(["/idgen"]), ("plan", "largest id that is used", "7"), "the plan raises it, before anything else"),
+    ):
+        live = side("store", {"path": "/idgen", "kind": "generator", "children_created": 3})
+        [row] = nodes.findings(
+            live, None, Bookies(), layout=Layout.HIERARCHICAL, taken={"/idgen": 7}, raised=raised
+        )  # fmt: skip
+        assert (row.subject, row.suggested) == ("/idgen", suggested)
+        assert [(one.side, one.field, one.value) for one in row.statements] == [("store", "next id", "3"), evidence]
+
+
+def test_ids_that_raise_nothing_are_told_each() -> None:
+    """With the largest that is believed."""
+    rows = list(nodes.list_far_ids(RaiseTargets({}, (("/idgen", 1 << 40), ("/idgen", 1 << 30)), 7)))
+    assert [(row.category, row.subject) for row in rows] == [
+        (Category.ID_FAR_ABOVE, f"/idgen {1 << 40}"),
+        (Category.ID_FAR_ABOVE, f"/idgen {1 << 30}"),
+    ]
+    assert [(one.side, one.field, one.value) for one in rows[1].statements] == [
+        ("bookies", "id", str(1 << 30)),
+        ("all sides", "largest other id", "7"),
+    ]
+
+
+def test_where_a_stale_mark_stands_is_said() -> None:
+    """Its path, and that the store has no record."""
+    made = pa.Table.from_pylist(
+        [{"path": mark_key(LedgerId(0, 3)), "kind": "mark", "raw": b"", "version": 0}], schema=tables.CATALOG_NODES
+    )
+    keys = stored().select(list(tables.KEY_COLUMNS))
+    [row] = nodes.find_stale_marks(
+        made, keys, range(4096), Run("r", datetime(2026, 1, 1, tzinfo=UTC)), "zk"
+    ).to_pylist()
+    assert [(one["side"], one["field"], one["value"], one["source"]) for one in row["evidence"]] == [
+        ("store", "mark", mark_key(LedgerId(0, 3)), "zk"),
+        ("store", "record", "none", "zk"),
+    ]

@@ -1,0 +1,134 @@
+"""One look at a bucket range: which ledgers are judged by what, and what each becomes."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from reconcile.check.scrutiny.judge import Demands, Judgement, judge_range
+from reconcile.check.scrutiny.replication import Replication
+from reconcile.findings.table import Run
+from reconcile.rules.segments.copies import Sight
+from reconcile.rules.segments.placement import PlacementSettings
+from recovery.codecs.keys import mark_keys
+from recovery.model import tables
+from recovery.model.ids import LedgerId
+from tests.reconcile.rules.test_copies_properties import NOTHING_HIDDEN, Ledger, make_copies, make_stored
+from tests.support.inventories import fill_row
+
+AT = datetime(2026, 1, 2, tzinfo=UTC)
+DEMANDS = Demands(3600.0, None, PlacementSettings())
+BOOKIES = ("bk0", "bk1", "bk2")
+
+
+def make_ledger(held: dict[str, set[int]], ack: int = 1) -> Ledger:
+    """A closed ledger of two bookies and ten entries."""
+    return Ledger(2, ack, 9, [(0, ["bk0", "bk1"])], held)
+
+
+def make_nodes(*ledgers: int, hours: float = 2) -> pa.Table:
+    """CATALOG_NODES: marks that are so old, and bookies that are registered."""
+    since = int(AT.timestamp() * 1000 - hours * 3_600_000)
+    paths = [mark_keys(*(pa.array([half]).to_numpy() for half in (0, ledger)))[0] for ledger in ledgers]
+    rows = [{"path": path, "kind": "mark", "raw": f"ctime: {since}\n".encode()} for path in paths]
+    rows += [{"path": f"/available/{name}", "kind": "registration", "raw": b"", "owner": 1} for name in BOOKIES]
+    return pa.Table.from_pylist([fill_row(tables.CATALOG_NODES, row) for row in rows], schema=tables.CATALOG_NODES)
+
+
+def list_copies(ledgers: list[Ledger], *fenced: tuple[int, str]) -> pa.Table:
+    """COPIES with their buckets and ends; those of these ledgers and bookies are fenced."""
+    rows = make_copies(ledgers).to_pylist()
+    for row in rows:
+        held = ledgers[row["ledger"]].held[row["bookie"]]
+        row["bucket"] = LedgerId(0, row["ledger"]).bucket
+        row["last"] = max(held, default=None)
+        row["fenced"] = (row["ledger"], row["bookie"]) in fenced
+    return pa.Table.from_pylist(rows, schema=tables.COPIES)
+
+
+def look(ledgers: list[Ledger], *, marked: tuple[int, ...] = (), hours: float = 2, **known: Any) -> Judgement:
+    """One look at ledgers that are numbered from 0; every bookie was asked, if nothing else is said."""
+    usual = {"everywhere": True, "sight": Sight(dict.fromkeys(BOOKIES), frozenset(), NOTHING_HIDDEN)}
+    return judge_range(
+        make_stored(ledgers).sort_by([(name, "ascending") for name in tables.KEY_COLUMNS]),
+        list_copies(ledgers),
+        replication=Replication.from_nodes(make_nodes(*marked, hours=hours)),
+        demands=DEMANDS,
+        run=Run("r", AT),
+        **{**usual, **known},
+    )
+
+
+def tell(judged: Judgement) -> dict[int, set[tuple[str, str]]]:
+    """Category and severity of what is found of each ledger."""
+    told: dict[int, set[tuple[str, str]]] = {}
+    for row in judged.findings.to_pylist():
+        told.setdefault(row["ledger"], set()).add((row["category"], row["severity"]))
+    return told
+
+
+WHOLE = {"bk0": set(range(10)), "bk1": set(range(10))}
+
+
+@pytest.mark.parametrize(
+    ("held", "seen", "everywhere", "severity"),
+    [
+        ({}, BOOKIES, True, "critical"),
+        ({"bk0": set(range(9))}, BOOKIES, True, "critical"),
+        ({}, BOOKIES, False, "warning"),
+        # Whoever may have them was not seen.
+        ({}, ("bk0", "bk2"), True, "warning"),
+        ({"bk0": set(range(10))}, BOOKIES, True, "warning"),
+        ({"bk2": set(range(10))}, BOOKIES, True, "warning"),
+        (WHOLE, BOOKIES, True, "warning"),
+    ],
+)
+def test_an_overdue_mark_is_critical_where_an_entry_is_on_no_bookie(
+    held: dict[str, set[int]], seen: tuple[str, ...], *, everywhere: bool, severity: str
+) -> None:
+    """And nothing else is said of its copies: others are at work on them."""
+    sight = Sight(dict.fromkeys(seen), frozenset(), NOTHING_HIDDEN)
+    ledgers = [make_ledger(WHOLE), make_ledger(held), make_ledger(WHOLE)]
+    judged = look(ledgers, marked=(1, 2), sight=sight, everywhere=everywhere)
+    told = tell(judged)
+    assert told[1] == {("UNDER_REPLICATED_OVERDUE", severity)}
+    assert told[2] == {("UNDER_REPLICATED_OVERDUE", "warning")}
+    assert 0 not in told
+
+
+def test_a_young_mark_is_skipped_whatever_is_lost() -> None:
+    """The auditor knows of it: it has its time."""
+    judged = look([make_ledger({})], marked=(0,), hours=0.5)
+    assert tell(judged) == {}
+    assert judged.verdicts.select(["verdict", "reason"]).to_pylist() == [{"verdict": "skipped", "reason": "marked"}]
+    assert not judged.suspect.any()
+
+
+def test_entries_beyond_the_end_that_one_bookie_shows_are_a_note_whoever_was_asked() -> None:
+    """As many as acknowledge an entry make it a warning, which is looked at again; no guess does."""
+    one, two = ({"bk0": set(range(n)), "bk1": set(range(m))} for n, m in ((11, 10), (11, 11)))
+    for everywhere in (True, False):
+        judged = look([make_ledger(one, ack=2), make_ledger(two, ack=2)], everywhere=everywhere)
+        told = tell(judged)
+        assert ("ENTRIES_BEYOND_LAST_ENTRY", "info") in told[0]
+        assert ("ENTRIES_BEYOND_LAST_ENTRY", "warning") in told[1]
+        assert dict(zip(judged.verdicts["ledger"].to_pylist(), judged.suspect.tolist(), strict=True)) == {
+            0: False,
+            1: True,
+        }
+
+
+def test_an_open_ledger_that_a_bookie_fenced_is_a_recovery_that_stands_still() -> None:
+    """By what an inventory says; nothing of its entries is judged while it is open."""
+    ledgers = [make_ledger(WHOLE), make_ledger(WHOLE)]
+    stored = make_stored(ledgers)
+    for name, value in (("state", ["OPEN"] * 2), ("changed_at", [datetime(2026, 1, 1, tzinfo=UTC)] * 2)):
+        place = stored.schema.get_field_index(name)
+        stored = stored.set_column(place, stored.schema.field(place), pa.array(value, stored.field(place).type))
+    judged = judge_range(
+        stored.sort_by([(name, "ascending") for name in tables.KEY_COLUMNS]), list_copies(ledgers, (1, "bk1")),
+        Sight(dict.fromkeys(BOOKIES), frozenset(), NOTHING_HIDDEN), Replication.from_nodes(make_nodes()), DEMANDS,
+        Run("r", AT), everywhere=True,
+    )  # fmt: skip
+    assert tell(judged) == {1: {("RECOVERY_STUCK", "warning")}}
