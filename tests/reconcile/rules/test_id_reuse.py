@@ -18,6 +18,7 @@ from recovery.model import metadata as md
 from recovery.model import tables
 from recovery.model.ids import LedgerId
 from recovery.testing import simulator
+from tests.support.inventories import fill_row
 
 RUN = Run("test", datetime(2030, 1, 1, tzinfo=UTC))
 NAMES = ("a:1", "b:1", "c:1")
@@ -75,3 +76,58 @@ def test_the_same_ledger_is_not_called_two(key: bytes, record: dict[str, Any]) -
     """Its own key, the password where a copy has it for a key, a hold of ours, a record that has no password."""
     held = copies({"a:1": {1}}, key_kind="set", key=key)
     assert id_reuse.findings(held, stored(**record), tables.RECONSTRUCTION.empty_table(), RUN).num_rows == 0
+
+
+def reconstructed(*rows: tuple[int, str | None]) -> pa.Table:
+    """RECONSTRUCTION of ledgers that are held for these reasons."""
+    made = [
+        fill_row(tables.RECONSTRUCTION, {
+            "bucket": LedgerId(0, ledger).bucket, "ledger": ledger, "reason": reason, "holders": ["a:1", "z:1"],
+            "grades": dict.fromkeys(tables.GRADED, "unknown"),
+        })
+        for ledger, reason in rows
+    ]  # fmt: skip
+    table = pa.Table.from_pylist(made, schema=tables.RECONSTRUCTION)
+    return table.sort_by([(name, "ascending") for name in tables.KEY_COLUMNS])
+
+
+def test_what_bookies_alone_show_to_be_two_ledgers() -> None:
+    """Two keys, or two histories; each key with who has it. What the record shows already is not said twice."""
+    older, newer = keyed(b"older"), keyed(b"newer")
+    held = pa.concat_tables([
+        copies({"a:1": {1}, "b:1": {1}}, bucket=LedgerId(0, 8).bucket, ledger=8, key=newer),
+        copies({"z:1": {1}}, bucket=LedgerId(0, 8).bucket, ledger=8, key=older),
+        copies({"y:1": {1}}, bucket=LedgerId(0, 8).bucket, ledger=8, key=None, key_kind="absent"),
+        copies({"z:1": {1}}, bucket=LedgerId(0, 9).bucket, ledger=9, key=older),
+        copies({"z:1": {1}}, key=older),
+    ])  # fmt: skip
+    rows = reconstructed((7, "two_keys"), (8, "two_keys"), (9, "digests_differ"), (10, "source_incomplete"), (11, None))
+    found = {row["ledger"]: row for row in id_reuse.findings(held, stored(), rows, RUN).to_pylist()}
+    assert set(found) == {7, 8, 9}
+    assert [one["field"] for one in found[7]["evidence"]][:2] == ["key", "state"]
+    told = {number: [one["value"] for one in found[number]["evidence"]] for number in (8, 9)}
+    first, second = sorted([(older.hex()[:12], "z:1"), (newer.hex()[:12], "a:1, b:1")])
+    assert told == {
+        8: ["two_keys", f"key {first[0]}… on {first[1]}; key {second[0]}… on {second[1]}"],
+        9: ["digests_differ", f"key {older.hex()[:12]}… on z:1"],
+    }
+    assert [(row["bookies"], bool(row["unknowns"])) for row in (found[8], found[9])] == [(["a:1", "z:1"], True)] * 2
+    assert id_reuse.findings(held, stored().slice(0, 0), reconstructed((11, None)), RUN).num_rows == 0
+
+
+def test_several_other_keys_are_one_finding() -> None:
+    """With what the store says of its own, all keys and all bookies; of members alone nobody is outside."""
+    older, oldest = keyed(b"older"), keyed(b"oldest")
+    held = pa.concat_tables([
+        copies({name: {1}}, key=key)
+        for name, key in (("b:1", oldest), ("a:1", older), ("c:1", keyed(b"testpasswd")))
+    ])  # fmt: skip
+    empty = tables.RECONSTRUCTION.empty_table()
+    [found] = id_reuse.findings(held, stored(), empty, RUN).to_pylist()
+    evidence = {(one["side"], one["field"]): one["value"] for one in found["evidence"]}
+    names = sorted(key.hex()[:12] for key in (older, oldest, keyed(b"testpasswd")))
+    assert evidence["bookies", "key"] == ", ".join(f"key {name}…" for name in names)
+    assert evidence["bookies", "hold it, and are not in the record"] == "none"
+    assert (evidence["store", "state"], found["bookies"]) == ("CLOSED", ["a:1", "b:1", "c:1"])
+    other = copies({"a:1": {1}}, bucket=LedgerId(0, 8).bucket, ledger=8, key=older)
+    assert id_reuse.findings(other, stored(), empty, RUN).num_rows == 0
