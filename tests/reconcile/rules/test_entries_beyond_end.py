@@ -76,8 +76,9 @@ def of_ledger(number: int, table: pa.Table) -> pa.Table:
 def test_all_that_is_said_of_entries_above_the_end() -> None:
     """The end, the largest LAC, the copies, what each bookie has, what each header there says, and the runs of all."""
     header = {"lac": 11, "length": 120, "size": 46}
-    held = copies({"b:1": {8, 9, 10, 11, 14}, "a:1": {10, 12, 13}}).to_pylist()
-    for row, headers in zip(held, ([(9, "CRC32C"), (10, "CRC32C"), (14, None)], [(12, "CRC32")]), strict=True):
+    held: list[dict[str, Any]] = copies({"b:1": {8, 9, 10, 11, 14}, "a:1": {10, 12, 13}}).to_pylist()
+    heads: list[list[tuple[int, str | None]]] = [[(9, "CRC32C"), (10, "CRC32C"), (14, None)], [(12, "CRC32")]]
+    for row, headers in zip(held, heads, strict=True):
         row["headers"] = [header | {"entry": entry, "digest": digest} for entry, digest in headers]
     held[1]["explicit_lac"] = 13
     table = pa.Table.from_pylist(held, schema=tables.COPIES)

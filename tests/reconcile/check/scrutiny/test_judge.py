@@ -31,7 +31,7 @@ def make_nodes(*ledgers: int, hours: float = 2) -> pa.Table:
     """CATALOG_NODES: marks that are so old, and bookies that are registered."""
     since = int(AT.timestamp() * 1000 - hours * 3_600_000)
     paths = [mark_keys(*(pa.array([half]).to_numpy() for half in (0, ledger)))[0] for ledger in ledgers]
-    rows = [{"path": path, "kind": "mark", "raw": f"ctime: {since}\n".encode()} for path in paths]
+    rows: list[dict[str, Any]] = [{"path": path, "kind": "mark", "raw": f"ctime: {since}\n".encode()} for path in paths]
     rows += [{"path": f"/available/{name}", "kind": "registration", "raw": b"", "owner": 1} for name in BOOKIES]
     return pa.Table.from_pylist([fill_row(tables.CATALOG_NODES, row) for row in rows], schema=tables.CATALOG_NODES)
 
