@@ -59,6 +59,11 @@ def python(module: str, *arguments: object) -> list[str]:
     return [sys.executable, "-m", module, *map(str, arguments)]
 
 
+def bkmeta(*words: object) -> list[str]:
+    """Return the command that runs the product with these words; it also runs where the checkout is not installed."""
+    return [sys.executable, "-c", "from reconcile.cli.main import main; main()", *map(str, words)]
+
+
 def run(command: Sequence[str], *, codes: Sequence[int] = (0,)) -> Cost:
     """Run a command to its end.
 

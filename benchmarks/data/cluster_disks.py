@@ -9,6 +9,8 @@ the one at position 1 half-way. Ten entries of a hundred bytes a ledger.
 
 import os
 from collections.abc import Mapping
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Final
 
@@ -46,30 +48,35 @@ def folder_of(folder: Path, number: int) -> Path:
 
 
 def write(folder: Path, ledgers: int) -> None:
-    """Write the folders of all bookies, of so many ledgers together."""
-    currents = [_prepare(folder_of(folder, number), name) for number, name in enumerate(BOOKIES)]
-    databases = [_open_databases(current) for current in currents[WITH_INDEX:]]
+    """Write the folders of all bookies, of so many ledgers together: each bookie's by a process of its own."""
+    with ProcessPoolExecutor(len(os.sched_getaffinity(0)), mp_context=get_context("spawn")) as pool:
+        for written in [pool.submit(_write_bookie, folder, bookie, ledgers) for bookie in range(len(BOOKIES))]:
+            written.result()
+
+
+def _write_bookie(folder: Path, bookie: int, ledgers: int) -> None:
+    current = _prepare(folder_of(folder, bookie), BOOKIES[bookie])
+    databases = {} if bookie < WITH_INDEX else _open_databases(current)
     header = index_file.encode_header(IndexHeader(1, entry.master_key(PASSWORD), fenced=False, explicit_lac=None))
     for log_id, low in enumerate(range(0, ledgers, _LOG_LEDGERS)):
-        records: list[list[bytes]] = [[] for _ in BOOKIES]
+        records: list[bytes] = []
         for number in range(low, min(low + _LOG_LEDGERS, ledgers)):
+            held = _share(number).get(bookie, [])
+            if not held:
+                continue
             ledger = number * _ID_STEP
-            entries = [_encode(ledger, at) for at in range(EACH)]
-            for bookie, held in _share(number).items():
-                first = entry_log.HEADER_SIZE + len(records[bookie]) * _RECORD + SIZE_FIELD
-                places = {at: entry_log.location(log_id, first + place * _RECORD) for place, at in enumerate(held)}
-                records[bookie] += (entries[at] for at in held)
-                if bookie < WITH_INDEX:
-                    _write_index(currents[bookie], ledger, header, places)
-                else:
-                    _put(databases[bookie - WITH_INDEX], ledger, places)
-        for current, some in zip(currents, records, strict=True):
-            (current / f"{log_id:x}.log").write_bytes(entry_log.encode(some, with_map=True))
-            (current / "lastId").write_bytes(f"{log_id:x}\n".encode())
-    for opened in databases:
-        for database in opened.values():
-            database.compact_range(None, None)
-            database.close()
+            first = entry_log.HEADER_SIZE + len(records) * _RECORD + SIZE_FIELD
+            places = {at: entry_log.location(log_id, first + place * _RECORD) for place, at in enumerate(held)}
+            records += (_encode(ledger, at) for at in held)
+            if databases:
+                _put(databases, ledger, places)
+            else:
+                _write_index(current, ledger, header, places)
+        (current / f"{log_id:x}.log").write_bytes(entry_log.encode(records, with_map=True))
+        (current / "lastId").write_bytes(f"{log_id:x}\n".encode())
+    for database in databases.values():
+        database.compact_range(None, None)
+        database.close()
 
 
 def _prepare(folder: Path, name: str) -> Path:

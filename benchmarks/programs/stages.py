@@ -11,6 +11,7 @@
     impact CATALOG                  `check-impact` of every rack alone, by one process
     impact-spread CATALOG           the same by Spark, its start counted
     impact-pass CATALOG             pyarrow reads the same columns and counts how often each bookie is named
+    page PLAN INVENTORIES           the report of a plan
     recover INVENTORIES OUT         stays: `recover` once for each line that it is given
     pass-through INVENTORIES        stays: Spark reads the same files and hands every row to Python and back
     group INVENTORIES OUT           stays: DuckDB gathers, ledger by ledger, what inference takes from the same files
@@ -179,6 +180,24 @@ def impact_pass(folder: str) -> dict[str, Any]:
                 counted[item["values"]] = counted.get(item["values"], 0) + item["counts"]
             ledgers += rows.num_rows
         return {"ledgers": ledgers, "bookies": len(counted)}
+
+    return _timed(work)
+
+
+def page(plan: str, folder: str) -> dict[str, Any]:
+    """Make the report page of a plan."""
+    from reconcile.plan.manifest import read_plan_manifest
+    from reconcile.report.pages import plan_page
+    from reconcile.report.plan_verdict import describe_plan
+
+    def work() -> Mapping[str, Any]:
+        made, inventories = (
+            open_dataset(plan, "plan"),
+            [open_dataset(path, "inventory") for path in _inventories(folder)],
+        )
+        manifest = read_plan_manifest(made)
+        text = plan_page(made, inventories, verdict=describe_plan(manifest), made=_now())
+        return {"ledgers": manifest.counts.ledgers, "characters": len(text)}
 
     return _timed(work)
 
@@ -506,6 +525,7 @@ _ENDING: Final[Mapping[str, Callable[..., dict[str, Any]]]] = {
     "capture": capture,
     "etcd": etcd,
     "apply": apply,
+    "page": page,
     "impact": impact,
     "impact-spread": impact_spread,
     "impact-pass": impact_pass,

@@ -2,11 +2,12 @@
 
 from typing import Final
 
-from benchmarks.rows import bookie_files, deletes, impact, reconstruction, scrutiny, stores, whole, wire
+from benchmarks.rows import bookie_files, commands, deletes, impact, reconstruction, scrutiny, stores, whole, wire
 
 ROWS: Final = (
     *bookie_files.ROWS,
     *reconstruction.ROWS,
+    *commands.ROWS,
     *impact.ROWS,
     *stores.ROWS,
     *wire.ROWS,

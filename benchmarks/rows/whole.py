@@ -1,7 +1,6 @@
 """The row of a whole restore: from the disks of all bookies to a store whose ledgers are read back."""
 
 import shutil
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,7 +16,7 @@ from benchmarks.data.cluster_disks import BOOKIES, JOURNAL, LEDGERS, WITH_INDEX,
 from benchmarks.data.inventories import identity
 from benchmarks.data.ledgers import INSTANCE, PASSWORD
 from benchmarks.data.plans import RECORDS, write_records
-from benchmarks.measure import Cost, RunFailedError, run
+from benchmarks.measure import Cost, RunFailedError, bkmeta, run
 from benchmarks.pairs import Contestant
 from benchmarks.rows.bookie_files import build_program, cat
 from benchmarks.rows.row import Place, Row, demand_whole
@@ -29,8 +28,6 @@ from recovery.dataset import open_dataset
 _ROOT: Final = "/ledgers"
 _LAYOUT: Final = Layout.HIERARCHICAL
 _SAMPLE: Final = 1000
-# `-c` instead of the installed program: it also runs where the checkout is not installed.
-_PROGRAM: Final = (sys.executable, "-c", "from reconcile.cli.main import main; main()")
 
 
 @contextmanager
@@ -62,7 +59,7 @@ def _whole(place: Place) -> Iterator[dict[str, Contestant]]:
             stages: dict[str, list[Cost]] = {}
 
             def do(stage: str, *words: object, codes: tuple[int, ...] = (0,)) -> Cost:
-                command = [*_PROGRAM, stage, *map(str, words), "--json", "--progress", "none"]
+                command = bkmeta(stage, *words, "--json", "--progress", "none")
                 stages.setdefault(stage, []).append(cost := run(command, codes=codes))
                 return cost
 
