@@ -7,7 +7,7 @@
 Source: apache/pulsar, LedgerMetadataUtils.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -23,6 +23,8 @@ _NAMES: Final = (
     ("pulsar/compactedTopic", "compacted "),
 )
 _SEPARATOR: Final = ", "
+_LARGE: Final = 1_000_000
+"""Rows of a table that take longer to be read than a few hundred buckets of it."""
 
 
 def topic_of(custom: Sequence[Mapping[str, Any]] | None, owner: str | None) -> str | None:
@@ -49,10 +51,19 @@ def topics(plan: Dataset, ledgers: Iterable[LedgerId]) -> dict[LedgerId, str]:
     ids = pa.array(sorted({ledger.ledger for ledger in wanted}), pa.int64())
     named: dict[LedgerId, str] = {}
     for table, column in (("reconstruction", "custom"), ("sides", "owner")):
-        for batch in plan.batches(table, ["scope", "ledger", column]) if wanted else ():
+        for batch in _read_few(plan, table, ["scope", "ledger", column], wanted):
             rows = batch.filter(pc.and_(pc.is_in(batch["ledger"], value_set=ids), pc.is_valid(batch[column])))
             for row in rows.to_pylist():
                 topic = topic_of(row.get("custom"), row.get("owner"))
                 if topic is not None and (ledger := LedgerId(row["scope"], row["ledger"])) in wanted:
                     named[ledger] = topic
     return named
+
+
+def _read_few(plan: Dataset, table: str, columns: list[str], wanted: Collection[LedgerId]) -> Iterator[pa.Table]:
+    """Yield what has some ledgers: their buckets of a large table, all of a small one."""
+    if plan.rows(table) > _LARGE:
+        for bucket in sorted({ledger.bucket for ledger in wanted}):
+            yield plan.read(table, buckets=range(bucket, bucket + 1), columns=columns)
+    elif wanted:
+        yield from plan.batches(table, columns)

@@ -34,7 +34,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import pairwise
@@ -55,7 +55,7 @@ from recovery.model import tables
 from recovery.model.ids import BUCKETS
 from recovery.out_folder import claim_folder, disk_error, release_folder, sync_folder, write_whole
 from recovery.place import DatasetPlace, open_system, to_place
-from recovery.verified_file import VerifiedFile, hash_blocks
+from recovery.verified_file import BLOCK, VerifiedFile, hash_blocks
 
 MANIFEST: Final = "manifest.json"
 _LARGEST_MANIFEST: Final = 1 << 30
@@ -163,6 +163,29 @@ def write_part(
             raise ValueError("a part needs at least one batch, which may be empty")
         writer.close()
     return Part(f"{table_name}/{part}.parquet", rows, whole.size, whole.sha256, low, high, whole.blocks)
+
+
+def take_over_part(dataset: "Dataset", part: Part, folder: DatasetPlace, *, secret: bool) -> Part:
+    """Give another dataset a file of this one, which is not read: a second name of it, or a copy.
+
+    Raises:
+        DatasetError: the disk is full or refuses, or the file is not the one that was written.
+    """
+    target, source = folder / part.file, to_place(dataset.path) / part.file
+    try:
+        target.parent.mkdir(mode=0o700 if secret else 0o755, parents=True, exist_ok=True)
+        if isinstance(source, Path) and isinstance(target, Path):
+            with suppress(OSError):
+                target.hardlink_to(source)
+                return part
+    except OSError as error:
+        raise disk_error(target, error) from error
+    system, path = open_system(str(source))
+    with write_whole(target, secret=secret) as whole, system.open_input_stream(path) as opened:
+        shutil.copyfileobj(opened, whole.sink, BLOCK)
+    if whole.sha256 != part.sha256:
+        raise DatasetError(str(source), "is not the file that the manifest lists", "copy or make the dataset again")
+    return part
 
 
 def write_manifest(

@@ -24,20 +24,19 @@ from reconcile.errors import Advice, PlanError, Remedy
 from reconcile.plan import alternatives
 from reconcile.plan.actions import LEAVE, Guard, Phase
 from reconcile.plan.manifest import PlanManifest, read_plan_manifest, write_plan_manifest
-from reconcile.plan.plan_hash import Hashes, bucket_hashes, with_ids
+from reconcile.plan.plan_glance import demand_hashes, demand_rows
+from reconcile.plan.plan_hash import bucket_hashes, with_ids
 from reconcile.plan.plan_reader import (
     STORE,
     SYSTEM,
-    demand_whole,
     list_subtree_ranges,
     name_subtree_part,
     open_captured_store,
-    ranges_of,
 )
+from reconcile.plan.rewriting import Rewriting
 from reconcile.rules import holds
 from recovery.codecs import ledger_metadata, store
-from recovery.dataset import Dataset, prepare, write_part
-from recovery.manifest import Part
+from recovery.dataset import Dataset, prepare
 from recovery.model import tables
 from recovery.model.ids import LedgerId
 from recovery.place import DatasetPlace, copy_tree, to_place
@@ -105,41 +104,36 @@ def edit_plan(dataset: Dataset, edits: Edits, out: DatasetPlace) -> PlanManifest
     manifest_before = read_plan_manifest(dataset)
     if manifest_before.binding.waves:
         raise PlanError(dataset.path, "was cut into waves", "edit the plan that it was cut from, then cut it again")
-    demand_whole(dataset)
+    hashes = demand_hashes(dataset)
     prepare(out, "plan", secret=True)
     run = _Editor(dataset, edits)
-    hashes = Hashes()
-    parts: dict[str, list[Part]] = {"actions": [], "reconstruction": []}
-
-    def write_rows(table: str, name: str, rows: pa.Table) -> None:
-        parts[table].append(write_part(out, table, name, [rows], secret=True))
-
-    system = run.system(dataset.read("actions", buckets=SYSTEM))
-    hashes.actions.update(bucket_hashes(system))
+    rewriting = Rewriting(dataset, out, hashes)
+    rows = dataset.read("actions", buckets=SYSTEM)
+    demand_rows(dataset.path, bucket_hashes(with_ids(rows)), hashes.actions, SYSTEM)
+    system = run.system(rows)
+    rewriting.hashes.actions.update(bucket_hashes(system))
     early = pa.array(system["seq"].to_numpy() >> 48 < Phase.LEDGERS)
-    write_rows("actions", "system-first", system.filter(early))
-    for buckets in ranges_of(dataset)[1:]:
-        name = f"buckets-{buckets.start:04d}-{buckets.stop - 1:04d}"
-        reconstruction = dataset.read("reconstruction", buckets=buckets)
-        rows = run.ledgers(dataset.read("actions", buckets=buckets), reconstruction, buckets)
-        settled = run.outcomes(reconstruction)
-        hashes.add(rows, settled)
-        write_rows("actions", name, rows)
-        write_rows("reconstruction", name, settled)
+    rewriting.write("actions", "system-first", system.filter(early))
+    rewriting.edit_actions(
+        run.touches,
+        lambda rows, buckets: run.ledgers(rows, dataset.read("reconstruction", buckets=buckets), buckets),
+    )
+    rewriting.edit_ledgers(run.names, lambda rows, _: run.outcomes(rows))
     for buckets in list_subtree_ranges(dataset):
-        rows = run.nodes(dataset.read("actions", buckets=buckets))
-        hashes.actions.update(bucket_hashes(rows))
-        write_rows("actions", name_subtree_part(buckets), rows)
-    write_rows("actions", "system-last", system.filter(pc.invert(early)))
+        rows = dataset.read("actions", buckets=buckets)
+        demand_rows(dataset.path, bucket_hashes(with_ids(rows)), hashes.actions, buckets)
+        rows = run.nodes(rows)
+        rewriting.hashes.actions.update(bucket_hashes(rows))
+        rewriting.write("actions", name_subtree_part(buckets), rows)
+    rewriting.write("actions", "system-last", system.filter(pc.invert(early)))
     run.demand_all_found()
     for name in ("findings", "sides"):
-        rows_of = [tables.PLAN[name].empty_table(), *dataset.batches(name)]
-        parts[name] = [write_part(out, name, "part-00000", rows_of, secret=True)]
+        rewriting.take_over(name)
     store_folder = to_place(dataset.path) / STORE
     if store_folder.is_dir():
         copy_tree(store_folder, out / STORE)
     changed = {name: getattr(manifest_before.counts, name) + change for name, change in run.changed.items()}
-    counts = replace(manifest_before.counts, **changed, actions=sum(part.rows for part in parts["actions"]))
+    counts = replace(manifest_before.counts, **changed, actions=sum(part.rows for part in rewriting.parts["actions"]))
     binding = replace(
         manifest_before.binding,
         edited_from=manifest_before.hash,
@@ -147,7 +141,8 @@ def edit_plan(dataset: Dataset, edits: Edits, out: DatasetPlace) -> PlanManifest
         # What waited before still does, unless every one of them was settled now.
         cookies_held_back=counts.waiting > 0,
     )
-    return write_plan_manifest(out, replace(manifest_before, counts=counts, binding=binding), parts, hashes)
+    manifest = replace(manifest_before, counts=counts, binding=binding)
+    return write_plan_manifest(out, manifest, rewriting.parts, rewriting.hashes)
 
 
 def _demand_same_cluster(dataset: Dataset, acl_of: Dataset) -> None:
@@ -185,6 +180,14 @@ class _Editor:
         twice = [x for x in self._named if sum(x in edit for edit in (edits.drop, edits.accept_loss, edits.choose)) > 1]
         if twice:
             raise PlanError(str(twice[0]), "two edits name it", "name one")
+
+    def touches(self, buckets: range) -> bool:
+        """Whether any action of ledgers of a bucket range changes."""
+        return self._edits.acl is not None or self._edits.acl_of is not None or self.names(buckets)
+
+    def names(self, buckets: range) -> bool:
+        """Whether an edit names a ledger of a bucket range."""
+        return any(ledger.bucket in buckets for ledger in self._named)
 
     def demand_all_found(self) -> None:
         """Refuse edits of ledgers that the plan says nothing of."""

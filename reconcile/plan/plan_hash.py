@@ -10,6 +10,9 @@
 The manifest has the binding, the coverage and the counts. So whatever a guard, an edit or a person relies on has a part
 in the hash. It depends neither on how the work was cut into tasks nor on Parquet. Fields are written with their lengths
 before them: no two rows give the same bytes.
+
+Beside the hash the manifest has both hashes of every bucket (`bucket_hashes`, in no hash itself): who reads one bucket
+can tell by them alone that its rows are those that the hash was made of.
 """
 
 import hashlib
@@ -30,7 +33,8 @@ SYSTEM_BUCKET: Final = -1
 BUCKETS_END: Final = 1 << 15
 """Behind all buckets: those of ledgers, and those of upper layers' nodes."""
 _NO_BUCKET: Final = -2
-_NOT_COVERED: Final = frozenset({"tables", "digest", "hash"})
+_BUCKETS: Final = "bucket_hashes"
+_NOT_COVERED: Final = frozenset({"tables", "digest", "hash", _BUCKETS})
 _WRITES: Final = ("op", "kind", "key", "expects", "acl", "value", "before", "choice", "alternatives", "guard")
 _SAYS: Final = ("scope", "ledger", "outcome", "reason", "reading", "holders", "alternatives")
 
@@ -107,8 +111,26 @@ class Hashes:
         self.settled.update(ledger_hashes(settled))
 
     def sign(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what a plan's manifest gets besides: its hash, and the version of that."""
-        return {"hash_version": VERSION, "hash": plan_hash({**manifest, "hash_version": VERSION}, self)}
+        """Return what a plan's manifest gets besides: its hash, the version of that, and the hashes of the buckets."""
+        buckets = {"actions": self.actions, "settled": self.settled}
+        return {
+            "hash_version": VERSION,
+            _BUCKETS: buckets,
+            "hash": plan_hash({**manifest, "hash_version": VERSION}, self),
+        }
+
+
+def read_hashes(manifest: Mapping[str, Any]) -> Hashes | None:
+    """Return the hashes of the buckets that a plan's manifest has; None: it has none, or they are not ours."""
+    stored = manifest.get(_BUCKETS)
+    try:
+        return None if stored is None else Hashes(*(_read_buckets(stored[name]) for name in ("actions", "settled")))
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
+
+
+def _read_buckets(stored: Mapping[str, str]) -> dict[int, str]:
+    return {int(bucket): str(value) for bucket, value in stored.items()}
 
 
 def plan_hash(manifest: Mapping[str, Any], hashes: Hashes) -> str:

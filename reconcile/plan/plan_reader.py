@@ -22,6 +22,7 @@ from reconcile.plan.plan_hash import (
     bucket_hashes,
     ledger_hashes,
     plan_hash,
+    read_hashes,
     with_ids,
 )
 from reconcile.topics import topics
@@ -79,6 +80,7 @@ class Overview:
         first: the first writes, in their order.
         holds: the first held ledgers.
         problems: where the files contradict the manifest.
+        is_whole: every row was hashed, and not only those that are given one by one (`plan_glance`).
     """
 
     hash: str
@@ -89,6 +91,7 @@ class Overview:
     first: tuple[Line, ...]
     holds: tuple[Hold, ...]
     problems: tuple[str, ...]
+    is_whole: bool = True
 
 
 def ranges_of(dataset: Dataset) -> list[range]:
@@ -162,25 +165,36 @@ def overview(dataset: Dataset, *, shown: int) -> Overview:
         DatasetError: a file is gone or damaged.
         PlanError: an action of a phase that is not known, or the plan was made by another version.
     """
-    manifest = read_plan_manifest(dataset)
-    if manifest.hash_version != VERSION:
-        problem = f"was made by bkmeta {manifest.tool_version}, whose hash covers other things"
-        raise PlanError(dataset.path, problem, "make it again with this version, or use that one")
+    manifest = demand_version(dataset)
     hashes = Hashes()
     actions, ledgers = _Actions(dataset.path, manifest.binding.layout, shown), _Ledgers(shown)
     _read(dataset, "actions", actions, hashes.actions, bucket_hashes)
     _read(dataset, "reconstruction", ledgers, hashes.settled, ledger_hashes)
+    problems = [] if read_hashes(dataset.manifest) in (None, hashes) else ["its buckets have other hashes than it says"]
     hash_now = plan_hash(dataset.manifest, hashes)
     return Overview(
         hash=hash_now,
         hashes=hashes,
         altered=actions.altered,
-        phases={phase: actions.phases[phase] for phase in Phase if phase in actions.phases},
-        waves=dict(sorted(actions.waves.items())),
+        phases=actions.tally.list_phases(),
+        waves=dict(sorted(actions.tally.waves.items())),
         first=tuple(line for _, line in actions.first),
         holds=tuple(ledgers.holds(dataset)),
-        problems=tuple(_problems(manifest, hash_now, actions, ledgers)),
+        problems=(*_problems(manifest, hash_now, actions, ledgers), *problems),
     )
+
+
+def demand_version(dataset: Dataset) -> PlanManifest:
+    """Return the manifest of a plan whose hash covers what this program's covers.
+
+    Raises:
+        PlanError: the plan was made by another version.
+    """
+    manifest = read_plan_manifest(dataset)
+    if manifest.hash_version != VERSION:
+        problem = f"was made by bkmeta {manifest.tool_version}, whose hash covers other things"
+        raise PlanError(dataset.path, problem, "make it again with this version, or use that one")
+    return manifest
 
 
 def _read(
@@ -206,6 +220,59 @@ def _read(
     reading.misplaced += stream.misplaced
 
 
+class Tally:
+    """How many actions a plan has, batch by batch.
+
+    Attributes:
+        phases: phase → op → actions.
+        waves: wave → writes.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self.phases: dict[Phase, Counter[str]] = {}
+        self.waves: Counter[int] = Counter()
+
+    def count(self, actions: pa.Table) -> None:
+        """Count a batch, of which op, kind, seq and wave are read.
+
+        Raises:
+            PlanError: an action of a phase that is not known.
+        """
+        numbered = pa.table({"phase": number_phases(actions), "op": actions["op"]})
+        for row in numbered.group_by(["phase", "op"]).aggregate([([], "count_all")]).to_pylist():
+            if row["phase"] not in set(Phase):
+                problem = f"has actions of a phase {row['phase']}"
+                raise PlanError(self._path, problem, "use the version that wrote it")
+            self.phases.setdefault(Phase(row["phase"]), Counter())[row["op"]] += row["count_all"]
+        written = actions["wave"].filter(pc.not_equal(actions["op"], LEAVE))
+        self.waves.update({row["values"]: row["counts"] for row in pc.value_counts(written).to_pylist()})
+
+    def list_phases(self) -> dict[Phase, Counter[str]]:
+        """Return the phases in their order."""
+        return {phase: self.phases[phase] for phase in Phase if phase in self.phases}
+
+    def compare(self, manifest: PlanManifest) -> Iterator[str]:
+        """Yield where a manifest has other numbers."""
+        ledgers: Mapping[str, int] = self.phases.get(Phase.LEDGERS, {})
+        counts = manifest.counts
+        for name, have, stated in (
+            ("actions", sum(sum(ops.values()) for ops in self.phases.values()), counts.actions),
+            ("restored or guarded", ledgers.get("create", 0), counts.restored + counts.guarded),
+            ("released", ledgers.get("replace", 0), counts.released),
+            ("held", ledgers.get("hold", 0), counts.held),
+        ):
+            if stated != have:
+                yield f"{have} {name} in its files, {stated} in its manifest"
+
+
+def number_phases(actions: pa.Table) -> npt.NDArray[np.int64]:
+    """Return the phase of each action, by its kind and its place in the order."""
+    is_node = pc.equal(actions["kind"], SUBTREE).to_numpy()
+    phases: npt.NDArray[np.int64] = np.where(is_node, int(Phase.SUBTREES), actions["seq"].to_numpy() >> 48)
+    return phases
+
+
 class _Actions:
     """What the actions of a plan say, batch by batch."""
 
@@ -218,8 +285,7 @@ class _Actions:
             problem = f"was made for a layout {layout!r}"
             raise PlanError(self._path, problem, "use the version that wrote it") from error
         self.altered = self.misplaced = 0
-        self.phases: dict[Phase, Counter[str]] = {}
-        self.waves: Counter[int] = Counter()
+        self.tally = Tally(path)
         self.first: list[tuple[tuple[int, int, int, int], Line]] = []
 
     def take(self, actions: pa.Table) -> pa.Table:
@@ -227,16 +293,8 @@ class _Actions:
         fresh = with_ids(actions)
         self.altered += actions.num_rows - int(pc.sum(pc.equal(actions["id"], fresh["id"])).as_py() or 0)
         self.misplaced += _count_misplaced(actions, self._layout)
-        is_node = pc.equal(actions["kind"], SUBTREE).to_numpy()
-        phase = np.where(is_node, int(Phase.SUBTREES), actions["seq"].to_numpy() >> 48)
-        numbered = pa.table({"phase": phase, "op": actions["op"]})
-        for row in numbered.group_by(["phase", "op"]).aggregate([([], "count_all")]).to_pylist():
-            if row["phase"] not in set(Phase):
-                problem = f"has actions of a phase {row['phase']}"
-                raise PlanError(self._path, problem, "use the version that wrote it")
-            self.phases.setdefault(Phase(row["phase"]), Counter())[row["op"]] += row["count_all"]
+        self.tally.count(actions)
         written = actions.filter(pc.not_equal(actions["op"], LEAVE))
-        self.waves.update({row["values"]: row["counts"] for row in pc.value_counts(written["wave"]).to_pylist()})
         self.first = _first([*self.first, *_lines(written, self._shown)], self._shown)
         return fresh
 
@@ -327,14 +385,4 @@ def _problems(manifest: PlanManifest, hash_now: str, actions: _Actions, settled:
         yield f"{actions.misplaced + settled.misplaced} rows stand where nobody looks for them"
     if hash_now != manifest.hash:
         yield f"the actions give the hash {hash_now}, the manifest says {manifest.hash}"
-    phases = actions.phases
-    ledgers: Mapping[str, int] = phases.get(Phase.LEDGERS, {})
-    counts = manifest.counts
-    for name, have, stated in (
-        ("actions", sum(sum(ops.values()) for ops in phases.values()), counts.actions),
-        ("restored or guarded", ledgers.get("create", 0), counts.restored + counts.guarded),
-        ("released", ledgers.get("replace", 0), counts.released),
-        ("held", ledgers.get("hold", 0), counts.held),
-    ):
-        if stated != have:
-            yield f"{have} {name} in its files, {stated} in its manifest"
+    yield from actions.tally.compare(manifest)

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from reconcile.plan.manifest import PlanManifest, read_plan_manifest
-from reconcile.plan.plan_reader import Overview, open_whole, overview
+from reconcile.plan.plan_glance import survey_plan
+from reconcile.plan.plan_reader import Overview, open_whole
 from reconcile.plan.views.deletions import SessionDeletions, group_by_session
 from reconcile.plan.views.differences import Difference, compare_plans
 from reconcile.plan.views.ledger_lists import Choice, Line, list_guarded_by, list_ledgers
@@ -31,12 +32,13 @@ class ShownPlan:
     deletions: tuple[SessionDeletions, ...]
 
 
-def show_plan(path: DatasetPlace, shown: int) -> ShownPlan:
-    """Read a whole plan, every byte of it.
+def show_plan(path: DatasetPlace, shown: int, *, every_row: bool = False) -> ShownPlan:
+    """Read a plan, every byte of it.
 
     Args:
         path: its folder.
         shown: how many writes and how many holds are given one by one.
+        every_row: whether every row of a large plan is hashed, too.
 
     Raises:
         DatasetError: it is no whole plan.
@@ -44,7 +46,9 @@ def show_plan(path: DatasetPlace, shown: int) -> ShownPlan:
     """
     plan = open_dataset(path, "plan")
     plan.verify()
-    return ShownPlan(plan, read_plan_manifest(plan), overview(plan, shown=shown), group_by_session(plan))
+    return ShownPlan(
+        plan, read_plan_manifest(plan), survey_plan(plan, shown=shown, every_row=every_row), group_by_session(plan)
+    )
 
 
 @dataclass(frozen=True, slots=True)
