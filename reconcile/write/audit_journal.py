@@ -41,6 +41,7 @@ from recovery.out_folder import sync_folder
 JOURNAL: Final = "journal.jsonl"
 _HASH: Final = b',"hash":"'
 _TAIL: Final = len(_HASH) + 64 + len(b'"}')
+_BUFFER: Final = 1 << 20
 _FILE_MODE: Final = 0o600
 _FOLDER_MODE: Final = 0o700
 _OTHERS_WRITE: Final = 0o022
@@ -79,23 +80,27 @@ class Torn:
     length: int
 
 
-def scan(path: Path) -> Iterator[Record | Torn]:
+def scan(path: Path, decode: Callable[[bytes], Any] = json.loads) -> Iterator[Record | Torn]:
     """Yield every record of a journal, and at most one torn end, after checking each against its hash.
+
+    Args:
+        path: the file.
+        decode: bytes of a line's object, which its hash covers → its fields; ValueError where they are none.
 
     Raises:
         JournalError: missing, or altered.
     """
     try:
-        with path.open("rb") as journal:
-            yield from _scan(journal, path)
+        with path.open("rb", buffering=_BUFFER) as journal:
+            yield from _scan(journal, path, decode)
     except FileNotFoundError as error:
         raise JournalError(str(path), "there is no journal", "name the folder that apply wrote it to") from error
 
 
-def _scan(journal: BinaryIO, path: Path) -> Iterator[Record | Torn]:
+def _scan(journal: BinaryIO, path: Path, decode: Callable[[bytes], Any] = json.loads) -> Iterator[Record | Torn]:
     offset, number, previous = 0, 0, ""
     while line := journal.readline():
-        record = _record(line, offset)
+        record = _record(line, offset, decode)
         if record is None:
             # After a loss of power the pages of an unfinished line may be there as zeros.
             if line.endswith(b"\n") and b"\0" not in line:
@@ -126,16 +131,17 @@ def read_at(path: Path, offset: int) -> Record:
     return record
 
 
-def _record(line: bytes, offset: int) -> Record | None:
+def _record(line: bytes, offset: int, decode: Callable[[bytes], Any] = json.loads) -> Record | None:
     """Return the record that a line holds; None if it is torn or does not agree with its hash."""
     body, tail = line[: -_TAIL - 1], line[-_TAIL - 1 :]
     if not (tail.startswith(_HASH) and tail.endswith(b'"}\n')):
         return None
     stated = tail[len(_HASH) : -3]
-    if hashlib.sha256(body + b"}").hexdigest().encode() != stated:
+    content = body + b"}"
+    if hashlib.sha256(content).hexdigest().encode() != stated:
         return None
     try:
-        fields = json.loads(body + b"}")
+        fields = decode(content)
         return Record(int(fields["n"]), str(fields["at"]), str(fields["event"]), fields, stated.decode(), offset)
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         return None

@@ -1,5 +1,7 @@
 """What journals say: who wrote what when, and whether every line is as it was written."""
 
+import json
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,6 +11,12 @@ from typing import Any, Final
 from reconcile.errors import JournalError
 from reconcile.write.audit_journal import JOURNAL, Record, Torn, report_foreign, scan
 
+_INTENT: Final = re.compile(
+    rb'\{"n":(\d+),"prev":"([0-9a-f]*)","at":"([^"\\]+)","event":"intent","batch":(\d+),"kind":"\w+","writes":(?=\[\[)'
+)
+"""The start of a line that announces a batch: nearly all bytes of a journal are such lines'."""
+_OP: Final = re.compile(rb'\[\d+,"(\w+)",')
+"""The start of one write of a batch. In a string of JSON no quote stands behind a comma but escaped."""
 _ENDS: Final = {"end": "ended", "frozen": "frozen", "thawed": "thawed", "undone": "undone", "stopped": "stopped"}
 """Event of the last line of a run that came to its end → how it ended."""
 
@@ -119,7 +127,7 @@ def read_journal(path: Path, heads: Sequence[str]) -> JournalAccount:
     with report_foreign(path):
         account = JournalAccount(path)
         batches: dict[int, list[str]] = {}
-        for record in scan(path):
+        for record in scan(path, _decode):
             if isinstance(record, Torn):
                 account.torn = record.length
                 break
@@ -127,6 +135,17 @@ def read_journal(path: Path, heads: Sequence[str]) -> JournalAccount:
             account.heads.update(head for head in heads if record.hash.startswith(head))
             _count_record(account, record, batches)
         return account
+
+
+def _decode(content: bytes) -> Any:  # noqa: ANN401 - as JSON has it
+    """Return the fields of a line; of a batch that is announced only its ops, each as the second of its write."""
+    begun = _INTENT.match(content)
+    if begun is None:
+        return json.loads(content)
+    number, previous, at, batch = begun.groups()
+    writes = [(None, op.decode()) for op in _OP.findall(content, begun.end())]
+    fields = {"n": int(number), "prev": previous.decode(), "at": at.decode(), "event": "intent"}
+    return {**fields, "batch": int(batch), "writes": writes}
 
 
 def _count_record(account: JournalAccount, record: Record, batches: dict[int, list[str]]) -> None:

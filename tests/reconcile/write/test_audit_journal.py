@@ -3,6 +3,7 @@
 import json
 import os
 import stat
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from reconcile.errors import JournalError
 from reconcile.jobs.diagnose.audit import read_journal
 from reconcile.write.audit_journal import JOURNAL, Journal, Record, Torn, scan
+from reconcile.write.journal_events import AnnouncedWrite, Done, End, Intent, append_event
 from tests.support.plans import clock
 
 BINDING = {"plan": "p"}
@@ -195,3 +197,32 @@ def test_a_reason_stands_in_the_journal(tmp_path: Path) -> None:
     ]  # fmt: skip
     told = read_journal(tmp_path / JOURNAL, ())
     assert [run.reason for run in told.runs] == [record.fields.get("reason") for record in records]
+
+
+@settings(max_examples=50)
+@given(
+    keys=st.lists(
+        st.one_of(st.text(max_size=12), st.sampled_from(['[7,"remove",', ',[8,"create","x', '\\"],[9,"hold",', "[1,"])),
+        min_size=1,
+        max_size=6,
+    ),
+    data=st.data(),
+)
+def test_batches_are_counted_as_their_json_has_them(
+    keys: list[str], data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Whatever stands in their texts: ops are found without decoding whole lines, in the order of the writes."""
+    folder = tmp_path_factory.mktemp("journal")
+    ops = [data.draw(st.sampled_from(["create", "replace", "remove", "hold", "lock"])) for _ in keys]
+    writes = [
+        AnnouncedWrite(n, op, key, key, data.draw(st.sampled_from([None, n])), None, data.draw(st.sampled_from(keys)))
+        for n, (op, key) in enumerate(zip(ops, keys, strict=True))
+    ]
+    versions = [data.draw(st.sampled_from([None, 3])) for _ in keys]
+    with opened(folder) as journal:
+        append_event(journal, Intent(0, "ledger", writes))
+        append_event(journal, Done(0, versions, (), ()))
+        append_event(journal, End({}, 0))
+    account = read_journal(folder / JOURNAL, ())
+    expected = Counter(op for op, version in zip(ops, versions, strict=True) if version is not None)
+    assert (account.runs[0].writes, account.runs[0].ended, account.records) == (expected, "ended", 4)
