@@ -24,6 +24,7 @@ import click
 
 from reconcile.operator_files import read_operator_text
 from recovery.errors import InputError
+from recovery.place import to_place
 
 OPTION: Final = "--incident"
 FIELDS: Final[Mapping[str, str]] = {
@@ -62,7 +63,7 @@ def incident_option(command: click.Command, left_out: frozenset[str]) -> click.O
     def read(context: click.Context, _parameter: click.Parameter, value: str | None) -> None:
         if value is None:
             return
-        incident = read_incident(Path(value))
+        incident = read_incident(_demand_file(value))
         defaults = {str(taken[key].name): given for key, given in incident.items() if key in taken}
         context.default_map = {**(context.default_map or {}), **defaults}
         context.meta[_META] = value
@@ -75,6 +76,13 @@ def incident_option(command: click.Command, left_out: frozenset[str]) -> click.O
         callback=read,
         help=f"TOML with what is not typed: {', '.join(key for key in FIELDS if key in taken)}.",
     )
+
+
+def _demand_file(text: str) -> Path:
+    place = to_place(text)
+    if not isinstance(place, Path):
+        raise click.BadParameter(f"{text} is in a store: name a file of this machine", param_hint=OPTION)
+    return place
 
 
 def incident_file(context: click.Context) -> str | None:
@@ -128,17 +136,18 @@ class _Entry:
         return [self.text(item) for item in value]
 
     def file(self, value: object) -> str:
-        """Return a path."""
-        return str(self._path.parent / self.text(value))
+        """Return a path; a URI as it is, which the option takes or refuses."""
+        text = self.text(value)
+        return text if "://" in text else str(self._path.parent / text)
 
     def files(self, value: object) -> list[str]:
-        """Return paths."""
-        return [str(self._path.parent / text) for text in self.texts(value)]
+        """Return paths, likewise."""
+        return [self.file(text) for text in self.texts(value)]
 
     def places(self, value: object) -> list[str]:
         """Return URIs, and paths among them."""
         texts = self.texts(value)
-        return [text if "://" in text or text.startswith(_PULSAR) else self.file(text) for text in texts]
+        return [text if text.startswith(_PULSAR) else self.file(text) for text in texts]
 
     def bookies(self, value: object) -> str | Sequence[str]:
         """Return the file that names the bookies, or their ids."""

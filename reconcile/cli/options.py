@@ -19,7 +19,7 @@ from reconcile.cli.incident import incident_file, is_typed, read_incident
 from reconcile.cli.output import Output
 from reconcile.operator_files import read_operator_file, read_operator_text
 from recovery.errors import InputError
-from recovery.place import DatasetPlace, to_place
+from recovery.place import DatasetPlace, is_remote, to_place
 
 if TYPE_CHECKING:
     from reconcile.jobs.context import Context
@@ -352,12 +352,20 @@ def parse_quorum(
     return ensemble, write, ack
 
 
+def _demand_no_dataset(_context: click.Context, _option: click.Parameter, values: Sequence[str]) -> Sequence[str]:
+    for value in values:
+        if is_remote(value):
+            raise click.BadParameter(f"{value} is in a store: name a file of this machine, or a metadata store")
+    return values
+
+
 def references_option(command: Callable[P, R]) -> Callable[P, R]:
     """Add --references."""
     return click.option(
         "--references",
         multiple=True,
         metavar="FILE|URI",
+        callback=_demand_no_dataset,
         help="What an upper layer knows: JSON lines or Parquet with ledger, scope, last_entry, length, deleted, owner; "
         "or the store, or a copy of one, that has Pulsar's /managed-ledgers.",
     )(command)

@@ -85,13 +85,18 @@ def test_every_command_with_its_datasets_in_a_store(
     taken = ("--bookies", "10.0.0.1:3181")
     ends(0, "check-impact", *metadata, *taken, *inventories, "--out", f"{top}/impact-1")
     ends(0, "check-impact", "--metadata", f"{top}/capture", *taken, "--out", f"{top}/impact-2")
-    ends(0, "preflight", *metadata, *inventories)
+    each = [word for n in range(BOOKIES) for word in ("--inventory", f"{top}/inv/b{n}")]
+    ends(0, "preflight", *metadata, *each)
     lost = (*inventories, "--snapshot", f"{top}/capture", "--passwords", passwords, *master)
     ends(0, "drill", *metadata, *lost, "--out", f"{top}/drill")
     ends(0, "recover", "--layout", "hierarchical", *lost, "--out", f"{top}/plan-1")
     ends(0, "plan", "edit", f"{top}/plan-1", "--drop", living.ledgers[0], "--out", f"{top}/plan-2")
     ends(3, "plan", "diff", f"{top}/plan-1", f"{top}/plan-2")
     ends(0, "plan", "ledgers", f"{top}/plan-2")
+    ends(0, "plan", "edit", f"{top}/plan-1", "--acl-of", f"{top}/capture", "--out", f"{top}/plan-3")
+    ends(0, "scrutinize", "--metadata", f"{top}/capture", "--against", f"{top}/capture", "--out", f"{top}/against")
+    none_there = ends(2, "recover", *lost, "--layout", "hierarchical", "--tombstones", f"{top}/capture", "--out", "new")
+    assert f"{top}/capture" in none_there.err
 
     for kind, folder in (("catalog", "capture"), ("inventory", "inv/b0"), ("plan", "plan-1"), ("plan", "plan-2")):
         assert open_dataset(f"{top}/{folder}", kind).path

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from reconcile.cli.command import Command, Exit
-from reconcile.cli.options import make_context, make_output, output_options
+from reconcile.cli.options import LocalPath, make_context, make_output, output_options
 from reconcile.cli.output import Output, Result
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _WIDTH: Final = 22
 
     With --account, folders can be named, too: bkmeta inspect --account /mnt/bk1""",
 )
-@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=LocalPath(path_type=Path))
 @click.option("--account", is_flag=True, help="Say what each byte is, of files and of all in and below folders.")
 @output_options
 def inspect(files: tuple[Path, ...], *, account: bool, **shared: Any) -> None:  # noqa: ANN401 - the shared options

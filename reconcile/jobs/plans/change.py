@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from reconcile.errors import PlanError
 from reconcile.jobs.context import Context
@@ -36,7 +35,7 @@ class EditRequest:
         restore_deleted_by: sessions: the last record of each ledger that they deleted is written.
         accept_deleted_by: sessions: what they deleted stays deleted.
         acl: ACL of everything that is created.
-        acl_of: folder of a catalog whose ACLs everything that is created gets.
+        acl_of: place of a catalog whose ACLs everything that is created gets.
         replace_instance_id: the captured store's instance id is replaced by the bookies' own.
         replace_cookies: bookies whose cookie in the captured store is replaced by their own.
         replace_below: paths: nodes of upper layers at and below them are replaced by the snapshot's.
@@ -53,7 +52,7 @@ class EditRequest:
     restore_deleted_by: Sequence[int | None] = ()
     accept_deleted_by: Sequence[int | None] = ()
     acl: str | None = None
-    acl_of: Path | None = None
+    acl_of: DatasetPlace | None = None
     replace_instance_id: bool = False
     replace_cookies: frozenset[str] = frozenset()
     replace_below: frozenset[str] = frozenset()

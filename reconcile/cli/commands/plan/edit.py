@@ -22,7 +22,7 @@ from reconcile.cli.options import (
 )
 from reconcile.cli.output import Result
 from reconcile.words import count_noun
-from recovery.place import DatasetPlace
+from recovery.place import DatasetPlace, to_place
 
 if TYPE_CHECKING:
     from reconcile.jobs.plans.change import LockingAcl
@@ -35,9 +35,6 @@ _SHOWN: Final = 10
 
 _NAMED: Final = "-"
 """Typed for the ledger that an option of its own names."""
-
-
-_CATALOG: Final = "catalog://"
 
 
 def _sessions(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> tuple[int | None, ...]:
@@ -168,6 +165,7 @@ def edit(
     from reconcile.jobs.plans.change import EditRequest
     from reconcile.jobs.plans.change import edit as run
     from reconcile.plan.views.ledger_lists import HeldChoice
+    from reconcile.stores import catalog_path
 
     def name_ledgers(text: str, hint: str) -> "LedgerId":
         return parse_ledger(qualified if text == _NAMED and qualified is not None else text, scope, hint=hint)
@@ -197,8 +195,10 @@ def edit(
             parse_acl(acl)
         except ValueError as error:
             raise click.BadParameter(str(error), param_hint="--acl") from error
-    if acl_of is not None and not acl_of.startswith(_CATALOG):
-        raise click.BadParameter(f"{acl_of!r} is not catalog:///DIR", param_hint="--acl-of")
+    rights_of = None if acl_of is None else catalog_path(acl_of)
+    if acl_of is not None and rights_of is None:
+        problem = f"{acl_of!r} is no capture: write catalog:///DIR, or where it stands in an object store"
+        raise click.BadParameter(problem, param_hint="--acl-of")
     meant = HeldChoice() if where is None else _parse_where(where, scope)
     if where is not None and not (chosen_all or accept_loss_all):
         raise click.UsageError("--where goes with --choose-all or --accept-loss-all")
@@ -235,7 +235,7 @@ def edit(
         restore_deleted_by=restored_of,
         accept_deleted_by=accepted_of,
         acl=acl,
-        acl_of=None if acl_of is None else Path(acl_of.removeprefix(_CATALOG)),
+        acl_of=None if rights_of is None else to_place(rights_of),
         replace_instance_id=replace_instance_id,
         replace_cookies=frozenset(cookies),
         replace_below=frozenset(path.rstrip("/") for path in replaced_below),
