@@ -31,6 +31,7 @@ R = TypeVar("R")
 
 SHOWN: Final = 20
 """Ledgers that are named to people; --json names all."""
+_ABOVE: Final = 1 << 64
 _REMEDY: Final = 'write one ledger a line: 123, scope:123, 32 hex digits, or {"ledger": 123}'
 
 
@@ -184,8 +185,11 @@ def _read_ledgers(path: Path, scope: str | None) -> "list[LedgerId]":
 
 
 def _read_line(text: str) -> str:
+    """Return the text form of the ledger that a line names; numbers of JSON may be signed, as columns have them."""
     if not text.startswith("{"):
         return text
     row = json.loads(text)
-    ledger = str(row["ledger"])
-    return f"{int(row['scope'])}:{ledger}" if row.get("scope") else ledger
+    halves = [row["scope"], row["ledger"]] if row.get("scope") else [row["ledger"]]
+    return ":".join(
+        str(half + _ABOVE) if type(half) is int and -_ABOVE // 2 <= half < 0 else str(half) for half in halves
+    )

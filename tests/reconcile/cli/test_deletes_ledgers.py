@@ -1,0 +1,54 @@
+"""Files of ledgers, as `delete request --from` reads them."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from reconcile.cli.option_groups.deletes import ledger_arguments, take_ledgers
+from recovery.errors import InputError
+from recovery.model.ids import LedgerId
+
+
+def read(path: Path, *words: str) -> list[LedgerId]:
+    """Return the ledgers that a command line names."""
+    taken: list[LedgerId] = []
+
+    @click.command()
+    @ledger_arguments
+    def ask(**values: Any) -> None:
+        taken.extend(take_ledgers(values))
+
+    done = CliRunner().invoke(ask, ["--from", str(path), *words], catch_exceptions=True)
+    if done.exception is not None:
+        raise done.exception
+    return taken
+
+
+def test_every_form_of_an_id_is_read(tmp_path: Path) -> None:
+    """Numbers with and without a scope, digits, JSON lines; its signed halves are those that columns have."""
+    path = tmp_path / "ids"
+    lines = ["5", "7:3", f"{7:016x}{9:016x}", "", "# a comment", '{"ledger": 6}', '{"ledger": 4, "scope": 7}']
+    lines += ['{"ledger": "8"}', '{"ledger": -1, "scope": -2}', '{"ledger": -3}', '{"ledger": 5, "scope": 0}']
+    path.write_text("\n".join(lines))
+    ids = [(0, 5), (7, 3), (7, 9), (0, 6), (7, 4), (0, 8), (-2, -1), (0, -3)]
+    assert read(path) == [LedgerId(*pair) for pair in ids]
+    assert read(path, "6", "11") == [
+        LedgerId(0, 6),
+        LedgerId(0, 11),
+        *(LedgerId(*pair) for pair in ids if pair != (0, 6)),
+    ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["x", "{", "{}", '{"ledger": 1.5}', '{"ledger": null}', f'{{"ledger": {2**64}}}', f'{{"ledger": {-(2**63) - 1}}}'],
+)
+def test_a_line_that_names_none_is_named(line: str, tmp_path: Path) -> None:
+    """No ledger is taken for another one: the file is not read in part."""
+    path = tmp_path / "ids"
+    path.write_text(f"5\n{line}\n")
+    with pytest.raises(InputError, match="line 2: names no ledger"):
+        read(path)
