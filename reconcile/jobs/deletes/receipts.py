@@ -90,7 +90,7 @@ def confirm_deletes(request: ConfirmRequest, context: Context) -> Receipts:
             return changed
 
         _change(target, wanted.ledgers, take)
-        receipts = _sum_up(wanted.ledgers, seen)
+        receipts = _sum_up(seen)
         counts = {"confirmed": len(receipts.confirmed), "waiting": len(receipts.waiting)}
         target.log.end({**counts, "returned": len(receipts.returned)}, 0)
     return receipts
@@ -106,9 +106,9 @@ class _Seen:
     overdue: tuple[str, ...]
 
 
-def _sum_up(ledgers: Sequence[LedgerId], seen: Mapping[LedgerId, _Seen]) -> Receipts:
+def _sum_up(seen: Mapping[LedgerId, _Seen]) -> Receipts:
     receipts = Receipts()
-    for ledger, item in ((ledger, seen[ledger]) for ledger in ledgers if ledger in seen):
+    for ledger, item in sorted(seen.items()):
         if item.is_confirmed:
             receipts.confirmed.append(ledger)
         else:

@@ -146,7 +146,7 @@ def verify_deletes(request: VerifyRequest, context: Context) -> VerifiedDeletes:
             verification.reasons,
             None if changed.get(ledger) is None else find_state(changed[ledger], at_ms),
         )
-        for ledger, verification in zip(wanted.ledgers, verifications, strict=True)
+        for ledger, verification in sorted(zip(wanted.ledgers, verifications, strict=True), key=lambda pair: pair[0])
     )
     absence = gathered.evidence.absence
     return VerifiedDeletes(ledgers, breaker, absence, gathered.certificate, gathered.marks_kept, gathered.certified)

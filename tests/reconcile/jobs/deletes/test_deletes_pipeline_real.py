@@ -1,5 +1,6 @@
 """The pipeline of a purge as it is typed, on a real ZooKeeper and a real etcd."""
 
+import hashlib
 import itertools
 import json
 import os
@@ -9,9 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from backends.protocols import Write
 from backends.registry import open_store
+from reconcile.deletes.certificate import Certificate, canonicalize, encode_certificate
 from reconcile.deletes.own_root import open_log, open_own_root
 from reconcile.deletes.packed import Decision
 from reconcile.deletes.tombstones import CERTIFICATE_MS, RECORD_BYTES, Tombstone
@@ -19,14 +23,16 @@ from recovery.codecs.store import Layout, ledger_key, mark_key, places
 from recovery.model.ids import LedgerId
 from tests.reconcile.test_references_pulsar import topic
 from tests.support.command import Done, run
-from tests.support.deletes import Ledger, days_ago, fill_store, write_looks, write_references
+from tests.support.deletes import INSTANCE, Ledger, days_ago, fill_store, write_looks, write_references
 from tests.support.etcd_server import EtcdServer
 from tests.support.zookeeper_server import ZooKeeperServer
 
 pytestmark = pytest.mark.real
 
 _roots = itertools.count()
-LEDGERS = tuple(Ledger(LedgerId(0, number)) for number in range(40))
+WIDE = LedgerId(-2, -3)
+"""Of 128 bits, the highest of both halves set."""
+LEDGERS = (*(Ledger(LedgerId(0, number)) for number in range(40)), Ledger(WIDE))
 
 
 @dataclass(slots=True)
@@ -59,10 +65,11 @@ class Site:
             "delete", "verify", *words, *self.look(**more), "--references", refs, "--min-age", "0s", code=code
         ).result
 
-    def read(self, number: int) -> bytes | None:
+    def read(self, ledger: int | LedgerId) -> bytes | None:
         """Return a ledger's record."""
+        named = LedgerId(0, ledger) if isinstance(ledger, int) else ledger
         with open_store(self.uri) as opened:
-            held = opened.store.get(self.root + ledger_key(self.layout, LedgerId(0, number)))
+            held = opened.store.get(self.root + ledger_key(self.layout, named))
         return None if held is None else held.value
 
     def state(self, number: int) -> str | None:
@@ -75,7 +82,7 @@ class Site:
 def site(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Site:
-    """A cluster of forty closed ledgers on three bookies."""
+    """A cluster of forty-one closed ledgers on three bookies."""
     monkeypatch.chdir(tmp_path)
     root = f"/deletes-{next(_roots)}/ledgers"
     if request.param == "etcd":
@@ -90,30 +97,34 @@ def site(
 
 
 def test_a_purge_from_request_to_expiry(site: Site) -> None:
-    """Two safe verifications, a certificate, the purge, receipts of all holders; then the tombstone goes."""
-    asked = site.bkmeta("delete", "request", 3, 4, "--soak", "0s", "--reason", "T-7").result
-    assert [one["ledger"] for one in asked["ledgers"]] == ["3", "4"]
+    """Two safe verifications, a certificate, the purge, receipts of all holders; then the tombstone goes.
+
+    The ids are of any width.
+    """
+    wide = str(WIDE)
+    asked = site.bkmeta("delete", "request", 3, wide, "--soak", "0s", "--reason", "T-7").result
+    assert [one["ledger"] for one in asked["ledgers"]] == ["3", wide]
     first = site.verify("--due", "--certificate", "c.json")
     assert (first["verdicts"], first["certificate"]) == ({"SAFE": 2, "UNSAFE": 0, "UNDECIDED": 0}, None)
     assert {one["state"] for one in first["ledgers"]} == {"VERIFIED"}
     before = site.read(3)
     second = site.verify("--due", "--certificate", "c.json")
     assert {one["state"] for one in second["ledgers"]} == {"PURGEABLE"}
-    assert run(site.capsys, "certificate", "check", "c.json", "3", "4", "--json").result["hash"] == second["hash"]
+    assert run(site.capsys, "certificate", "check", "c.json", "3", wide, "--json").result["hash"] == second["hash"]
     assert site.read(3) == before
     purged = site.bkmeta("delete", "purge", "--certificate", "c.json").result
     assert purged["counts"]["purged"] == 2
-    assert (site.read(3), site.read(4)) == (None, None)
+    assert (site.read(3), site.read(WIDE)) == (None, None)
     assert site.read(5) is not None
     assert site.bkmeta("delete", "purge", "--certificate", "c.json").result["counts"]["earlier"] == 2
     waiting = site.bkmeta("delete", "confirm", *site.look(), code=4).result
-    assert set(waiting["waiting"]) == {"3", "4"}
-    rest = tuple(one for one in LEDGERS if one.id.ledger not in (3, 4))
+    assert set(waiting["waiting"]) == {"3", wide}
+    rest = tuple(one for one in LEDGERS if one.id not in (LedgerId(0, 3), WIDE))
     site.bkmeta("delete", "confirm", *site.look(rest, bookies=("bk1:3181", "bk2:3181")), code=4)
-    assert site.bkmeta("delete", "confirm", *site.look(rest)).result["confirmed"] == ["3", "4"]
+    assert site.bkmeta("delete", "confirm", *site.look(rest)).result["confirmed"] == ["3", wide]
     assert site.state(3) == "CONFIRMED"
-    back = site.bkmeta("delete", "confirm", *site.look(without={"bk1:3181": [3, 4], "bk2:3181": [3, 4]}), code=3)
-    assert back.result["returned"] == {"3": ["bk3:3181"], "4": ["bk3:3181"]}
+    back = site.bkmeta("delete", "confirm", *site.look(without={"bk1:3181": [3, -3], "bk2:3181": [3, -3]}), code=3)
+    assert back.result["returned"] == {"3": ["bk3:3181"], wide: ["bk3:3181"]}
     assert site.state(3) == "PURGED"
     journal = next(Path.cwd().glob("bkmeta-deletes-*"))
     assert run(site.capsys, "audit", "verify", journal, "--json").code == 0
@@ -191,11 +202,33 @@ def put_back_a_day(_ledger: LedgerId, tombstone: Tombstone | None) -> Decision[T
     return Decision(replace(tombstone, listed_ms=tombstone.listed_ms - CERTIFICATE_MS - 60_000))
 
 
-def test_what_a_certificate_names_is_due_when_it_has_ended(site: Site) -> None:
-    """Until then it is left to that certificate, which is said; after that a new one is made of it, and purges."""
+def test_what_a_certificate_names_is_due_when_it_has_ended(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until then it is left to that certificate, which is said; after that a new one is made of it, and purges.
+
+    A certificate that has ended, or another cluster's, or one without the signature that is demanded, purges nothing. A
+    second request leaves the first as it is.
+    """
     site.bkmeta("delete", "request", 19, "--soak", "0s")
+    again = site.bkmeta("delete", "request", 19, "--soak", "7d").result
+    assert (again["ledgers"], again["earlier"]) == ([], ["19"])
     site.verify("--due")
     site.verify("--due", "--certificate", "first.json")
+    body = json.loads(Path("first.json").read_text())["certificate"]
+    body["cluster"]["instance_id"] = "another"
+    foreign = Certificate(body, hashlib.sha256(canonicalize(body)).hexdigest())
+    Path("foreign.json").write_bytes(encode_certificate(foreign))
+    key = Ed25519PrivateKey.generate().public_key()
+    Path("key.pem").write_bytes(key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+    for words, problem in (
+        (("foreign.json",), f"is of cluster another at {site.root}; the store is {INSTANCE}"),
+        (("first.json", "--key", "key.pem"), "it is not signed, and a key was named"),
+    ):
+        assert problem in site.bkmeta("delete", "purge", "--certificate", *words, code=5).result["verdict"]
+    with monkeypatch.context() as patch:
+        patch.setattr("reconcile.cli.options.now", lambda: days_ago(-1.1))
+        refused = site.bkmeta("delete", "purge", "--certificate", "first.json", code=5).result["verdict"]
+        assert "is not valid: it ended at" in refused
+    assert site.read(19) is not None
     left = site.bkmeta("delete", "verify", "--due", *site.look(), "--certificate", "none.json").result
     assert (left["counts"]["certified"], left["ledgers"], left["certificate"]) == (1, [], None)
     with (
@@ -205,8 +238,8 @@ def test_what_a_certificate_names_is_due_when_it_has_ended(site: Site) -> None:
         own = open_own_root(opened.store, opened.root)
         assert own is not None
         own.tombstones.change([LedgerId(0, 19)], put_back_a_day, log, rows=1)
-    again = site.verify("--due", "--certificate", "second.json")
-    assert [one["state"] for one in again["ledgers"]] == ["PURGEABLE"]
+    renewed = site.verify("--due", "--certificate", "second.json")
+    assert [one["state"] for one in renewed["ledgers"]] == ["PURGEABLE"]
     refused = site.bkmeta("delete", "purge", "--certificate", "first.json", code=5).result["verdict"]
     assert "later verification" in refused
     site.bkmeta("delete", "purge", "--certificate", "second.json")
@@ -358,10 +391,10 @@ def test_what_went_since_the_last_verification_is_asked_about(site: Site) -> Non
     for _ in range(2):
         seen = site.verify("--due", "--certificate", "c.json", code=4)
         assert (seen["absence"]["gone"], seen["absence"]["limit"], seen["absence"]["mass"]) == (11, 10, True)
-        assert seen["ledgers"][0]["reasons"][0].startswith("MASS_ABSENCE: 11 of the 40 ledgers")
+        assert seen["ledgers"][0]["reasons"][0].startswith("MASS_ABSENCE: 11 of the 41 ledgers")
     assert site.verify("--due", "--absent", "11")["ledgers"][0]["state"] == "VERIFIED"
     last = site.verify("--due", "--certificate", "c.json")
-    assert (last["absence"]["gone"], last["absence"]["listed"]) == (0, 40)
+    assert (last["absence"]["gone"], last["absence"]["listed"]) == (0, 41)
     # What bkmeta purged itself is not missed.
     site.bkmeta("delete", "purge", "--certificate", "c.json")
     site.bkmeta("delete", "request", 16, "--soak", "0s")
