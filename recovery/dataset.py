@@ -64,10 +64,11 @@ REPORT: Final = "report.html"
 """Page for people; beside the dataset, not of it."""
 
 SNAPSHOTS: Final = "earlier"
+"""Folder in a plan's: catalogs of what the store held earlier, where they were made for the plan."""
 AGAIN: Final = "again"
 """Folder in an inventory's: what the next collection need not read again, a dataset of its own."""
 COLLECTED: Final = "inventories"
-"""Folder in a plan's: catalogs of what the store held earlier, where they were made for the plan."""
+"""Folder in a plan's or a scrutiny's: inventories that were made for it, of disks, running bookies or tables."""
 SPILL: Final = ".spill"
 """Folder of what a dataset needs while it is made."""
 

@@ -62,6 +62,7 @@ def scrutiny_page(
     inventories: Sequence[Dataset],
     *,
     made: datetime,
+    is_covered: bool,
 ) -> str:
     """Return the page.
 
@@ -70,6 +71,7 @@ def scrutiny_page(
         catalog: the store as it was captured.
         inventories: that were given, and that were made by asking.
         made: an aware time, printed.
+        is_covered: enough of the copies were judged to say that all agree, where nothing is found.
     """
     categories: dict[str, CategoryRow] = {}
     bookies: dict[str, BookieRow] = {}
@@ -89,6 +91,7 @@ def scrutiny_page(
             result=run.manifest["result"],
             adds_up=run.manifest["adds_up"],
             made=made.isoformat(timespec="seconds"),
+            is_covered=is_covered,
             categories=ordered,
             bookies=named[:BOOKIES_SHOWN],
             hidden_bookies=max(0, len(named) - BOOKIES_SHOWN),

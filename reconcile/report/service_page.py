@@ -40,6 +40,7 @@ class ServiceView:
         gates: maintenances that are not safe.
         scrutinized: the last scrutinies together; None: there is none here.
         shares: how many of how many shares that is.
+        doubts: why findings that are not there do not say that all is well; one line each.
         worst: findings to act on: severity, category, about, since, suggested.
         trend: scrutinies, the oldest first.
     """
@@ -54,6 +55,7 @@ class ServiceView:
     gates: "Sequence[Any]"
     scrutinized: Any
     shares: tuple[int, int]
+    doubts: "Sequence[str]"
     worst: "Sequence[Mapping[str, str]]"
     trend: "Sequence[TrendPoint]"
 
@@ -62,20 +64,22 @@ def draw_service(view: ServiceView) -> str:
     """Return the page as HTML."""
     failing = view.scrutinized.failing if view.scrutinized is not None else None
     if not view.ready:
-        verdict, good = f"the store is not seen: {view.problem}", False
+        verdict, tone = f"the store is not seen: {view.problem}", "bad"
     elif failing is None:
-        verdict, good = "no scrutiny has come to a verdict yet", False
+        verdict, tone = "no scrutiny has come to a verdict yet", "bad"
     elif failing:
-        verdict, good = f"{failing} finding{'' if failing == 1 else 's'} to act on", False
+        verdict, tone = f"{failing} finding{'' if failing == 1 else 's'} to act on", "bad"
+    elif view.doubts:
+        verdict, tone = f"no finding to act on, but: {'; '.join(view.doubts)}", "open"
     else:
-        verdict, good = "bookies and metadata agree", True
+        verdict, tone = "bookies and metadata agree", "good"
     page: str = (
         make_environment()
         .get_template("service.html.j2")
         .render(
             view=view,
             verdict=verdict,
-            good=good,
+            tone=tone,
             bars=draw_trend(view.trend),
             width=WIDTH,
             height=HEIGHT,

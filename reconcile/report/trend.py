@@ -6,6 +6,8 @@ from typing import Final
 
 WIDTH: Final = 600
 HEIGHT: Final = 90
+UNDECIDABLE: Final = 4
+"""Exit code of a scrutiny that found nothing, and judged too little to say more (docs/operations/exit-codes.md)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,7 @@ class TrendBar:
 
 
 def draw_trend(trend: Sequence[TrendPoint]) -> list[TrendBar]:
-    """Return a bar for each scrutiny: as high as its findings, low and green without any, grey without a verdict."""
+    """Return a bar for each scrutiny: as high as its findings, low and green without any, grey if not known."""
     most = max((point.failing or 0 for point in trend), default=0)
     step = WIDTH / max(len(trend), 12)
     bars = []
@@ -48,6 +50,8 @@ def draw_trend(trend: Sequence[TrendPoint]) -> list[TrendBar]:
             kind, share, words = "none", 0.05, f"no verdict, exit code {point.exit_code}"
         elif point.failing:
             kind, share, words = "found", 0.1 + 0.9 * point.failing / most, f"{point.failing} to act on{covered}"
+        elif point.exit_code == UNDECIDABLE:
+            kind, share, words = "none", 0.05, f"nothing found, too little judged{covered}"
         else:
             kind, share, words = "clean", 0.05, f"none to act on{covered}"
         height = share * HEIGHT

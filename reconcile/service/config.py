@@ -25,6 +25,7 @@ _ADDRESS: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.\-]+):([0-9]{1,5}
 _TOKEN: Final = re.compile(r"([A-Za-z0-9_.\-]{1,64}) ([\x21-\x7e]{16,512})")
 _MOST_SHARES: Final = 100
 _INSTANCE: Final = "{instance}"
+_INSTANCE_NAME: Final = re.compile(r"[A-Za-z0-9_.:\-]{1,64}")
 _ANYWHERE: Final = ("0.0.0.0", "[::]")  # noqa: S104 - what others cannot ask
 
 
@@ -37,7 +38,7 @@ class Election:
     """How one of several instances is chosen.
 
     Attributes:
-        session: an instance that the store does not hear of for so long is followed by another entry.
+        session: an instance that the store does not hear of for so long is followed by another one.
     """
 
     session: Seconds = 15
@@ -113,7 +114,7 @@ class Kept:
 
     Attributes:
         runs: the newest.
-        hourly, daily, weekly: the newest of so many hours, days and weeks that have entry.
+        hourly, daily, weekly: the newest of each of so many hours, days and weeks that have runs.
     """
 
     runs: int = 3
@@ -267,6 +268,12 @@ def _check(config: Config, source: str) -> None:
         if not holds:
             raise InputError(f"{source}, {place}", problem, remedy)
 
+    demand(
+        "instance",
+        f"{config.name!r} is no name",
+        "write letters, digits, _ . : and -, at most 64",
+        holds=_INSTANCE_NAME.fullmatch(config.name) is not None,
+    )
     for name in ("http", "grpc", "advertise"):
         address = getattr(config.listen, name).replace(_INSTANCE, config.name if name == "advertise" else _INSTANCE)
         match = _ADDRESS.fullmatch(address)
@@ -314,7 +321,7 @@ def read_tokens(path: str) -> dict[str, str]:
     """Return the tokens of a file, token → name; none where no file is named.
 
     Raises:
-        InputError: it cannot be read, is readable by others, or has another line.
+        InputError: it cannot be read, is readable by others, has another line, or gives a token to two.
     """
     if not path:
         return {}
@@ -333,5 +340,9 @@ def read_tokens(path: str) -> dict[str, str]:
         if match is None:
             remedy = "write a name, a space and a token of at least 16 characters; openssl rand -hex 24 makes one"
             raise InputError(f"{path}, line {number}", "is no name and token", remedy)
+        if match[2] in tokens:
+            # What is done with it would stand beside the name of the last.
+            problem = f"has the token of {tokens[match[2]]}"
+            raise InputError(f"{path}, line {number}", problem, "give each name a token of its own")
         tokens[match[2]] = match[1]
     return tokens

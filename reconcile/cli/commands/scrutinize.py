@@ -224,9 +224,9 @@ def _make_result(scrutinized: "Scrutinized", min_coverage: float, out: DatasetPl
         if not scrutinized.adds_up
         else Exit.FOUND
         if scrutinized.failing
-        else Exit.UNDECIDABLE
-        if covered < min_coverage
         else Exit.DONE
+        if scrutinized.is_covered(min_coverage)
+        else Exit.UNDECIDABLE
     )
     verdict = {
         Exit.FAILED: "INVALID: the sums of this run do not add up; report it",

@@ -105,6 +105,10 @@ class Scrutinized:
         parts = self.clean + sum(self.skipped.values()) + sum(self.undecided.values()) + self.with_findings
         return parts == self.listed
 
+    def is_covered(self, min_coverage: float) -> bool:
+        """Whether so many percent of the copies were judged that findings that are not there say something."""
+        return self.covered_pct >= min_coverage
+
     @property
     def looked_at(self) -> int:
         """Ledgers that were judged by what bookies hold: all that were not skipped."""

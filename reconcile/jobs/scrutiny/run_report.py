@@ -103,22 +103,22 @@ def find_worst(out: DatasetPlace, parts: Sequence[Part], severe: Sequence[str]) 
     return [row for severity in severe for row in found[severity]][:_SHOWN]
 
 
-def make_trend(earlier: Dataset | None, result: Scrutinized, run: Run) -> list[Mapping[str, Any]]:
+def make_trend(earlier: Dataset | None, result: Scrutinized, run: Run, min_coverage: float) -> list[Mapping[str, Any]]:
     """Return the scrutinies before and this one, the oldest first, as points of `reconcile.report.trend`."""
     failing = result.failing if result.adds_up else None
-    code = 1 if failing is None else 3 if failing else 0
+    code = 1 if failing is None else 3 if failing else 0 if result.is_covered(min_coverage) else 4
     point = {"at": run.name, "failing": failing, "covered_pct": result.covered_pct, "exit_code": code}
     return [*([] if earlier is None else earlier.manifest.get("trend", ())), point][-_POINTS:]
 
 
-def write_report(out: DatasetPlace, inventories: Sequence[Dataset], context: Context) -> None:
+def write_report(out: DatasetPlace, inventories: Sequence[Dataset], context: Context, *, is_covered: bool) -> None:
     """Write the page beside the run, which is whole."""
     from reconcile.report.pages import write_page  # noqa: PLC0415 - a run that fails needs no templates
     from reconcile.report.scrutiny_page import scrutiny_page  # noqa: PLC0415 - likewise
 
     run, catalog = open_dataset(out, "scrutiny"), open_dataset(out / STORE, "catalog")
     with context.reporter.progress("writing the report", "pages"):
-        write_page(out, lambda: scrutiny_page(run, catalog, inventories, made=context.now()))
+        write_page(out, lambda: scrutiny_page(run, catalog, inventories, made=context.now(), is_covered=is_covered))
 
 
 def write_beside(request: ScrutinyRequest, result: Scrutinized, parts: Sequence[Part], run: Run) -> None:

@@ -202,7 +202,7 @@ def _scrutinize(request: ScrutinyRequest, context: Context, wait: Callable[[floa
     result = _finish(request, sums, bookies, second_look, run, lifecycle)
     for path in overtaken:
         path.unlink(missing_ok=True)
-    write_report(request.out, bookies.inventories, context)
+    write_report(request.out, bookies.inventories, context, is_covered=result.is_covered(request.min_coverage))
     return result
 
 
@@ -448,7 +448,7 @@ def _finish(
             "settings": dict(request.settings),
             "result": {name: value for name, value in asdict(result).items() if name != "worst"},
             "adds_up": result.adds_up,
-            "trend": make_trend(second_look.task.earlier, result, run),
+            "trend": make_trend(second_look.task.earlier, result, run, request.min_coverage),
         },
     )
     return result

@@ -33,7 +33,7 @@ from reconcile.service.runs.children import Children, Finished, StoppedError
 from reconcile.service.runs.folders import OUT
 from reconcile.service.runs.leader import Instance
 from reconcile.service.runs.record import NotLeaderError
-from reconcile.service.runs.schedule import Ended, Gate, GateState
+from reconcile.service.runs.schedule import Ended, Gate, State
 from recovery.dataset import open_dataset
 from recovery.errors import RecoveryError
 from recovery.model.ids import LedgerId, is_bookie_id
@@ -45,7 +45,7 @@ _MOST_STREAMS: Final = 8
 """Readers of findings at a time: who reads slowly holds a thread, of which there are few."""
 _MOST_GATES: Final = 100
 _LONGEST_NAMES: Final = 2000
-"""Characters of all bookies or domains: the record in the store holds all those of a maintenance."""
+"""Bytes of all bookies or domains: the record in the store holds all those of a maintenance."""
 _NAME: Final = re.compile(r"[A-Za-z0-9_.:\-]{1,64}")
 _SOAK: Final = re.compile(r"[0-9]{1,7}[smhd]?")
 _HASH: Final = re.compile(r"[0-9A-Fa-f]{0,128}")
@@ -54,6 +54,7 @@ _MOST_NAMED: Final = 1000
 """Ledgers that one question names: they are words of a command."""
 _CATEGORIES: Final = tuple(map(str, Category))
 _TARGETS: Final = ("", "read-only", "down", "gone")
+_NEEDED: Final = "this needs a token: send `authorization: Bearer TOKEN`"
 _CERTIFICATE: Final = "certificate.json"
 _LEDGERS: Final = "ledgers.txt"
 
@@ -102,9 +103,7 @@ class Api:
         Raises:
             ApiError: it is not answered.
         """
-        by = self.identify(authorization)
-        if method.acts and not by:
-            raise ApiError(Why.NO_TOKEN, "this needs a token: send `authorization: Bearer TOKEN`")
+        by = self.admit(method, authorization)
         longest = self._config.requests.deadline
         left_s = longest if given_s is None else min(longest, given_s)
         call = Call(by, time.monotonic() + left_s, given_up or threading.Event())
@@ -121,20 +120,34 @@ class Api:
             _LOG.exception("%s is not answered", method.path)
             raise ApiError(Why.BROKEN, f"a fault of the service ({type(error).__name__}): its log has more") from error
 
+    def admit(self, method: Method, authorization: str) -> str:
+        """Return the name of who asks a method, as `identify` does.
+
+        Raises:
+            ApiError: as `identify`; or the method changes something, and there is no token.
+        """
+        by = self.identify(authorization)
+        if method.acts and not by:
+            raise ApiError(Why.NO_TOKEN, _NEEDED)
+        return by
+
     def identify(self, authorization: str) -> str:
         """Return the name of who asks; empty: it is not known, and need not be.
 
         Every known token is compared, in the same time.
 
         Raises:
-            ApiError: the token is not known; or there is none, and reading needs entry.
+            ApiError: the token is not known; or there is none, and reading needs one.
         """
-        given = authorization.removeprefix("Bearer ").strip().encode()
-        names = [name for token, name in self._tokens.items() if hmac.compare_digest(token.encode(), given)]
+        scheme, _, token = authorization.strip().partition(" ")
+        if scheme and scheme.lower() != "bearer":
+            raise ApiError(Why.NO_TOKEN, _NEEDED)
+        given = token.strip().encode()
+        names = [name for known, name in self._tokens.items() if hmac.compare_digest(known.encode(), given)]
         if given and not names:
             raise ApiError(Why.NO_TOKEN, "this token is not known")
         if not names and not self._config.access.open_reads:
-            raise ApiError(Why.NO_TOKEN, "this needs a token: send `authorization: Bearer TOKEN`")
+            raise ApiError(Why.NO_TOKEN, _NEEDED)
         return names[0] if names else ""
 
     # What is going on
@@ -153,7 +166,7 @@ class Api:
             leads_since_ms=state.since_ms,
             seen_s_ago=seen.age_s,
             problem=seen.problem,
-            maintenances=[self._show_gate(gate) for gate in state.gates.values()],
+            maintenances=[make_maintenance(gate) for gate in self._instance.gates],
         )
         for name in sorted({*timings, *state.jobs}):
             job = state.job(name)
@@ -323,41 +336,41 @@ class Api:
         except ValueError as error:
             raise ApiError(Why.BAD_REQUEST, f"{error}: close it, or name another") from error
         checked = self._instance.check_gate(gate, children, max(1.0, call.left_s))
-        return self._show_gate(checked.gates[gate.id], whole=True)
+        return self._show_gate(_find_gate(checked, gate.id))
 
     def get_maintenance(self, request: pb.MaintenanceId, _call: Call) -> pb.Maintenance:
         """Return a maintenance as it was checked last."""
-        return self._show_gate(self._find_gate(request.id), whole=True)
+        return self._show_gate(_find_gate(self._instance.seen.state, request.id))
 
-    def _show_gate(self, gate: Gate, *, whole: bool = False) -> pb.Maintenance:
-        """Return a maintenance; what was safe when somebody looked last, long ago, is not known to be safe now."""
-        shown = make_maintenance(gate, read_check(self._config.data, gate) if whole else None)
-        if gate.state is GateState.SAFE and not self._instance.is_checked(gate):
-            shown.state = GateState.BLOCKED.value
-            shown.verdict = f"nobody has looked for long; the last check said: {gate.verdict}"
-        return shown
-
-    def _find_gate(self, gate_id: str) -> Gate:
-        gate = self._instance.seen.state.gates.get(gate_id)
-        if gate is None:
-            raise ApiError(Why.NOT_FOUND, f"no maintenance {gate_id!r} is open")
-        return gate
+    def _show_gate(self, gate: Gate) -> pb.Maintenance:
+        """Return a maintenance as it stands now, with all that its last check said."""
+        return make_maintenance(self._instance.judge_gate(gate), read_check(self._config.data, gate))
 
     def release_maintenance(self, request: pb.ReleaseRequest, call: Call) -> pb.Maintenance:
         """Release a maintenance that is not known to be safe, by somebody's word."""
         _check_line("a statement", request.statement)
         self._demand_lead()
-        self._find_gate(request.id)
         statement = f"{call.by}: {request.statement}"
-        state = self._instance.change(lambda state: schedule.release_gate(state, request.id, statement))
-        return self._show_gate(state.gates[request.id], whole=True)
+
+        def release(state: State) -> State:
+            # Looked for in the state that is changed: somebody may close it meanwhile.
+            return schedule.release_gate(state, _find_gate(state, request.id).id, statement)
+
+        return self._show_gate(_find_gate(self._instance.change(release), request.id))
 
     def close_maintenance(self, request: pb.MaintenanceId, call: Call) -> pb.Status:
         """End a maintenance: it is over, or will not be."""
         self._demand_lead()
-        self._find_gate(request.id)
+        _find_gate(self._instance.seen.state, request.id)
         self._instance.change(lambda state: schedule.close_gate(state, request.id))
         return self.get_status(pb.StatusRequest(), call)
+
+
+def _find_gate(state: State, gate_id: str) -> Gate:
+    gate = state.gates.get(gate_id)
+    if gate is None:
+        raise ApiError(Why.NOT_FOUND, f"no maintenance {gate_id!r} is open")
+    return gate
 
 
 def _run_in(folder: Path, words: Sequence[str], call: Call, children: Children) -> Finished:
@@ -377,8 +390,8 @@ def _read_ledger(entry: pb.LedgerId) -> LedgerId:
 
 
 def _check_line(what: str, text: str) -> None:
-    if not (text.strip() and text.isprintable() and len(text) <= _LONGEST_LINE):
-        raise ApiError(Why.BAD_REQUEST, f"{what} is one line of at most {_LONGEST_LINE} characters")
+    if not (text.strip() and text.isprintable() and len(text.encode()) <= _LONGEST_LINE):
+        raise ApiError(Why.BAD_REQUEST, f"{what} is one line of at most {_LONGEST_LINE} bytes")
 
 
 def _check_impact(bookies: Sequence[str], domains: Sequence[str], target: str) -> None:
@@ -389,8 +402,8 @@ def _check_impact(bookies: Sequence[str], domains: Sequence[str], target: str) -
     unfit += [name for name in domains if not (name.strip() and name.isprintable())]
     if unfit:
         raise ApiError(Why.BAD_REQUEST, f"{unfit[0]!r} is no name of a {'bookie' if bookies else 'domain'}")
-    if sum(map(len, (*bookies, *domains))) > _LONGEST_NAMES:
-        raise ApiError(Why.BAD_REQUEST, f"more than {_LONGEST_NAMES} characters of names: ask for fewer at a time")
+    if sum(len(name.encode()) for name in (*bookies, *domains)) > _LONGEST_NAMES:
+        raise ApiError(Why.BAD_REQUEST, f"more than {_LONGEST_NAMES} bytes of names: ask for fewer at a time")
     if target not in _TARGETS:
         raise ApiError(Why.BAD_REQUEST, f"target is one of {', '.join(filter(None, _TARGETS))}")
 

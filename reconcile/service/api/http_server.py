@@ -15,11 +15,13 @@ Source: https://protobuf.dev/programming-guides/json/.
 """
 
 import json
+import logging
 import re
 import select
 import socket
+import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -39,9 +41,14 @@ from reconcile.service.runs.leader import Instance
 from recovery.errors import InputError, RecoveryError
 from recovery.model.ids import parse
 
+_LOG: Final = logging.getLogger(__name__)
 _SILENT_S: Final = 30.0
 """Seconds that a connection may send and take nothing."""
 _LARGEST: Final = 64 << 20
+"""Bytes of what a known caller sends, as over gRPC: a certificate of a hundred thousand ledgers."""
+_LARGEST_OF_STRANGERS: Final = 1 << 20
+"""Without a token only questions are asked: many such bodies at a time are nothing that memory must bear."""
+_CHUNK: Final = 1 << 16
 _LOOK_MS: Final = 200
 """Between looks whether who asked is still there."""
 _TIMEOUT: Final = re.compile(r"[0-9]{1,7}(\.[0-9]{1,6})?")
@@ -193,40 +200,69 @@ class _Handler(BaseHTTPRequestHandler):
         """Say nothing: a line of a request may hold a token."""
 
     def do_GET(self) -> None:
-        self._allow_answer()
-        url = urlsplit(self.path)
-        ready = self.server.instance.is_ready
-        try:
-            match url.path:
-                case "/healthz":
-                    self._send(HTTPStatus.OK, "text/plain", b"ok\n")
-                case "/readyz":
-                    problem = self.server.instance.seen.problem
-                    status = HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE
-                    self._send(status, "text/plain", b"ok\n" if ready else f"not ready: {problem}\n".encode())
-                case "/metrics":
-                    self.server.api.identify(self._authorization)
-                    self._send(HTTPStatus.OK, CONTENT_TYPE, format_service(self.server.instance).encode())
-                case "/":
-                    self.server.api.identify(self._authorization)
-                    self._send(HTTPStatus.OK, "text/html; charset=utf-8", make_page(self.server.instance).encode())
-                case _:
-                    method = _find_method(url.path)
-                    self._answer(method, json.dumps(_read_query(method, url.query)))
-        except ApiError as error:
-            self._refuse(error)
+        self._try(self._get)
 
     def do_HEAD(self) -> None:
-        self.do_GET()
+        self._try(self._get)
 
     def do_POST(self) -> None:
+        self._try(self._post)
+
+    def _try(self, answer: Callable[[], None]) -> None:
+        """Answer, and say why not: what the connection does is nobody's fault, anything else is in the log."""
         self._allow_answer()
         try:
-            method = _find_method(urlsplit(self.path).path)
-            length = _read_length(self.headers.get("Content-Length", ""))
-            self._answer(method, self.rfile.read(length).decode(errors="replace") or "{}")
+            answer()
         except ApiError as error:
             self._refuse(error)
+        except (ConnectionError, TimeoutError, ssl.SSLError):
+            self.close_connection = True
+        except Exception as error:  # noqa: BLE001 - of one question; the service goes on
+            # Without the path: what somebody sends may hold a token.
+            _LOG.exception("a question over HTTP is not answered")
+            problem = f"a fault of the service ({type(error).__name__}): its log has more"
+            self._refuse(ApiError(Why.BROKEN, problem))
+
+    def _get(self) -> None:
+        url = urlsplit(self.path)
+        instance = self.server.instance
+        match url.path:
+            case "/healthz":
+                self._send(HTTPStatus.OK, "text/plain", b"ok\n")
+            case "/readyz":
+                ready = instance.is_ready
+                status = HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE
+                self._send(status, "text/plain", b"ok\n" if ready else f"not ready: {instance.seen.problem}\n".encode())
+            case "/metrics":
+                self.server.api.identify(self._authorization)
+                self._send(HTTPStatus.OK, CONTENT_TYPE, format_service(instance).encode())
+            case "/":
+                self.server.api.identify(self._authorization)
+                self._send(HTTPStatus.OK, "text/html; charset=utf-8", make_page(instance).encode())
+            case _:
+                method = _find_method(url.path)
+                self._answer(method, json.dumps(_read_query(method, url.query)))
+
+    def _post(self) -> None:
+        method = _find_method(urlsplit(self.path).path)
+        length = _read_length(self.headers.get("Content-Length", ""))
+        try:
+            self._admit_body(method, length)
+        except ApiError:
+            self._pass_over(min(length, _LARGEST_OF_STRANGERS))
+            raise
+        self._answer(method, self.rfile.read(length).decode(errors="replace") or "{}")
+
+    def _admit_body(self, method: Method, length: int) -> None:
+        """See that who asks may, before what is sent is read: it is held in memory."""
+        is_known = bool(self.server.api.admit(method, self._authorization))
+        if length > _LARGEST_OF_STRANGERS and not is_known:
+            raise ApiError(Why.BAD_REQUEST, f"send at most {_LARGEST_OF_STRANGERS} bytes without a token")
+
+    def _pass_over(self, length: int) -> None:
+        """Read what is not wanted: who still sends does not hear an answer, but that the connection is gone."""
+        while length > 0 and (piece := self.rfile.read(min(length, _CHUNK))):
+            length -= len(piece)
 
     def _allow_answer(self) -> None:
         self._bound.allow(self.server.instance.config.requests.deadline + _SILENT_S)
@@ -254,29 +290,40 @@ class _Handler(BaseHTTPRequestHandler):
             first = list(islice(answers, 1))
         except RecoveryError as error:
             raise ApiError(Why.UNAVAILABLE, str(error)) from error
-        self.send_response(HTTPStatus.OK)
-        self.send_header("Content-Type", _LINES)
-        self.end_headers()
-        try:
-            for answer in chain(first, answers):
-                self.wfile.write(_to_json(answer, indent=None))
-        except (ApiError, RecoveryError) as error:
-            # The status is sent: the last line says that it is not all.
-            self.wfile.write(json.dumps({"error": str(error)}).encode() + b"\n")
+        self._send_head(HTTPStatus.OK, _LINES)
+        if self.command != "HEAD":
+            for line in _list_lines(chain(first, answers)):
+                self.wfile.write(line)
 
     def _refuse(self, error: ApiError) -> None:
         body = json.dumps({"error": error.text, "code": error.why.value[0]}).encode() + b"\n"
-        self._send(HTTPStatus(error.why.value[1]), _JSON, body)
+        headers = {"WWW-Authenticate": "Bearer"} if error.why is Why.NO_TOKEN else {}
+        self._send(HTTPStatus(error.why.value[1]), _JSON, body, headers)
 
-    def _send(self, status: HTTPStatus, kind: str, body: bytes) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        self.send_header("X-Content-Type-Options", "nosniff")
-        self.send_header("Cache-Control", "no-store")
-        self.end_headers()
+    def _send(self, status: HTTPStatus, kind: str, body: bytes, headers: Mapping[str, str] | None = None) -> None:
+        self._send_head(status, kind, {"Content-Length": str(len(body)), **(headers or {})})
         if self.command != "HEAD":
             self.wfile.write(body)
+
+    def _send_head(self, status: HTTPStatus, kind: str, headers: Mapping[str, str] | None = None) -> None:
+        self.send_response(status)
+        fixed = {"Content-Type": kind, "X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
+        for name, value in {**fixed, **(headers or {})}.items():
+            self.send_header(name, value)
+        self.end_headers()
+
+
+def _list_lines(answers: Iterator[Message]) -> Iterator[bytes]:
+    """Yield answers as lines; the status is sent by then, so a last line says that they are not all."""
+    try:
+        for answer in answers:
+            yield _to_json(answer, indent=None)
+    except Exception as error:  # noqa: BLE001 - the caller hears of it; of a fault of ours the log has the trace
+        problem = str(error)
+        if not isinstance(error, ApiError | RecoveryError):
+            _LOG.exception("a question over HTTP is not answered whole")
+            problem = f"a fault of the service ({type(error).__name__}): its log has more; this is not all of it"
+        yield json.dumps({"error": problem}).encode() + b"\n"
 
 
 def _find_method(path: str) -> Method:

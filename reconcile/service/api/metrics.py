@@ -49,7 +49,7 @@ def format_service(instance: Instance) -> str:
     seen, now = instance.seen, instance.now_ms()
     state, timings = seen.state, instance.config.timings
     jobs = {name: state.job(name) for name in sorted({*timings, *state.jobs})}
-    open_gates = Counter(str(gate.state) for gate in state.gates.values())
+    open_gates = Counter(str(gate.state) for gate in instance.gates)
     families: list[tuple[str, str, str, str, Mapping[str, float]]] = [
         ("leads", "gauge", "1: this instance leads.", "", {"": int(instance.leads)}),
         ("epoch", "gauge", "Take-overs until now.", "", {"": state.epoch}),

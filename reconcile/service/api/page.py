@@ -1,27 +1,32 @@
 """What the page of the service shows, gathered; `reconcile.report.service_page` draws it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import chain, islice
+from pathlib import Path
 from typing import Any, Final
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.findings.categories import SEVERITY_ORDER
 from reconcile.report.service_page import JobRow, ServiceView, draw_service
-from reconcile.report.trend import TrendPoint
+from reconcile.report.trend import UNDECIDABLE, TrendPoint
 from reconcile.service.api.metrics import add_results, read_results
 from reconcile.service.runs import schedule
 from reconcile.service.runs.folders import OUT
 from reconcile.service.runs.history import read_points
 from reconcile.service.runs.leader import Instance
-from reconcile.service.runs.schedule import GateState, State
+from reconcile.service.runs.schedule import GateState, JobState, Timing
+from reconcile.words import count_noun
 from recovery.dataset import open_dataset
 from recovery.errors import DatasetError
 from recovery.model.ids import LedgerId
 
 _RUNS: Final = 60
 _FINDINGS: Final = 50
+_SHOWN: Final = ["severity", "status", "category", "subject", "scope", "ledger", "first_seen", "suggested"]
+_OLD: Final = 2
+"""So many rounds of all shares without a new verdict are not what the schedule means."""
 
 
 def make_page(instance: Instance) -> str:
@@ -56,10 +61,11 @@ def make_page(instance: Instance) -> str:
             problem=seen.problem,
             made=_show(now),
             rows=tuple(rows),
-            gates=tuple(gate for gate in state.gates.values() if gate.state is not GateState.SAFE),
+            gates=tuple(gate for gate in instance.gates if gate.state is not GateState.SAFE),
             scrutinized=add_results(results) if results else None,
             shares=(len(results), timings["scrutinize"].shares if "scrutinize" in timings else len(latest)),
-            worst=tuple(_list_worst(config.data, state)),
+            doubts=tuple(_list_doubts(state.job("scrutinize"), timings.get("scrutinize"), now)),
+            worst=tuple(_list_worst(paths)),
             trend=tuple(
                 TrendPoint(_word_end(point.at), point.failing, point.covered_pct, point.exit_code)
                 for point in read_points(config.data / "scrutinize", _RUNS)
@@ -80,27 +86,40 @@ def _word_time(at: datetime) -> str:
     return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M")
 
 
-def _list_worst(data: Any, state: State) -> list[Mapping[str, str]]:  # noqa: ANN401 - a path
-    """Return the first findings of the last scrutinies, the gravest first."""
-    worst: list[Mapping[str, str]] = []
-    latest = state.job("scrutinize").latest
-    for severity in SEVERITY_ORDER:
-        for share in sorted(latest):
-            try:
-                for batch in open_dataset(data / latest[share].folder / OUT, "scrutiny").batches("findings"):
+def _list_doubts(job: JobState, timing: Timing | None, now_ms: int) -> Iterator[str]:
+    """Yield why scrutinies that found nothing do not say that all is well now."""
+    if job.failures:
+        yield f"the last {count_noun(job.failures, 'run')} came to no verdict"
+    for share in sorted(job.latest):
+        if job.latest[share].exit_code == UNDECIDABLE:
+            yield job.latest[share].verdict
+            break
+    if timing is None or not job.latest:
+        return
+    if len(job.latest) < timing.shares:
+        yield f"only {len(job.latest)} of {timing.shares} shares of the ledgers were looked at"
+    oldest_ms = min(run.ended_ms for run in job.latest.values())
+    if now_ms - oldest_ms > _OLD * timing.every_ms * timing.shares:
+        yield f"some ledgers were last looked at {_show(oldest_ms)} UTC"
+
+
+def _list_worst(paths: Sequence[Path]) -> list[Mapping[str, str]]:
+    """Return the first findings of the last scrutinies, the gravest first; each is read once."""
+    worst: dict[str, list[Mapping[str, str]]] = {severity: [] for severity in SEVERITY_ORDER}
+    gravest = worst[SEVERITY_ORDER[0]]
+    for path in paths:
+        try:
+            for batch in open_dataset(path, "scrutiny").batches("findings", _SHOWN):
+                for severity, rows in worst.items():
                     mask = pc.and_(pc.equal(batch["severity"], severity), pc.equal(batch["status"], "open"))
-                    rows = batch.filter(mask).slice(0, _FINDINGS - len(worst))
-                    worst += [_describe(row) for row in _plain(rows)]
-                    if len(worst) >= _FINDINGS:
-                        return worst
-            except DatasetError:
-                continue
-    return worst
-
-
-def _plain(rows: pa.Table) -> list[dict[str, Any]]:
-    plain: list[dict[str, Any]] = rows.to_pylist()
-    return plain
+                    chosen = batch.filter(mask).slice(0, _FINDINGS - len(rows))
+                    rows += [_describe(row) for row in chosen.to_pylist()]
+                if len(gravest) >= _FINDINGS:
+                    return gravest
+        except DatasetError:
+            # Of a run that another instance made, or that is removed at this moment; the figures lack it, too.
+            continue
+    return list(islice(chain.from_iterable(worst.values()), _FINDINGS))
 
 
 def _describe(row: Mapping[str, Any]) -> Mapping[str, str]:

@@ -193,6 +193,8 @@ def _read(folder: Path, exit_code: int, *, timed_out: bool) -> Finished:
         with suppress(OSError):
             lines = (folder / LOG).read_bytes()[-_TAIL:].decode(errors="backslashreplace").strip().splitlines()
             verdict = lines[-1] if lines else _word_silence(folder, exit_code)
+    # Names of files may have bytes that are no text; what is kept and sent is.
+    verdict = verdict.encode(errors="backslashreplace").decode()
     return Finished(exit_code, result, verdict[:_LONGEST_VERDICT], timed_out)
 
 

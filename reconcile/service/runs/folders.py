@@ -54,6 +54,24 @@ def make_private(path: Path) -> Path:
     return path
 
 
+def remove_abandoned(folder: Path, now: datetime, age_s: float) -> None:
+    """Remove what nobody has written into for so long: a process that was killed removes nothing of its own.
+
+    Args:
+        folder: of folders that are each used for a moment.
+        now: the time.
+        age_s: longer than any of them is used.
+    """
+    for path in folder.iterdir():
+        try:
+            written_s = path.stat().st_mtime
+        except FileNotFoundError:
+            # Its own request has ended.
+            continue
+        if now.timestamp() - written_s > age_s:
+            shutil.rmtree(path, ignore_errors=True)
+
+
 def claim(data: Path, ledgers_root: str, instance_id: str) -> None:
     """Make a folder that of a cluster, or see that it is: what was kept of one must not go by the rules of another.
 

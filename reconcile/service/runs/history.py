@@ -62,15 +62,18 @@ def add_point(folder: Path, point: Point) -> None:
         fresh = path.with_name(f".{FILE}.new")
         fresh.write_text("".join(_format(point) for point in points[-_MOST:]), encoding="utf-8")
         fresh.replace(path)
-    with path.open("a", encoding="utf-8") as file:
-        file.write(_format(point))
+    with path.open("ab+") as file:
+        # A line that a full disk cut off must not take this one with it.
+        file.seek(max(0, file.tell() - 1))
+        apart = b"" if file.read() in (b"", b"\n") else b"\n"
+        file.write(apart + _format(point).encode())
 
 
 def read_points(folder: Path, most: int) -> list[Point]:
     """Return the last runs of a job, the oldest first; a line that was cut off is left out."""
     path = folder / FILE
     points = []
-    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
     for line in lines[-most:]:
         with suppress(ValueError, TypeError):
             points.append(Point(**json.loads(line)))

@@ -13,7 +13,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -50,7 +50,7 @@ _LONGEST_WAIT_S: Final = 30.0
 """A clock that jumps is noticed within this."""
 _FAILED: Final = 1
 _KNOWN: Final = (BackendError, ReconcileError, RecoveryError, OSError)
-"""What a loop of the service survives: stores, disks and inputs fail, and come back."""
+"""Stores, disks and inputs fail, and come back; anything else is a fault of ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,12 +164,8 @@ class Instance:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            try:
-                with connect(self.config.metadata, self._context, writable=True) as opened:
-                    self._campaign(opened)
-            except _KNOWN as error:
-                self._say(str(error))
-            self._stopping.wait(_AGAIN_S)
+            with self._survive(_AGAIN_S), connect(self.config.metadata, self._context, writable=True) as opened:
+                self._campaign(opened)
 
     def _campaign(self, opened: OpenStore) -> None:
         """Campaign, and lead, again and again."""
@@ -188,17 +184,16 @@ class Instance:
             while not self._stopping.is_set():
                 # A leader doubts itself after two thirds of its session; one that is stopped cannot: its commands do.
                 self._children = Children(self.program, silence_s=self.config.election.session / 3)
-                try:
-                    if election.campaign(self._lose):
-                        self._lead()
-                except NotLeaderError as error:
-                    _LOG.warning("no longer leader: %s", error)
-                except _KNOWN as error:
-                    self._say(str(error))
-                    self._stopping.wait(_AGAIN_S)
-                finally:
-                    self._lose()
-                    election.resign()
+                # It waits when it has resigned: another instance may be able to do what this one cannot.
+                with self._survive(_AGAIN_S):
+                    try:
+                        if election.campaign(self._lose):
+                            self._lead()
+                    except NotLeaderError as error:
+                        _LOG.warning("no longer leader: %s", error)
+                    finally:
+                        self._lose()
+                        election.resign()
         finally:
             election.close()
 
@@ -317,12 +312,10 @@ class Instance:
         while self._epoch == epoch:
             waiting = [gate for gate in self._state.gates.values() if gate.state is not GateState.RELEASED]
             for gate in waiting:
-                try:
-                    self.check_gate(gate, children)
-                except StoppedError:
+                if children.is_stopped:
                     return
-                except _KNOWN as error:
-                    self._say(str(error))
+                with self._survive(), suppress(StoppedError):
+                    self.check_gate(gate, children)
             try:
                 checks.remove_others(self.config.data, self._state.gates)
             except OSError as error:
@@ -358,10 +351,15 @@ class Instance:
             )
         )
 
-    def is_checked(self, gate: Gate) -> bool:
-        """Whether the last check of a maintenance still holds; nobody looks while there is no leader, or no store."""
+    def judge_gate(self, gate: Gate) -> Gate:
+        """Return a maintenance as it stands now; nobody looks while there is no leader, or no store."""
         longest_s = 2 * self.config.gates.check_every + self.config.requests.deadline
-        return schedule.is_checked(gate, self.now_ms(), round(longest_s * 1000))
+        return schedule.judge_gate(gate, self.now_ms(), round(longest_s * 1000))
+
+    @property
+    def gates(self) -> list[Gate]:
+        """The maintenances that are open, each as it stands now."""
+        return [self.judge_gate(gate) for gate in self._state.gates.values()]
 
     def word_impact(self, bookies: Sequence[str], domains: Sequence[str], target: str) -> list[str]:
         """Return the command that says whether bookies, or all of some domains, may be taken away."""
@@ -371,8 +369,13 @@ class Instance:
 
     @contextmanager
     def request_folder(self) -> Iterator[Path]:
-        """Give a folder for one request; it is gone afterwards."""
-        with TemporaryDirectory(dir=folders.make_private(self.config.data / "requests")) as own:
+        """Give a folder for one request; it is gone afterwards.
+
+        Those of an instance that was killed are removed as soon as none of them can be of use any more.
+        """
+        requests = folders.make_private(self.config.data / "requests")
+        folders.remove_abandoned(requests, self._context.now(), 2 * self.config.requests.deadline)
+        with TemporaryDirectory(dir=requests) as own:
             yield Path(own)
 
     # The record
@@ -382,15 +385,29 @@ class Instance:
             record = self._record
             if record is None:
                 continue
-            try:
+            with self._survive():
                 self._take(record.read())
-            except _KNOWN as error:
-                self._say(str(error))
 
     def _take(self, state: State) -> None:
         self._state = state
         self._seen_at = time.monotonic()
         self._problem = ""
+
+    @contextmanager
+    def _survive(self, wait_s: float = 0.0) -> Iterator[None]:
+        """Say what fails meanwhile, wait, and go on: a thread that ends leaves an instance that never leads again."""
+        try:
+            yield
+        except _KNOWN as error:
+            self._say(str(error))
+        except Exception as error:  # noqa: BLE001 - whatever it is, the next try may do better; the log has the trace
+            problem = f"a fault of the service ({type(error).__name__}: {error}): its log has more"
+            if problem != self._problem:
+                _LOG.error("a fault of the service, which goes on", exc_info=error)
+            self._say(problem)
+        else:
+            return
+        self._stopping.wait(wait_s)
 
     def _say(self, problem: str) -> None:
         if problem != self._problem:

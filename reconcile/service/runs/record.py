@@ -86,8 +86,10 @@ class ServiceRecord:
 
 
 def encode_state(state: State) -> bytes:
-    """Return the bytes of a record."""
-    return json.dumps({"schema": SCHEMA, **asdict(state)}, separators=(",", ":")).encode()
+    """Return the bytes of a record; as they are, for a letter that is escaped takes twice as many, or more."""
+    return json.dumps({"schema": SCHEMA, **asdict(state)}, separators=(",", ":"), ensure_ascii=False).encode(
+        errors="backslashreplace"
+    )
 
 
 def decode_state(raw: bytes, source: str = "the service's record") -> State:

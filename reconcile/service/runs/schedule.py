@@ -292,9 +292,13 @@ def ask(state: State, name: str, by: str, now_ms: int) -> State:
     return state if job.asked is not None else state.with_job(name, replace(job, asked=(by, now_ms)))
 
 
-def is_checked(gate: Gate, now_ms: int, longest_ms: int) -> bool:
-    """Return whether the last check of a gate still holds: it is no older than that, and not of a time to come."""
-    return gate.checked_ms is not None and abs(now_ms - gate.checked_ms) <= longest_ms
+def judge_gate(gate: Gate, now_ms: int, longest_ms: int) -> Gate:
+    """Return a gate as it stands now: a check that is older than that, or of a time to come, says nothing any more."""
+    is_checked = gate.checked_ms is not None and abs(now_ms - gate.checked_ms) <= longest_ms
+    if gate.state is not GateState.SAFE or is_checked:
+        return gate
+    verdict = f"nobody has looked for long; the last check said: {gate.verdict}"
+    return replace(gate, state=GateState.BLOCKED, verdict=verdict)
 
 
 def open_gate(state: State, gate: Gate) -> State:

@@ -8,6 +8,8 @@ import pytest
 from reconcile.service._pb import service_pb2 as pb
 from reconcile.service.api.answers import Api
 from reconcile.service.api.methods import METHODS
+from reconcile.service.api.metrics import format_service
+from reconcile.service.api.page import make_page
 from reconcile.service.config import read_config
 from reconcile.service.runs import schedule
 from reconcile.service.runs.checks import keep_check, read_check, remove_others
@@ -29,7 +31,7 @@ MORE = '[gates]\ncheck_every = "1m"\n[requests]\ndeadline = "3m"\n'
     ],
 )
 def test_a_check_that_is_old_is_worth_nothing(tmp_path: Path, age: timedelta, state: str) -> None:
-    """Two intervals and a deadline are allowed; then it is blocked, and says why."""
+    """Two intervals and a deadline are allowed; then it is blocked, and says why: in answers, figures and the page."""
     config = read_config(write_config(tmp_path, "etcd://127.0.0.1:1/l", "one", tmp_path / "data", more=MORE))
     instance = Instance(config, make_context(lambda: NOW))
     checked = round((NOW - age).timestamp() * 1000)
@@ -42,6 +44,8 @@ def test_a_check_that_is_old_is_worth_nothing(tmp_path: Path, age: timedelta, st
     assert "nothing is lost" in shown.verdict
     status = next(method for method in METHODS if method.name == "GetStatus")
     assert Api(instance, {}).answer(status, pb.StatusRequest(), "").maintenances[0].state == state
+    assert f'bookkeeper_metadata_service_maintenances{{state="{state}"}} 1' in format_service(instance)
+    assert ("nobody has looked" in make_page(instance)) == (state != "SAFE")
 
 
 def test_a_check_that_the_record_does_not_speak_of_is_not_shown(tmp_path: Path) -> None:

@@ -96,6 +96,7 @@ def test_what_cannot_be_used_is_named(text: str, said: str, tmp_path: Path) -> N
         ("ops 0123456789abcdef\n", 0o644, "mode 0644"),
         ("ops short\n", 0o600, "line 1: is no name and token"),
         ("0123456789abcdef\n", 0o600, "line 1"),
+        ("ops 0123456789abcdef\npipeline 0123456789abcdef\n", 0o600, "line 2: has the token of ops"),
     ],
 )
 def test_a_file_of_tokens_that_cannot_be_used_is_named(text: str, mode: int, said: str, tmp_path: Path) -> None:

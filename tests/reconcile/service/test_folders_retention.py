@@ -1,12 +1,13 @@
 """Runs that are kept: the newest, one of each hour, day and week, and whatever the record names."""
 
+import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from reconcile.service.config import Kept
-from reconcile.service.runs.folders import OUT, choose_kept, list_runs, make_folder, remove_others
+from reconcile.service.runs.folders import OUT, choose_kept, list_runs, make_folder, remove_abandoned, remove_others
 
 NOON = datetime(2026, 3, 4, 12, 30, tzinfo=UTC)  # a Wednesday
 
@@ -58,6 +59,16 @@ def test_runs_of_a_clock_that_was_ahead_take_the_place_of_no_other(tmp_path: Pat
     gone = remove_others(tmp_path, "capture", Kept(runs=4), [f"capture/{ahead[0]}"], NOON)
     assert set(gone) == {*ahead[1:], true[3]}
     assert (tmp_path / "capture" / near).is_dir()
+
+
+def test_folders_of_requests_that_were_killed_go_when_no_request_can_last_so_long(tmp_path: Path) -> None:
+    """One that is under way stays."""
+    for name, age_s in (("killed", 1201), ("under way", 1199)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "ledgers.txt").write_text("7\n")
+        os.utime(tmp_path / name, (NOON.timestamp() - age_s,) * 2)
+    remove_abandoned(tmp_path, NOON, 1200)
+    assert [path.name for path in tmp_path.iterdir()] == ["under way"]
 
 
 def test_nobody_else_reads_what_runs_hold(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from backends.registry import open_store
 from reconcile.service.api import http_server
 from reconcile.service.api.methods import METHODS, SERVICE, ApiError, Why
 from reconcile.service.config import read_config
-from reconcile.service.runs import folders
+from reconcile.service.runs import folders, leader
 from reconcile.service.server import RunningService, start_service
 from recovery.errors import InputError
 from tests.support.command import run
@@ -366,6 +366,59 @@ def test_pages_and_figures_are_there(service: RunningService) -> None:
     code, text = fetch(service.http_port, "/")
     assert code == 200
     assert "did capture" in text
+
+
+def test_what_is_sent_is_read_only_of_who_may_send_it(service: RunningService) -> None:
+    """A body is held in memory: of a stranger a mebibyte, and nothing of what only a token may ask for."""
+    for path, code in (("check-impact", "400"), ("request-deletes", "401")):
+        with socket.create_connection(("127.0.0.1", service.http_port), timeout=60) as line:
+            line.sendall(f"POST /v1/{path} HTTP/1.0\r\nContent-Length: {8 << 20}\r\n\r\n".encode())
+            line.sendall(b" " * (1 << 20))
+            head, _, body = b"".join(iter(lambda: line.recv(1 << 16), b"")).decode().partition("\r\n\r\n")
+            assert head.startswith(f"HTTP/1.0 {code}"), "it does not wait for the rest"
+            assert ("WWW-Authenticate: Bearer" in head) == (code == "401")
+            assert "token" in json.loads(body)["error"]
+    known = {"Authorization": f"bearer {TOKEN}", "Content-Length": str(2 << 20)}
+    url = f"http://127.0.0.1:{service.http_port}/v1/get-status"
+    with urlopen(Request(url, data=b"{}".ljust(2 << 20), headers=known), timeout=60) as taken:
+        assert (taken.status, taken.headers["X-Content-Type-Options"]) == (200, "nosniff")
+
+
+def test_a_fault_of_ours_is_an_answer_and_in_the_log(
+    service: RunningService, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Who asks is not left without a word; what was sent is not in the log."""
+
+    def fail(_instance: object) -> str:
+        raise LookupError("what nobody thought of")
+
+    monkeypatch.setattr(http_server, "make_page", fail)
+    code, text = fetch(service.http_port, f"/?token={TOKEN}")
+    assert (code, json.loads(text)["code"]) == (500, "INTERNAL")
+    assert "what nobody thought of" in caplog.text
+    assert TOKEN not in caplog.text
+
+
+def test_an_instance_goes_on_after_a_fault_of_ours(
+    etcd_server: EtcdServer, fake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says so, and leads at the next try: a thread that ends would leave one that looks well and does nothing."""
+    claim = folders.claim
+    faults = [LookupError("what nobody thought of")]
+
+    def fail_first(*words: object) -> None:
+        if faults:
+            raise faults.pop()
+        claim(*words)  # type: ignore[arg-type]  # as the service calls it
+
+    monkeypatch.setattr(folders, "claim", fail_first)
+    monkeypatch.setattr(leader, "_AGAIN_S", 0.05)
+    uri = f"etcd://{etcd_server.hosts}/{tmp_path.name}/l"
+    with start_service(
+        read_config(write_config(tmp_path, uri, "one", tmp_path / "data")), make_context(), PROGRAM
+    ) as running:
+        until(lambda: running.instance.leads, "it leads")
+    assert not faults
 
 
 def test_the_record_is_in_our_own_root(service: RunningService) -> None:

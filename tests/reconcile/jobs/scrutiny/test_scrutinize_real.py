@@ -317,6 +317,10 @@ def test_a_lost_bookie_that_no_auditor_will_mark_is_told(
     assert said(found["AUDITOR_UNAWARE"][bookie.id])["store", "why"] == "nobody is elected auditor"
     assert "BOOKIE_SILENT" not in found
     assert (done.code, done.result["counts"]["undecided"]) == (4, {"no answer": 1})
+    page = (tmp_path / "run" / REPORT).read_text()
+    assert "too few of the copies could be judged" in page
+    assert "Bookies and metadata agree" not in page
+    assert open_dataset(tmp_path / "run", "scrutiny").manifest["trend"][-1]["exit_code"] == 4
 
 
 def test_a_run_that_is_killed_goes_on_from_its_suspects(

@@ -1,0 +1,62 @@
+"""The page says that all is well only where that is known."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from reconcile.service.api.page import make_page
+from reconcile.service.config import read_config
+from reconcile.service.runs import schedule
+from reconcile.service.runs.folders import OUT
+from reconcile.service.runs.leader import Instance
+from reconcile.service.runs.schedule import State
+from tests.support.service import make_context, write_config, write_findings
+
+NOW = datetime(2026, 3, 4, tzinfo=UTC)
+JOBS = '[jobs.scrutinize]\nevery = "1h"\nshares = 2\n'
+
+
+@pytest.mark.parametrize(
+    ("codes", "age", "said"),
+    [
+        ([0, 0], timedelta(hours=1), "bookies and metadata agree"),
+        ([0], timedelta(hours=1), "only 1 of 2 shares of the ledgers were looked at"),
+        ([0, 4], timedelta(hours=1), "too little could be judged"),
+        ([0, 0, 1], timedelta(hours=1), "the last 1 run came to no verdict"),
+        ([0, 0], timedelta(hours=5), "some ledgers were last looked at 2026-03-03 19:00 UTC"),
+    ],
+)
+def test_nothing_found_is_good_news_only_where_all_was_looked_at_lately(
+    tmp_path: Path, codes: list[int], age: timedelta, said: str
+) -> None:
+    """Every share, enough of its copies, by runs that end, within two rounds."""
+    config = read_config(write_config(tmp_path, "etcd://127.0.0.1:1/l", "one", tmp_path / "data", JOBS))
+    instance = Instance(config, make_context(lambda: NOW))
+    at = round((NOW - age).timestamp() * 1000)
+    state = schedule.take_over(State(), "one", "", at)
+    for number, code in enumerate(codes):
+        state = schedule.start(state, config.timings["scrutinize"], at)
+        verdict = "nothing found, too little could be judged" if code == 4 else "it failed" if code else "all agree"
+        state = schedule.end(state, "scrutinize", at, code, verdict, f"scrutinize/{number}")
+        write_findings(config.data / f"scrutinize/{number}" / OUT, [4], failing=0)
+    instance._take(state)
+    page = make_page(instance)
+    assert said in page
+    assert ('class="verdict good"' in page) == (said == "bookies and metadata agree")
+
+
+def test_the_gravest_findings_come_first_whichever_share_has_them(tmp_path: Path) -> None:
+    """Fifty of them, each once."""
+    config = read_config(write_config(tmp_path, "etcd://127.0.0.1:1/l", "one", tmp_path / "data", JOBS))
+    instance = Instance(config, make_context(lambda: NOW))
+    state = schedule.take_over(State(), "one", "", 1)
+    for number in range(2):
+        state = schedule.start(state, config.timings["scrutinize"], 1)
+        state = schedule.end(state, "scrutinize", 1, 3, "found", f"scrutinize/{number}")
+        write_findings(config.data / f"scrutinize/{number}" / OUT, range(30 * number, 30 * number + 30))
+    instance._take(state)
+    page = make_page(instance)
+    assert page.count("ENTRIES_") == 50
+    assert "ledger 49<" in page
+    assert "ledger 50<" not in page
