@@ -13,7 +13,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from reconcile.jobs.scrutiny import scrutinize as job
-from recovery.dataset import Dataset, open_dataset
+from recovery.dataset import REPORT, Dataset, open_dataset
 from recovery.model.ids import LedgerId
 from recovery.model.metadata import State
 from tests.support.cluster import Cluster
