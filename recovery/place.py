@@ -294,7 +294,7 @@ def remove_tree(place: DatasetPlace, *, ignore_errors: bool = True) -> None:
 
 
 def copy_tree(source: DatasetPlace, target: DatasetPlace) -> None:
-    """Copy a folder; not what is in hidden ones of it.
+    """Copy a folder, file by file; memory does not grow with theirs.
 
     Raises:
         OSError: a file cannot be read or written.
@@ -308,13 +308,23 @@ def copy_tree(source: DatasetPlace, target: DatasetPlace) -> None:
         if item.is_dir():
             copy_tree(item, target / item.name)
             continue
+        if isinstance(target, Path):
+            target.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _fetch(item, target / item.name)
+            continue
         with tempfile.TemporaryDirectory(prefix="bkmeta-copy-") as folder:
             kept = Path(folder) / "file"
-            kept.write_bytes(item.read_bytes())
+            _fetch(item, kept)
             with kept.open("rb") as file:
                 digest, _ = hash_blocks(file)
-            if isinstance(target, Path):
-                target.mkdir(mode=0o700, parents=True, exist_ok=True)
-                shutil.copyfile(kept, target / item.name)
-            else:
-                (target / item.name).put(kept, digest)
+            (target / item.name).put(kept, digest)
+
+
+def _fetch(source: DatasetPlace, target: Path) -> None:
+    """Copy a file to this machine."""
+    if isinstance(source, Path):
+        shutil.copyfile(source, target)
+        return
+    system, path = open_system(source.uri)
+    with system.open_input_stream(path) as stored, target.open("wb") as sink:
+        shutil.copyfileobj(stored, sink, _COPIED)

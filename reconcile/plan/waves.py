@@ -13,7 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -142,10 +142,8 @@ def split_plan(dataset: Dataset, waves: Sequence[range], out: DatasetPlace) -> t
         parts.append(write_wave(name_subtree_part(buckets), rows))
     parts.append(write_wave("system-last", system.filter(pa.array(~early))))
     tables_kept = {
-        name: [
-            write_part(out, name, "part-00000", [tables.PLAN[name].empty_table(), *dataset.batches(name)], secret=True)
-        ]
-        for name in tables.PLAN
+        name: [write_part(out, name, "part-00000", chain([schema.empty_table()], dataset.batches(name)), secret=True)]
+        for name, schema in tables.PLAN.items()
         if name != "actions"
     }
     captured = to_place(dataset.path) / STORE

@@ -6,7 +6,8 @@ own: at least up to there). Its topic's node names that ledger, as long as it wa
     of the ledger                               the subscription
     its end is at or above the position         stands where it stood
     its end is below the position               CURSOR_BEYOND_END: goes on behind that end
-    it comes back from nowhere                  CURSOR_BEYOND_END: goes on behind the last ledger before that has an end
+    it comes back from nowhere                  CURSOR_BEYOND_END: goes on behind the last ledger before it that has an
+                                                end: in bookies, in the store, or where it was offloaded to
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,6 +28,8 @@ from recovery.place import DatasetPlace
 
 _TABLE: Final = "subtrees"
 _COMES_BACK: Final = ("restored", "guarded")
+_TOGETHER: Final = 1 << 14
+"""Positions that become columns together: as Python's values they take ten times as much."""
 _CURSORS: Final = pa.schema([("path", pa.string()), ("ledger", pa.int64()), ("entry", pa.int64())])
 
 
@@ -52,11 +55,11 @@ def find_beyond(snapshot: Dataset, out: DatasetPlace, parts: Sequence[Part], liv
     is_beyond = pc.or_(pc.is_null(place), pc.fill_null(pc.less(last, cursors["entry"]), fill_value=False))
     doubted = cursors.filter(is_beyond)
     topics = _read_topics(snapshot, doubted)
-    named = sorted({one.ledger for ledgers in topics.values() for one in ledgers})
+    named = sorted({listed.ledger for ledgers in topics.values() for listed in ledgers})
     ends = _read_ends(pa.array(named, pa.int64()), out, parts, live)
     known = dict(zip(ends["ledger"].to_pylist(), ends["last_entry"].to_pylist(), strict=True))
     for row in doubted.to_pylist():
-        listed = {one.ledger: one for one in topics.get(row["path"].rpartition("/")[0], ())}
+        listed = {item.ledger: item for item in topics.get(row["path"].rpartition("/")[0], ())}
         # What the topic does not name was trimmed, and what was offloaded is elsewhere.
         if row["ledger"] in listed and not listed[row["ledger"]].deleted:
             yield _make_finding(row["path"], (row["ledger"], row["entry"]), known, listed)
@@ -66,16 +69,13 @@ def _make_finding(
     path: str, position: tuple[int, int], known: dict[int, int | None], listed: dict[int, Listed]
 ) -> Finding:
     ledger, entry = position
-    left = "no such ledger"
-    remains: tuple[int, int | None] | None = None
+    left, where = "no such ledger", "the topic's first message"
     if ledger in known:
-        left, remains = f"ends at {known[ledger]}", (ledger, known[ledger])
+        left, where = f"ends at {known[ledger]}", f"{ledger}:{known[ledger]}"
     else:
-        before = [number for number in sorted(listed) if number < ledger and number in known]
-        if before:
-            end = known[before[-1]]
-            remains = (before[-1], listed[before[-1]].last_entry if end is None else end)
-    where = "the topic's first message" if remains is None else f"{remains[0]}:{remains[1]}"
+        earlier = (listed[number] for number in sorted(listed, reverse=True) if number < ledger)
+        ends = ((item.ledger, end) for item in earlier if (end := _find_end(item, known)) is not None)
+        where = next((f"{number}:{end}" for number, end in ends), where)
     return Finding(
         category=Category.CURSOR_BEYOND_END,
         subject=path,
@@ -85,6 +85,16 @@ def _make_finding(
             Statement("plan", "position that remains", where),
         ],
     )
+
+
+def _find_end(listed: Listed, known: dict[int, int | None]) -> int | None:
+    """Return the last entry of a ledger that a topic still has; None: it is gone, or nobody knows."""
+    if listed.deleted:
+        return listed.last_entry
+    if listed.ledger not in known:
+        return None
+    stored = known[listed.ledger]
+    return listed.last_entry if stored is None else stored
 
 
 def _read_records(snapshot: Dataset, wanted: pa.Array | None = None) -> Iterator[tuple[str, bytes]]:
@@ -114,9 +124,6 @@ def _read_cursors(snapshot: Dataset) -> pa.Table:
         yield pa.Table.from_pylist(rows, schema=_CURSORS)
 
     return pa.concat_tables(yield_tables())
-
-
-_TOGETHER: Final = 1 << 14
 
 
 def _read_ends(ledgers: pa.Array, out: DatasetPlace, parts: Iterable[Part], live: Dataset | None) -> pa.Table:

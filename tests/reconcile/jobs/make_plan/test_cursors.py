@@ -26,11 +26,13 @@ LEDGERS = (
 )
 
 
-def topic(*ledgers: int, offloaded: int = -1) -> bytes:
+def topic(*ledgers: int, offloaded: int = -1, unsaid: int = -1) -> bytes:
     """A topic of closed ledgers with ten entries each, the last one written to."""
     message = ManagedLedgerInfo()
     for ledger in ledgers:
-        info = message.ledgerInfo.add(ledgerId=ledger, entries=10, size=100)
+        info = message.ledgerInfo.add(ledgerId=ledger)
+        if ledger != unsaid:
+            info.entries, info.size = 10, 100
         info.offloadContext.bookkeeperDeleted = ledger == offloaded
     return message.SerializeToString()
 
@@ -67,6 +69,10 @@ def snapshot(tmp_path: Path) -> Dataset:
         "b": topic(98, 99, offloaded=99),
         "b/first": cursor(98, 3),
         "b/elsewhere": cursor(99, 3),
+        "c": topic(3, 6, 99, unsaid=6),
+        "c/behind-open": cursor(99, 4),
+        "d": topic(3, 97, 99, offloaded=97),
+        "d/behind-offloaded": cursor(99, 4),
     }
     for name, raw in nodes.items():
         store.write([Write(f"{TOP}/{name}", raw)])
@@ -80,6 +86,8 @@ def test_each_subscription_beyond_the_end_is_found_with_what_remains(snapshot: D
         "a/of-held": "6:9",
         "a/of-lost": "6:9",
         "b/first": "the topic's first message",
+        "c/behind-open": "3:9",
+        "d/behind-offloaded": "97:9",
     }
 
 
