@@ -52,6 +52,10 @@ want_openssl() {
   command -v openssl >/dev/null || want openssl "certificates for the tests of TLS"
 }
 
+want_curl() {
+  command -v curl >/dev/null || want curl "asks the service as its page says, in a test"
+}
+
 want_browser() {
   command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null ||
     want chromium "a real browser for the report pages"

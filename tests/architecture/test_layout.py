@@ -59,6 +59,11 @@ def test_the_page_names_files_that_are_there() -> None:
     named = re.findall(r"`((?:recovery|reconcile|backends|tests|docs)/[\w/.-]+)`", page)
     assert named
     assert [name for name in named if not (ROOT / name).exists()] == []
+    # One that a row names short, beside another of the same folder.
+    short = re.findall(r"`(\w+\.(?:py|spec|toml|proto))`", page)
+    names = {path.name for top in (*PACKAGES, "scripts", "proto") for path in (ROOT / top).rglob("*.*")}
+    assert short
+    assert [name for name in short if name not in {*names, "pyproject.toml"}] == []
 
 
 def test_a_long_module_says_why() -> None:
