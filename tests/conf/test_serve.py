@@ -157,10 +157,26 @@ def test_the_service_s_manifest_has_a_configuration_that_can_be_used(tmp_path: P
 def test_the_manifest_that_collects_runs_a_command_that_is_there() -> None:
     """And mounts what bookies own for reading only."""
     text = (KUBERNETES / "collect.yaml").read_text(encoding="utf-8")
-    [line] = re.findall(r"exec (bkmeta [^\n]*\n[^\n]*)", text)
+    [line] = re.findall(r"(?m)^ +(bkmeta collect .*) \|\| code=", text)
     check_words(line.replace('"', "").split())
     for mount in re.findall(r"- \{name: (?:conf|journal|ledgers), mountPath: .*\}", text):
         assert "readOnly: true" in mount
+
+
+@pytest.mark.parametrize(("code", "ends"), [(0, 0), (1, 1), (2, 2), (3, 0), (4, 0), (143, 143)])
+def test_a_pod_collects_once_whatever_it_finds(code: int, ends: int, tmp_path: Path) -> None:
+    """What is there is not collected again, and again, until the disk of the node is full; what failed is."""
+    text = (KUBERNETES / "collect.yaml").read_text(encoding="utf-8")
+    [block] = re.findall(r"(?m)^            - \|\n((?: {14}.*\n)+)", text)
+    out, program = tmp_path / "node-pod", tmp_path / "bkmeta"
+    manifest = f"mkdir -p {out}; touch {out}/manifest.json" if code in (0, 3, 4) else ":"
+    program.write_text(f"#!/bin/sh\necho run >> {tmp_path}/runs\n{manifest}\nexit {code}\n")
+    program.chmod(0o755)
+    script = textwrap.dedent(block).replace('"/out/$NODE-$POD"', f'"{tmp_path}/$NODE-$POD"')
+    names = {"PATH": f"{tmp_path}:/usr/bin:/bin", "NODE": "node", "POD": "pod"}
+    ended = [subprocess.run(["sh", "-c", script], env=names, check=False).returncode for _ in range(2)]
+    assert ended == [ends, ends]
+    assert (tmp_path / "runs").read_text().count("run") == (2 if ends else 1)
 
 
 def test_the_manifest_that_recovers_has_settings_that_spark_has() -> None:
