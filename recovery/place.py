@@ -120,8 +120,8 @@ class RemotePlace:
         from pyarrow import fs  # noqa: PLC0415 - takes longer to load than a small command
 
         system, path = open_system(self.uri)
-        found = system.get_file_info(fs.FileSelector(path, allow_not_found=True))
-        yield from sorted(self / item.base_name for item in found)
+        entries = system.get_file_info(fs.FileSelector(path, allow_not_found=True))
+        yield from sorted(self / entry.base_name for entry in entries)
 
     def glob(self, pattern: str) -> Iterator["RemotePlace"]:
         """Yield what is in a folder and has such a name."""
@@ -253,11 +253,11 @@ def _connect(scheme: str, authority: str, _surroundings: Hashable) -> Any:  # no
     from pyarrow import fs  # noqa: PLC0415 - as in iterdir
 
     if scheme == "s3":
-        found = urlsplit(os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or "")
+        endpoint = urlsplit(os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or "")
         return fs.S3FileSystem(
             region=os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION"),
-            endpoint_override=found.netloc or None,
-            scheme=found.scheme or None,
+            endpoint_override=endpoint.netloc or None,
+            scheme=endpoint.scheme or None,
             tls_ca_file_path=os.environ.get("AWS_CA_BUNDLE"),
             request_timeout=_PATIENCE_S,
             # What fails is said by the call that fails.

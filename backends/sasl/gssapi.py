@@ -126,8 +126,8 @@ class SecurityContext:
         self._server = c_void_p()
         self.is_complete = False
         minor = c_uint32()
-        held = _Held(f"{service}@{host}".encode())
-        _demand(self._library.gss_import_name(byref(minor), held.buffer, byref(_SERVICE), byref(self._server)), minor)
+        name = _Held(f"{service}@{host}".encode())
+        _demand(self._library.gss_import_name(byref(minor), name.buffer, byref(_SERVICE), byref(self._server)), minor)
 
     def step(self, token: bytes) -> bytes:
         """Return what answers a server's token; what the proof begins with answers none.
@@ -136,10 +136,10 @@ class SecurityContext:
             KerberosError: there is no ticket, no such server, or the server's token proves nothing.
         """
         minor, answer, given = c_uint32(), _Buffer(), c_uint32()
-        held = _Held(token)
+        question = _Held(token)
         wanted = _MUTUAL | _INTEGRITY
         status = self._library.gss_init_sec_context(
-            byref(minor), None, byref(self._context), self._server, byref(_KERBEROS), wanted, 0, None, held.buffer,
+            byref(minor), None, byref(self._context), self._server, byref(_KERBEROS), wanted, 0, None, question.buffer,
             None, byref(answer), byref(given), None,
         )  # fmt: skip
         taken = _take(answer)
@@ -151,8 +151,8 @@ class SecurityContext:
 
     def wrap(self, message: bytes) -> bytes:
         """Return a message, signed."""
-        minor, signed, held = c_uint32(), _Buffer(), _Held(message)
-        status = self._library.gss_wrap(byref(minor), self._context, 0, 0, held.buffer, None, byref(signed))
+        minor, signed, plain = c_uint32(), _Buffer(), _Held(message)
+        status = self._library.gss_wrap(byref(minor), self._context, 0, 0, plain.buffer, None, byref(signed))
         _demand(status, minor)
         return _take(signed)
 
@@ -162,8 +162,8 @@ class SecurityContext:
         Raises:
             KerberosError: the server did not sign it.
         """
-        minor, plain, held = c_uint32(), _Buffer(), _Held(message)
-        status = self._library.gss_unwrap(byref(minor), self._context, held.buffer, byref(plain), None, None)
+        minor, plain, signed = c_uint32(), _Buffer(), _Held(message)
+        status = self._library.gss_unwrap(byref(minor), self._context, signed.buffer, byref(plain), None, None)
         _demand(status, minor)
         return _take(plain)
 

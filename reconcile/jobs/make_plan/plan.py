@@ -75,14 +75,14 @@ def make_plan(
     ranges = decide.cut_ranges(case)
     if request.references is not None:
         write_part(out, SPILL, REFERENCES, [request.references.rows], secret=True)
-    evidence = _with_collisions(tasks, spark, ranges, lambda done, of: progress(done, of, "scopes"))
+    evidence = _with_collisions(tasks, spark, ranges, lambda done, total: progress(done, total, "scopes"))
     tasks = replace(tasks, case=replace(case, evidence=evidence))
     sampled = decide.sample_ranges(ranges, case.rows())
-    counts = over_buckets(spark, tasks.count_shapes, sampled, done=lambda done, of: progress(done, of, "shapes"))
+    counts = over_buckets(spark, tasks.count_shapes, sampled, done=lambda done, total: progress(done, total, "shapes"))
     case, prior = decide.prepare_case(tasks.case, counts)
     tasks = replace(tasks, case=case)
     answers = over_buckets(
-        spark, partial(tasks.make_part, prior), ranges, done=lambda done, of: progress(done, of, "ledgers")
+        spark, partial(tasks.make_part, prior), ranges, done=lambda done, total: progress(done, total, "ledgers")
     )
     try:
         results = [RangeResult.from_json(answer) for answer in answers]

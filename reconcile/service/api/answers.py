@@ -331,11 +331,13 @@ class Api:
         gate = Gate(request.id, *named, request.target or "down", call.by, self._instance.now_ms())
         if len(self._instance.seen.state.gates) >= _MOST_GATES:
             raise ApiError(Why.TOO_MANY, f"{_MOST_GATES} maintenances are open: close some")
-        try:
-            self._instance.change(lambda state: schedule.open_gate(state, gate))
-        except ValueError as error:
-            raise ApiError(Why.BAD_REQUEST, f"{error}: close it, or name another") from error
-        checked = self._instance.check_gate(gate, children, max(1.0, call.left_s))
+        # Before anything is kept: who is refused asks again, and it is not open by then.
+        with self._take_place():
+            try:
+                self._instance.change(lambda state: schedule.open_gate(state, gate))
+            except ValueError as error:
+                raise ApiError(Why.BAD_REQUEST, f"{error}: close it, or name another") from error
+            checked = self._instance.check_gate(gate, children, max(1.0, call.left_s))
         return self._show_gate(_find_gate(checked, gate.id))
 
     def get_maintenance(self, request: pb.MaintenanceId, _call: Call) -> pb.Maintenance:

@@ -13,7 +13,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from backends.registry import open_store
-from reconcile.service.api import http_server
+from reconcile.service.api import grpc_server, http_server
 from reconcile.service.api.methods import METHODS, SERVICE, ApiError, Why
 from reconcile.service.config import read_config
 from reconcile.service.runs import folders, leader
@@ -350,6 +350,42 @@ def test_health_and_reflection_answer(service: RunningService) -> None:
         stub = reflection_pb2_grpc.ServerReflectionStub(channel)
         [listed] = stub.ServerReflectionInfo(iter([reflection_pb2.ServerReflectionRequest(list_services="")]))
         assert SERVICE in {one.name for one in listed.list_services_response.service}
+
+
+def test_who_asks_what_there_is_and_says_nothing_more_keeps_nobody_from_an_answer(
+    service: RunningService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some at a time, and each for a while; then there are places again."""
+    monkeypatch.setattr(grpc_server, "_REFLECTION_S", 1.0)
+    ended = threading.Event()
+
+    def say_nothing() -> Iterator[reflection_pb2.ServerReflectionRequest]:
+        ended.wait(60)
+        yield from ()
+
+    with grpc.insecure_channel(f"127.0.0.1:{service.grpc_port}") as channel:
+        stub = reflection_pb2_grpc.ServerReflectionStub(channel)
+        calls = [stub.ServerReflectionInfo(say_nothing()) for _ in range(20)]
+        assert ask(service.grpc_port, "get-status", deadline_s=30)[0].leads
+        codes = {call.code().name for call in calls}  # when each has ended
+        ended.set()
+        assert codes == {"RESOURCE_EXHAUSTED", "CANCELLED"}
+        [listed] = stub.ServerReflectionInfo(iter([reflection_pb2.ServerReflectionRequest(list_services="")]))
+        assert listed.list_services_response.service
+
+
+def test_a_maintenance_takes_the_place_of_a_request(service: RunningService, fake: Path) -> None:
+    """Where there is none, nothing is opened."""
+    with held(fake):
+        before = len(read_log(fake))
+        slow = threading.Thread(target=lambda: fetch(service.http_port, "/v1/explain-ledger?ledger_id=1"))
+        slow.start()
+        until(lambda: len(read_log(fake)) > before, "a request is under way")
+        with pytest.raises(ApiError) as refused:
+            ask(service.grpc_port, "open-maintenance", id="too-many", bookies=["bk1:3181"])
+        assert refused.value.why is Why.TOO_MANY
+    slow.join()
+    assert "too-many" not in {gate.id for gate in ask(service.grpc_port, "get-status")[0].maintenances}
 
 
 def test_pages_and_figures_are_there(service: RunningService) -> None:
