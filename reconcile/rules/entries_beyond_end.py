@@ -103,7 +103,7 @@ def _make_finding(record: Mapping[str, Any], copies: list[Mapping[str, Any]], *,
 def _above(groups: Iterable[Mapping[str, int]], last: int) -> Iterator[tuple[int, int]]:
     """Yield the runs above an entry, as first and the one behind the last."""
     for group in groups:
-        first, size, period = group["first"], group["size"], group["period"] or 1
+        first, size, period = group["first"], group["size"], group["period"] or group["size"]
         skipped = max(0, -(-(last + 2 - size - first) // period))
         for start in range(first + skipped * period, group["last"] + 1, period)[:_RUNS]:
             yield max(start, last + 1), start + size

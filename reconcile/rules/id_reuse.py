@@ -40,7 +40,7 @@ def findings(copies: pa.Table, stored: pa.Table, rows: pa.Table, run: Run) -> pa
         run: this one.
     """
     known = _in_store(copies, stored, run)
-    several = rows.filter(pc.fill_null(pc.is_in(rows["reason"], _HISTORIES), fill_value=False))
+    several = rows.filter(pc.is_in(rows["reason"], _HISTORIES))
     if not several.num_rows:
         return known
     named, known_rows = unite([several, known]).rows
@@ -90,13 +90,9 @@ def _in_store(copies: pa.Table, stored: pa.Table, run: Run) -> pa.Table:
             key_texts.add(row["key"].hex()[:_DIGITS])
     places = sorted(rows)
     records = stored.take(pa.array(places, pa.int64()))
-    members = [
-        {name for segment in segments or () for name in segment["members"]}
-        for segments in records["segments"].to_pylist()
-    ]
-    outside = [
-        ", ".join(sorted(rows[place][0] - names)) or "none" for place, names in zip(places, members, strict=True)
-    ]
+    segments = records["segments"].to_pylist()
+    members = {place: {name for part in segments[n] for name in part["members"]} for n, place in enumerate(places)}
+    outside = [", ".join(sorted(rows[place][0] - members[place])) or "none" for place in places]
     own = [row.hex()[:_DIGITS] for row in records["password_hash"].to_pylist()]
     statements = [
         Statement("store", "key", pa.array([f"key {row}…" for row in own], pa.string())),

@@ -1,6 +1,6 @@
 """The faults of copies: their kinds, from harmless to grave, and the table of those of many ledgers."""
 
-from enum import IntEnum
+from enum import IntEnum, auto
 from typing import Any, Final
 
 import numpy as np
@@ -15,12 +15,12 @@ MOST_GROUPS: Final = 100
 class Fault(IntEnum):
     """What is wrong with an entry, from harmless to grave."""
 
-    OVER_REPLICATED = 1
-    BELOW_WRITE_QUORUM = 2
-    MISPLACED = 3
-    MISPLACED_ALL = 4
-    BELOW_ACK_QUORUM = 5
-    LOST = 6
+    OVER_REPLICATED = auto()
+    BELOW_WRITE_QUORUM = auto()
+    MISPLACED = auto()
+    MISPLACED_ALL = auto()
+    BELOW_ACK_QUORUM = auto()
+    LOST = auto()
 
 
 FAULTS: Final = pa.schema(

@@ -47,6 +47,7 @@ def test_how_many_copies_one_entry_above_the_end_has(held: dict[str, set[int]], 
     evidence = {one["field"]: one["value"] for one in found["evidence"]}
     assert evidence["copies of one entry, at most"] == str(most)
     assert found["severity"] == ("warning" if most >= 2 else "info")
+    assert found["unknowns"] == ["whether a writer was told that they are safe"]
 
 
 @pytest.mark.parametrize("runs", [1, entries_beyond_end.LISTED, entries_beyond_end.LISTED + 1])

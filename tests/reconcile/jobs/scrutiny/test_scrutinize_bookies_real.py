@@ -96,7 +96,7 @@ def test_a_fenced_ledger_whose_record_is_open_is_a_recovery_that_stands_still(
 ) -> None:
     """A client recovered it, and its record is as before: only a bookie's index says so, and an inventory of that."""
     fenced = there.write((4, 4, 4), 5, close=False)
-    there.cluster("recover", ledger=fenced)
+    there.cluster("recover", ledger=fenced, digest="CRC32C", password=encoded(b"pw"))
     closed = there.record(fenced)
     there.edit(fenced, state=State.OPEN, last_entry=None, length=None)
     inventory = collect(capsys, there, there.bookies[1], tmp_path / "bk1")
