@@ -47,6 +47,7 @@ def guard_beyond_locks(
     wanted: npt.NDArray[np.int64],
     locks_a_bucket: int,
     list_hiding: Callable[[], Sequence[str] | None],
+    copies: pa.Table,
 ) -> tuple[pa.Table, npt.NDArray[np.bool_]]:
     """Guard by names alone, or hold, the guarded ledgers for which the store has no room for a lock; reasons stay.
 
@@ -58,6 +59,7 @@ def guard_beyond_locks(
         wanted: rows of ledgers that the plan would write a record of.
         locks_a_bucket: how many locks each bucket may have.
         list_hiding: returns all bookies that may have more than was seen; None: not all of them are known.
+        copies: COPIES of these ledgers, or of more.
 
     Returns:
         The rows, and which of them are guarded by names.
@@ -76,19 +78,43 @@ def guard_beyond_locks(
     named = beyond & pc.fill_null(pc.equal(rows["format"], _WITH_CUSTOM), fill_value=False).to_numpy()
     named &= hiding is not None and len(hiding) <= MOST_NAMED
     named &= pc.list_value_length(rows["holders"]).to_numpy() > 0
+    others = _list_others(rows, named, copies)
+    # Whoever has another ledger of this id would be asked for this one's entries.
+    named[others.filter(others["differs"])["place"].to_numpy()] = False
     index = rows.schema.get_field_index("outcome")
     outcome = pc.if_else(pa.array(beyond & ~named), "held", rows["outcome"])
-    return name_everybody(rows.set_column(index, rows.schema.field(index), outcome), named, hiding or ()), named
+    rows = rows.set_column(index, rows.schema.field(index), outcome)
+    return _name_everybody(rows, named, others, hiding or ()), named
 
 
-def name_everybody(rows: pa.Table, named: npt.NDArray[np.bool_], hiding: Sequence[str]) -> pa.Table:
-    """Return the rows, some of them read through all who hold anything and all who may hold more.
+def _list_others(rows: pa.Table, named: npt.NDArray[np.bool_], copies: pa.Table) -> pa.Table:
+    """Return who else has anything of ledgers, be it that its index knows them, or logs alone.
+
+    Returns:
+        place: the row of the ledger, one that is `named`; bookie; differs: it has them with another key. In order.
+    """
+    numbered = rows.select(["scope", "ledger", "key", "holders"]).filter(pa.array(named))
+    numbered = numbered.append_column("place", pa.array(np.flatnonzero(named)))
+    holders = numbered["holders"].combine_chunks()
+    owners = numbered["place"].take(pc.list_parent_indices(holders))
+    served = pa.table({"place": owners, "bookie": holders.flatten()})
+    own = numbered.select(["scope", "ledger", "key", "place"]).rename_columns(["scope", "ledger", "own_key", "place"])
+    found = copies.select(["scope", "ledger", "bookie", "key"]).join(own, ["scope", "ledger"], join_type="inner")
+    found = found.join(served, ["place", "bookie"], join_type="left anti")
+    differs = pc.fill_null(pc.not_equal(found["key"], found["own_key"]), fill_value=False)
+    found = found.select(["place", "bookie"]).append_column("differs", differs)
+    return found.sort_by([("place", "ascending"), ("bookie", "ascending")])
+
+
+def _name_everybody(rows: pa.Table, named: npt.NDArray[np.bool_], others: pa.Table, hiding: Sequence[str]) -> pa.Table:
+    """Return the rows, some of them read through all who have anything and all who may hold more.
 
     No bookie is then outside the record, so that none has a copy too many; see `docs/design/0014-guards.md`.
 
     Args:
         rows: RECONSTRUCTION.
         named: which rows: guarded ones, each with a holder.
+        others: as `_list_others` returns them.
         hiding: bookies that may have more than was seen.
     """
     if not named.any():
@@ -97,9 +123,11 @@ def name_everybody(rows: pa.Table, named: npt.NDArray[np.bool_], hiding: Sequenc
     holders = chosen["holders"].combine_chunks()
     counts = pc.list_value_length(holders).to_numpy(zero_copy_only=False).astype(np.int64)
     number = np.arange(chosen.num_rows)
-    owner = np.concatenate([np.repeat(number, counts), np.repeat(number, len(hiding))])
+    others = others.filter(pa.array(named[others["place"].to_numpy()]))
+    of_others = np.searchsorted(np.flatnonzero(named), others["place"].to_numpy())
+    owner = np.concatenate([np.repeat(number, counts), of_others, np.repeat(number, len(hiding))])
     hiding_names = pa.array(list(hiding), pa.string()).take(pa.array(np.tile(np.arange(len(hiding)), len(number))))
-    names = pa.concat_arrays([holders.flatten(), hiding_names])
+    names = pa.concat_arrays([holders.flatten(), others["bookie"].combine_chunks(), hiding_names])
     codes = names.dictionary_encode().indices.to_numpy().astype(np.int64)
     # Each once, as a holder if it is one.
     first = np.unique(owner * (int(codes.max()) + 1) + codes, return_index=True)[1]

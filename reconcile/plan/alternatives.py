@@ -45,6 +45,7 @@ def offer_alternatives(
     layout: Layout,
     passwords: Passwords,
     actions: pa.Table,
+    copies: pa.Table,
     list_hiding: Callable[[], Sequence[str] | None] = lambda: None,
 ) -> tuple[pa.Table, int]:
     """Return the actions with what a person can choose instead, and how many more they are.
@@ -58,6 +59,7 @@ def offer_alternatives(
         layout: of the target.
         passwords: as of the plan.
         actions: ACTIONS of the range, in their order.
+        copies: COPIES of the range.
         list_hiding: returns all bookies that may have more than was seen; None: not all of them are known.
     """
     keys = list(tables.KEY_COLUMNS)
@@ -77,9 +79,8 @@ def offer_alternatives(
         return actions, 0
     # Records are encoded of these ledgers alone.
     shown = part.compared.shown[np.unique(np.concatenate(choosable))]
-    offers = _make_offers(
-        take_rows(part.shown, shown[shown != sides.ABSENT]), part.doubted, layout, passwords, list_hiding
-    )
+    own = take_rows(part.shown, shown[shown != sides.ABSENT])
+    offers = _make_offers(own, part.doubted, layout, passwords, copies, list_hiding)
     for places in choosable:
         records = sides.last_records(part.compared, part.snapshot, part.history, places)
         bad = pc.or_(pc.is_valid(records["error"]), pa.array(holds.is_hold(records)))
@@ -153,6 +154,7 @@ def _make_offers(
     doubted: Sequence[pa.Table],
     layout: Layout,
     passwords: Passwords,
+    copies: pa.Table,
     list_hiding: Callable[[], Sequence[str] | None],
 ) -> list[_Offer]:
     """Return what bookies show of ledgers, as records that a person can choose.
@@ -171,7 +173,9 @@ def _make_offers(
         label, readable = GUARDED, _set_outcome(rows, "guarded")
         if not kind_of(layout).has_replication:
             label = GUARDED_BY_NAMES
-            readable, named = guard_beyond_locks(sort_by_key(readable), np.arange(rows.num_rows), 0, list_hiding)
+            readable, named = guard_beyond_locks(
+                sort_by_key(readable), np.arange(rows.num_rows), 0, list_hiding, copies
+            )
             readable = readable.filter(pa.array(named))
         offers.append(_encode_offer(label + other, readable, layout, passwords))
     return offers

@@ -3,8 +3,8 @@
     strong rows  index, wire, lost, and journal unless the bookie was stopped cleanly (then the index has it all): what
                  the bookie serves, or will serve after its start
     weak rows    log (also journals before the mark), and journal of a cleanly stopped bookie: leftovers; evidence of a
-                 deletion, never copies; taken for strong of a ledger that nobody serves, where only bookies whose index
-                 was not seen have any, or somebody wants them
+                 deletion, and of a LAC, never copies; taken for strong of a ledger that nobody serves, where only
+                 bookies whose index was not seen have any, or somebody wants them
 
 Rows of one (ledger, bookie) are united. Impossible groups mark their ledger and are not used.
 """
@@ -153,7 +153,7 @@ class _HeaderFacts:
     Attributes:
         record, entry, lac: of each header, the table's row, the entry and the LAC.
         copied_record: rows with a header of a copy; copied_weak: the same of rows that are not strong.
-        largest_lac: of each ledger's headers, NO_LAC without one.
+        largest_lac: of each ledger's headers, of rows that are not strong, too; NO_LAC without one.
         closed_copy: as if no explicit LAC were larger.
         beyond: of each ledger, whether a header is impossible, or of an entry above the highest one.
     """
@@ -409,8 +409,9 @@ def _count_distinct(code: Ints, owner: Ints, owners: int) -> Ints:
 
 
 def _gather_headers(copies: pa.Table, number: Ints, strong: Mask, end: Ints, count: int) -> _HeaderFacts:
-    """Gather the entry headers of each ledger's strong rows."""
+    """Gather the entry headers of each ledger's strong rows, and what all say was acknowledged."""
     record, items = _flat(copies["headers"])
+    largest_lac = _fold(np.maximum, _ints(items.field(1)), number[record], count, NO_LAC)
     copied_weak = record[:0]
     if not strong.all():
         copied_weak = record[~strong[record] & (_ints(items.field(1)) >= _ints(items.field(0)))]
@@ -431,7 +432,6 @@ def _gather_headers(copies: pa.Table, number: Ints, strong: Mask, end: Ints, cou
     kinds = _count_distinct(named, owner, count)
     digest = np.where(kinds == 1, _fold(np.maximum, named, owner, count, -1), -1)
     is_known = ~_mark(owner[named < 0], count)
-    largest_lac = _fold(np.maximum, lac, owner, count, NO_LAC)
     newest = np.flatnonzero((lac >= entry) & (lac == largest_lac[owner]))
     payload = np.where(named < 0, -1, size - _ENTRY_HEADER - np.append(_WIDTHS, 0)[named])[order]
     all_headers = Headers(ledgers, entry_ids, total, payload)

@@ -34,7 +34,7 @@ class SettledEntries:
     """Inventories, and what of their damage is in no doubt.
 
     Attributes:
-        copies: COPIES; of settled ledgers with the entries where they were lost, and without what only logs have there.
+        copies: COPIES; of settled ledgers with the entries where they were lost.
         harmless: which rows of DAMAGE hide such entries, and no others.
         lost: scope and ledger of these rows, and how many entries each hides.
     """
@@ -85,8 +85,7 @@ def settle_entries(
         sound = sound.take(pa.array(kept))
     if not sound.num_rows:
         return nothing
-    own = np.setdiff1d(_find_rows(rows, sound, _ID), weak["row"].to_numpy())
-    tried = _put_back(copies.take(pa.array(own)), sound)
+    tried = _put_back(copies.take(pa.array(_find_rows(rows, sound, _ID))), sound)
     known = facts.read(tried, bookies)
     explained = explain(known, shapes, np.ones(known.count, np.bool_), tolerances, 0)
     clean = np.flatnonzero((explained.path == CLEAN) & (explained.extra == 0))

@@ -182,7 +182,8 @@ class RangeTasks:
         # Holds that become readable want a lock as well; who is guarded by names gets none.
         is_replaced = (holds.is_hold(stored) | holds.is_named(stored))[matched.stored_rows]
         lacking = np.append(matched.missing, matched.held_rows[is_replaced])
-        rows, named = guard_beyond_locks(rows, lacking, self._share_locks(len(locked)), self.case.list_hiding)
+        share = self._share_locks(len(locked))
+        rows, named = guard_beyond_locks(rows, lacking, share, self.case.list_hiding, copies)
         missing = rows.take(pa.array(matched.missing))
         guards = pc.if_else(pa.array(named[matched.missing]), str(Guard.NAMED), pa.scalar(None, pa.string()))
         missing = missing.append_column("guard", guards)
@@ -215,7 +216,8 @@ class RangeTasks:
         )
         compared, looked_at = range_findings.give_verdicts(evidence, sides, findings, listed)
         layout, passwords = self.request.layout, self.request.passwords
-        actions, left = alternatives.offer_alternatives(sides, layout, passwords, actions, self.case.list_hiding)
+        hiding = self.case.list_hiding
+        actions, left = alternatives.offer_alternatives(sides, layout, passwords, actions, copies, hiding)
         name = f"buckets-{buckets.start:04d}-{buckets.stop - 1:04d}"
         contents = {"actions": actions, "findings": findings, "reconstruction": rows, "sides": compared}
         parts = {

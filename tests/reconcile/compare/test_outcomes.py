@@ -9,6 +9,7 @@ import pytest
 from reconcile.compare.outcomes import guard_beyond_locks
 from reconcile.rules.holds import is_named
 from recovery.model import tables
+from recovery.testing.simulator import copy_row
 
 OUTCOMES = ("guarded", "guarded", "restored", "guarded", "guarded", "guarded")
 
@@ -30,15 +31,16 @@ def rows(**changes: Any) -> pa.Table:
 
 
 WANTED = np.array([0, 1, 2, 3, 5])
+NOTHING = tables.COPIES.empty_table()
 
 
 @pytest.mark.parametrize(("share", "beyond"), [(9, []), (2, []), (1, [1, 5]), (0, [0, 1, 3, 5])])
 def test_guarded_ledgers_beyond_a_buckets_share_of_the_locks_have_none(share: int, beyond: list[int]) -> None:
     """The first of each bucket get locks; the others are named, or held where somebody unknown may hold more."""
-    found, named = guard_beyond_locks(rows(), WANTED, share, lambda: ["x:1"])
+    found, named = guard_beyond_locks(rows(), WANTED, share, lambda: ["x:1"], NOTHING)
     assert np.flatnonzero(named).tolist() == beyond
     assert found["outcome"].to_pylist() == [*OUTCOMES]
-    found, named = guard_beyond_locks(rows(), WANTED, share, lambda: None)
+    found, named = guard_beyond_locks(rows(), WANTED, share, lambda: None, NOTHING)
     assert [place for place, outcome in enumerate(found["outcome"].to_pylist()) if outcome == "held"] == beyond
     assert not named.any()
 
@@ -46,7 +48,7 @@ def test_guarded_ledgers_beyond_a_buckets_share_of_the_locks_have_none(share: in
 def test_a_guard_by_names_names_all_who_hold_anything_and_all_who_may_hold_more() -> None:
     """Holders in front, each bookie once, W = E; it claims no shape, and says in its record what it is."""
     custom = [{"key": "application", "value": b"pulsar"}]
-    found, _ = guard_beyond_locks(rows(custom=custom), WANTED, 1, lambda: ["b:1", "x:1", "y:1"])
+    found, _ = guard_beyond_locks(rows(custom=custom), WANTED, 1, lambda: ["b:1", "x:1", "y:1"], NOTHING)
     made = found.to_pylist()[1]
     assert made["segments"] == [
         {"first": 0, "first_low": 0, "members": ["b:1", "a:1", "x:1", "y:1"], "assumed": [False, False, True, True]}
@@ -62,6 +64,26 @@ def test_a_guard_by_names_names_all_who_hold_anything_and_all_who_may_hold_more(
     assert found.take([0, 2, 3, 4]) == rows().take([0, 2, 3, 4])
 
 
+def test_who_has_a_ledger_in_logs_alone_is_named_too() -> None:
+    """Its index may know the ledger and no place of an entry: outside the record it would delete the rest."""
+    kept = [copy_row(1, "a:1", [0]), copy_row(1, "k:1", []), copy_row(1, "k:1", [7], source="log")]
+    kept += [copy_row(3, "l:1", [1]), copy_row(9, "m:1", [1])]
+    copies = pa.Table.from_pylist([one | {"key": b"k" * 32} for one in kept], schema=tables.COPIES)
+    found, _ = guard_beyond_locks(rows(key=b"k" * 32), WANTED, 0, lambda: ["x:1"], copies)
+    members = [row["segments"][0]["members"] for row in found.to_pylist()]
+    assert members[1] == ["b:1", "a:1", "k:1", "x:1"]
+    assert members[0] == members[5] == ["b:1", "a:1", "x:1"]
+    assert found.to_pylist()[1]["segments"][0]["assumed"] == [False, False, True, True]
+
+
+def test_who_has_another_ledger_of_the_id_cannot_be_named() -> None:
+    """A reader would take its entries for this one's; and outside the record they would be deleted: held."""
+    copies = pa.Table.from_pylist([copy_row(1, "k:1", [0]) | {"key": b"o" * 32}], schema=tables.COPIES)
+    found, named = guard_beyond_locks(rows(key=b"k" * 32), WANTED, 1, lambda: ["x:1"], copies)
+    assert np.flatnonzero(named).tolist() == [5]
+    assert found["outcome"][1].as_py() == "held"
+
+
 @pytest.mark.parametrize(
     ("changes", "hiding"),
     [({"format": 1}, ["x:1"]), ({"holders": []}, ["x:1"]), ({}, [f"x{n}:1" for n in range(13)])],
@@ -69,6 +91,6 @@ def test_a_guard_by_names_names_all_who_hold_anything_and_all_who_may_hold_more(
 )
 def test_what_cannot_be_named_is_held(changes: dict[str, Any], hiding: list[str]) -> None:
     """Its mark has no place, nobody serves it, or a reader would ask too many bookies for each entry."""
-    found, named = guard_beyond_locks(rows(**changes), WANTED, 1, lambda: hiding)
+    found, named = guard_beyond_locks(rows(**changes), WANTED, 1, lambda: hiding, NOTHING)
     assert not named[1]
     assert found["outcome"][1].as_py() == "held"

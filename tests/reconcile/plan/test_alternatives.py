@@ -65,10 +65,11 @@ def offer(rows: Sequence[Row], layout: Layout, hiding: Sequence[str] | None = HI
     beside = KnownTables(
         nothing, (), tables.CATALOG_HISTORY.empty_table(), nothing.select(list(tables.KEY_COLUMNS)), None
     )
-    part = decide.decide_range(case, KNOWN, pa.Table.from_pylist(list(rows), schema=tables.COPIES), beside, 0)
+    copies = pa.Table.from_pylist(list(rows), schema=tables.COPIES)
+    part = decide.decide_range(case, KNOWN, copies, beside, 0)
     assert part.outcomes()["outcome"].to_pylist() == ["held"]
     actions = make_ledger_actions(part.outcomes(), layout, PASSWORDS, b"\0" * HOLD_PASSWORD_SIZE)
-    offered, _ = offer_alternatives(part, layout, PASSWORDS, actions, lambda: hiding)
+    offered, _ = offer_alternatives(part, layout, PASSWORDS, actions, copies, lambda: hiding)
     (action,) = offered.to_pylist()
     others: list[Row] = action["alternatives"]
     return others
@@ -87,14 +88,18 @@ def test_a_held_ledger_with_a_reading_offers_it_with_its_cost(reason: Refusal) -
 
 
 def test_without_locks_the_record_names_everybody() -> None:
-    """A store without locks never offers one: the choice is guarded by names, or there is none."""
+    """A store without locks never offers one: the choice is guarded by names, or there is none.
+
+    Of two keys there is none: a record keeps the copies of whom it names, and a reader would ask both for one entry.
+    """
     rows, _ = DOUBTED[Refusal.DELETED_SOMEWHERE]
     (other,) = offer(rows, Layout.ETCD)
     record: LedgerMetadata = ledger_metadata.decode(other["value"])
     assert other["label"] == GUARDED_BY_NAMES
-    assert set(record.segments[0].members) == {*NAMES[:3], *HIDING}
+    assert set(record.segments[0].members) == {*NAMES[:4], *HIDING}
     assert record.custom == ((NAMED_MARK, b"named"),)
     assert offer(rows, Layout.ETCD, None) == []
+    assert offer(DOUBTED[Refusal.TWO_KEYS][0], Layout.ETCD) == []
     assert offer(rows, Layout.ETCD, [f"n{n}:3181" for n in range(13)]) == []
 
 

@@ -89,7 +89,7 @@ def made(tmp_path: Path) -> Dataset:
     actions = dataset.read("actions")
     planned = pa.array([n is not None and n not in STORED for n in actions["ledger"].to_pylist()])
     offered, left = alternatives.offer_alternatives(
-        one, Layout.HIERARCHICAL, Passwords.from_candidates(()), actions.filter(planned)
+        one, Layout.HIERARCHICAL, Passwords.from_candidates(()), actions.filter(planned), tables.COPIES.empty_table()
     )
     assert left == 1
     parts = {name: dataset.parts(name) for name in dataset.manifest["tables"]}

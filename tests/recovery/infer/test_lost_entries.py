@@ -10,7 +10,7 @@ from recovery.infer.reconstruct import reconstruct
 from recovery.infer.refusal import Refusal
 from recovery.model import tables
 from recovery.testing import simulator
-from tests.recovery.infer.test_reconstruct import KNOWN, NAMES, SECRET, Row, full, row, striped
+from tests.recovery.infer.test_reconstruct import KNOWN, NAMES, SECRET, Row, full, header, row, striped
 
 FOLDER: Final = "/d/current"
 TORN: Final[Mapping[str, Any]] = {"file": f"{FOLDER}/0.log", "hides": "unlisted"}
@@ -67,6 +67,14 @@ def test_an_old_journal_that_has_the_same_entries_hides_no_others(entries: list[
     """What its bookie wrote stands in journals that were applied, too; one that the index lacks keeps the doubt."""
     found = recover([*torn([3, 5, 6]), row(NAMES[0], entries, source="log") | {"complete": False}], lost(3, 5, 6))
     assert found["outcome"] == outcome
+
+
+def test_what_a_copy_in_an_old_journal_says_was_acknowledged_is_heard() -> None:
+    """Its LAC is the end at which the ledger was closed: nobody has the entries above those that are served."""
+    for lac, outcome in ((29, "restored"), (31, "guarded")):
+        journal = row(NAMES[0], [3, 5], source="log", headers=[header(5, lac=lac)]) | {"complete": False}
+        found = recover([*torn([3, 5, 6]), journal], lost(3, 5, 6))
+        assert (found["outcome"], found["lac_low"]) == (outcome, lac)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from recovery.codecs import ledger_metadata
@@ -169,6 +170,20 @@ def test_what_only_logs_without_their_index_have_is_guarded() -> None:
     lost = Options(passwords=SECRET.passwords, lost_bookies=("d:3181",))
     (rest,) = reconstruct(copies, _list_bookies(UNREAD), harm, KNOWN, lost).to_pylist()
     assert (rest["outcome"], rest["last_entry"], rest["holes"]) == ("restored", 19, found["holes"])
+
+
+@pytest.mark.parametrize(
+    ("lac", "reason"), [(29, Refusal.SOURCE_INCOMPLETE), (30, Refusal.LAC_BEYOND_END)], ids=["an entry", "a LAC"]
+)
+def test_what_logs_show_above_the_end_is_not_hidden(lac: int, reason: Refusal) -> None:
+    """Stripes that others hold whole may go on where the index was not seen: its entries above are kept."""
+    shown = [*striped(30), row("d:3181", [31], source="log", headers=[header(31, lac=lac)])]
+    copies = pa.Table.from_pylist(shown, schema=tables.COPIES)
+    given = (_list_bookies(UNREAD), tables.DAMAGE.empty_table(), KNOWN, SECRET)
+    (found,) = reconstruct(copies, *given).to_pylist()
+    assert (found["outcome"], found["reason"], found["last_entry"]) == ("guarded", reason, 29)
+    below = copies.filter(pc.not_equal(copies["source"], "log"))
+    assert reconstruct(below, *given)["outcome"].to_pylist() == ["restored"]
 
 
 @pytest.mark.parametrize(
