@@ -1,8 +1,9 @@
 """What a person can choose in place of what a plan writes by itself."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Final
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -11,16 +12,19 @@ import pyarrow.compute as pc
 
 from reconcile.compare.outcomes import guard_beyond_locks
 from reconcile.compare.three_way import Range
+from reconcile.errors import PlanError
 from reconcile.plan.actions import Guard, Passwords, make_leave_actions, make_ledger_actions, number_actions
 from reconcile.plan.plan_hash import with_ids
 from reconcile.rules import holds, sides
 from reconcile.rules.sides import Relation, take_rows
+from recovery.codecs import ledger_metadata
 from recovery.codecs.ledger_metadata import decode_columns
 from recovery.codecs.store import Layout
 from recovery.codecs.store_kind import kind_of
 from recovery.dataset import sort_by_key
 from recovery.infer.refusal import Refusal
 from recovery.model import tables
+from recovery.model.ids import LedgerId
 
 RESTORE: Final = "restore"
 """Label of the alternative that is the last record that anything had."""
@@ -32,6 +36,10 @@ GUARDED_BY_NAMES: Final = "guarded by names"
 """The same where the store has no locks: the record names all who may have any, and replication stays disabled."""
 _OTHER: Final = ", other key"
 """Behind the label of a guarded alternative: by the copies that have another key than most."""
+_UNSERVED: Final = " entries that nobody serves"
+_NUMBER: Final = re.compile(r"-?[0-9]+")
+_NUMBERS: Final = frozenset({"length", "last_entry"})
+_COST: Final = re.compile(rf"([0-9]+){_UNSERVED}")
 GUARDS: Final = {
     label + other: guard
     for label, guard in ((GUARDED, Guard.LOCK), (GUARDED_BY_NAMES, Guard.NAMED))
@@ -186,7 +194,7 @@ def _encode_offer(label: str, rows: pa.Table, layout: Layout, passwords: Passwor
     values = make_ledger_actions(made, layout, passwords, b"")["value"].combine_chunks()
     texts = describe_records(decode_columns(values))
     if label != FROM_BOOKIES:
-        costs = (holds.count_holes(made), " entries that nobody serves"), (made["extra"], " copies not named")
+        costs = (holds.count_holes(made), _UNSERVED), (made["extra"], " copies not named")
         texts = pc.binary_join_element_wise(
             texts,
             *(pc.binary_join_element_wise(pc.cast(c, pa.string()), pa.scalar(said), "") for c, said in costs),
@@ -199,6 +207,19 @@ def _encode_offer(label: str, rows: pa.Table, layout: Layout, passwords: Passwor
 def _set_outcome(rows: pa.Table, outcome: str) -> pa.Table:
     column = rows.schema.get_field_index("outcome")
     return rows.set_column(column, rows.schema.field(column), pa.array([outcome] * rows.num_rows, pa.string()))
+
+
+def count_readable(record: bytes, reads_as: str, highest: int) -> int:
+    """Return how many entries an alternative reads.
+
+    Args:
+        record: its bytes.
+        reads_as: its words, which say how many entries nobody serves.
+        highest: the highest entry on a bookie: the end of a record that is not closed.
+    """
+    end = ledger_metadata.decode(record).last_entry
+    unserved = _COST.search(reads_as)
+    return (highest if end is None else end) + 1 - (int(unserved[1]) if unserved else 0)
 
 
 def list_alternatives(rows: int, readings: Sequence[tuple[str, pa.Array, pa.Array]]) -> pa.Array:
@@ -244,3 +265,52 @@ def describe_records(parsed: pa.Table) -> pa.Array:
     texts = pc.binary_join_element_wise(parsed["state"], entries, shape, ", ")
     filled = pc.fill_null(texts, "cannot be read")
     return filled.combine_chunks() if isinstance(filled, pa.ChunkedArray) else filled
+
+
+def find_guard(label: str) -> str | None:
+    """Return the guard that an alternative needs."""
+    guard = GUARDS.get(label)
+    return None if guard is None else str(guard)
+
+
+def read_numbers(reconstruction: pa.Table, ledgers: set[LedgerId]) -> dict[LedgerId, dict[str, tuple[str, int]]]:
+    """Return the alternatives of some ledgers that are one number of their record: label → field, value."""
+    readings: dict[LedgerId, dict[str, tuple[str, int]]] = {}
+    if not ledgers:
+        return readings
+    for row in reconstruction.select(["scope", "ledger", "alternatives"]).to_pylist():
+        ledger = LedgerId(row["scope"], row["ledger"])
+        if ledger in ledgers:
+            readings[ledger] = {
+                f"{other['field']}={other['value']}": (other["field"], int(other["value"]))
+                for other in row["alternatives"]
+                if other["field"] in _NUMBERS and _NUMBER.fullmatch(other["value"])
+            }
+    return readings
+
+
+def pick_value(ledger: LedgerId, label: str, values: Mapping[str, bytes]) -> tuple[bytes, int]:
+    """Return the bytes of an alternative, and its number."""
+    if label not in values:
+        if not values:
+            raise PlanError(str(ledger), "has no alternative", f"see what would settle it: bkmeta explain {ledger}")
+        labels = ", ".join(values)
+        raise PlanError(str(ledger), f"has no alternative {label!r} (it has: {labels})", "choose one of them")
+    return values[label], 1 + list(values).index(label)
+
+
+def list_values(row: Mapping[str, Any], readings: Mapping[str, tuple[str, int]]) -> dict[str, bytes]:
+    """Return what an action could write instead, by label."""
+    values = {other["label"]: other["value"] for other in row["alternatives"]}
+    base = values.get(FROM_BOOKIES) if row["op"] == "hold" else row["value"]
+    if base is not None:
+        record = ledger_metadata.decode(base)
+        for label, (name, number) in readings.items():
+            other = replace(record, length=number) if name == "length" else replace(record, last_entry=number)
+            values.setdefault(label, ledger_metadata.encode(other))
+    return values
+
+
+def find_words(row: Mapping[str, Any], label: str) -> str:
+    """Return what an action says of an alternative, or nothing."""
+    return next((str(other["reads_as"]) for other in row["alternatives"] if other["label"] == label), "")

@@ -9,11 +9,10 @@ replace an instance id, a cookie     replaces what the captured store has, by it
 replace below PATH      replaces nodes of upper layers that the captured store has, by version, with the snapshot's
 """
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +22,7 @@ from reconcile import clusters
 from reconcile.errors import Advice, PlanError, Remedy
 from reconcile.plan import alternatives
 from reconcile.plan.actions import LEAVE, Guard, Phase
+from reconcile.plan.entry_shares import count_entries
 from reconcile.plan.manifest import PlanManifest, read_plan_manifest, write_plan_manifest
 from reconcile.plan.plan_glance import demand_hashes, demand_rows
 from reconcile.plan.plan_hash import bucket_hashes, with_ids
@@ -40,9 +40,6 @@ from recovery.dataset import Dataset, prepare
 from recovery.model import tables
 from recovery.model.ids import LedgerId
 from recovery.place import DatasetPlace, copy_tree, to_place
-
-_NUMBER: Final = re.compile(r"-?[0-9]+")
-_NUMBERS: Final = frozenset({"length", "last_entry"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +131,10 @@ def edit_plan(dataset: Dataset, edits: Edits, out: DatasetPlace) -> PlanManifest
         copy_tree(store_folder, out / STORE)
     changed = {name: getattr(manifest_before.counts, name) + change for name, change in run.changed.items()}
     counts = replace(manifest_before.counts, **changed, actions=sum(part.rows for part in rewriting.parts["actions"]))
+    reasons, doubts = (
+        {reason: count for reason, count in sorted((Counter(before) + changes).items()) if count > 0}
+        for before, changes in ((manifest_before.reasons, run.reasons), (manifest_before.doubts, run.doubts))
+    )
     binding = replace(
         manifest_before.binding,
         edited_from=manifest_before.hash,
@@ -141,7 +142,7 @@ def edit_plan(dataset: Dataset, edits: Edits, out: DatasetPlace) -> PlanManifest
         # What waited before still does, unless every one of them was settled now.
         cookies_held_back=counts.waiting > 0,
     )
-    manifest = replace(manifest_before, counts=counts, binding=binding)
+    manifest = replace(manifest_before, counts=counts, binding=binding, reasons=reasons, doubts=doubts)
     return write_plan_manifest(out, manifest, rewriting.parts, rewriting.hashes)
 
 
@@ -175,8 +176,12 @@ class _Editor:
         self._common = _find_common_acls(edits.acl_of) if edits.acl_of is not None else {}
         self._outcome: dict[LedgerId, str] = {}
         self._deleted: set[LedgerId] = set()
+        self._lost: set[LedgerId] = set()
+        self._chosen: dict[LedgerId, tuple[bytes, str]] = {}
         self._replaced: set[str] = set()
         self.changed: Counter[str] = Counter()
+        self.reasons: Counter[str] = Counter()
+        self.doubts: Counter[str] = Counter()
         twice = [x for x in self._named if sum(x in edit for edit in (edits.drop, edits.accept_loss, edits.choose)) > 1]
         if twice:
             raise PlanError(str(twice[0]), "two edits name it", "name one")
@@ -256,7 +261,7 @@ class _Editor:
         named = {ledger for ledger in self._named if ledger.bucket in buckets}
         if named:
             listed = rows.to_pylist()
-            readings = _other_readings(reconstruction, named & set(self._edits.choose))
+            readings = alternatives.read_numbers(reconstruction, named & set(self._edits.choose))
             self._deleted |= _of_outcome(reconstruction, "deleted")
             kept = []
             for row in listed:
@@ -280,15 +285,18 @@ class _Editor:
             return self._edit_leave(ledger, row, readings)
         was = {"create": "restored", "hold": "held", "replace": "released"}[row["op"]]
         was = "guarded" if was == "restored" and row["guard"] is not None else was
+        if was != "released":
+            self._lost.add(ledger)
         if ledger in self._edits.choose:
             label = self._edits.choose[ledger]
-            value, choice = _choose(ledger, label, _alternatives(row, readings))
-            guard = _guard_of(label) or row["guard"]
+            value, choice = alternatives.pick_value(ledger, label, alternatives.list_values(row, readings))
+            guard = alternatives.find_guard(label) or row["guard"]
             if row["op"] == "hold":
                 made = "restored" if guard is None else "guarded"
                 self.changed.update({"held": -1, made: 1})
                 self.changed["guarded_by_names"] += guard == Guard.NAMED
                 self._outcome[ledger] = made
+                self._chosen[ledger] = value, alternatives.find_words(row, label)
             return {
                 **row,
                 "op": "create" if row["op"] == "hold" else row["op"],
@@ -297,6 +305,7 @@ class _Editor:
                 "guard": guard,
             }
         self.changed[was] -= 1
+        self.changed["guarded_by_names"] -= row["guard"] == Guard.NAMED
         if was == "released" and ledger in self._edits.drop:
             # Its hold stays as it is.
             self.changed["held_in_store"] += 1
@@ -316,14 +325,17 @@ class _Editor:
         deleted, hold = ledger in self._deleted, _is_hold(row["before"])
         if ledger in self._edits.choose:
             label, replaces = self._edits.choose[ledger], row["expects"] is not None
-            value, choice = _choose(ledger, label, _alternatives(row, readings))
-            guard = _guard_of(label)
+            value, choice = alternatives.pick_value(ledger, label, alternatives.list_values(row, readings))
+            guard = alternatives.find_guard(label)
             self.changed["guarded_by_names"] += guard == Guard.NAMED
             made = "restored" if guard is None else "guarded"
             self.changed["released" if replaces else made] += 1
             self.changed.update(deleted=-deleted, held_in_store=-hold, left_alone=-1)
             if deleted or hold:
                 self._outcome[ledger] = made
+            if deleted and not replaces:
+                self._lost.add(ledger)
+                self._chosen[ledger] = value, alternatives.find_words(row, label)
             op = "replace" if replaces else "create"
             return {**row, "op": op, "value": value, "choice": choice, "guard": guard}
         if ledger in self._edits.accept_loss and deleted:
@@ -389,17 +401,41 @@ class _Editor:
 
     def outcomes(self, rows: pa.Table) -> pa.Table:
         """Edit what the plan says became of its ledgers."""
-        ids = zip(rows["scope"].to_pylist(), rows["ledger"].to_pylist(), strict=True) if self._outcome else ()
-        changed = {
-            index: out for index, (s, n) in enumerate(ids) if (out := self._outcome.get(LedgerId(s, n))) is not None
-        }
+        if not self._outcome:
+            return rows
+        pairs = zip(rows["scope"].to_pylist(), rows["ledger"].to_pylist(), strict=True)
+        changed = {place: ledger for place, pair in enumerate(pairs) if (ledger := LedgerId(*pair)) in self._outcome}
         if not changed:
             return rows
         outcome = rows["outcome"].to_pylist()
-        for index, value in changed.items():
-            outcome[index] = value
-        index = tables.RECONSTRUCTION.get_field_index("outcome")
-        return rows.set_column(index, tables.RECONSTRUCTION.field(index), pa.array(outcome, pa.string()))
+        for place, ledger in changed.items():
+            outcome[place] = self._outcome[ledger]
+        edited = _set(rows, "outcome", outcome)
+        self._move_shares(rows, edited, {place: x for place, x in changed.items() if x in self._lost})
+        return edited
+
+    def _move_shares(self, before: pa.Table, after: pa.Table, places: Mapping[int, LedgerId]) -> None:
+        """Count the entries and the reasons of lost ledgers by what becomes of them now."""
+        was, now = (rows.take(pa.array(list(places), pa.int64())) for rows in (before, after))
+        ends, holes = now["last_entry"].to_pylist(), now["holes"].to_pylist()
+        for place, (ledger, highest) in enumerate(zip(places.values(), now["highest"].to_pylist(), strict=True)):
+            if ledger in self._chosen:
+                readable = alternatives.count_readable(*self._chosen[ledger], -1 if highest is None else highest)
+                ends[place], holes[place] = readable - 1, None
+        now = _set(_set(now, "last_entry", ends), "holes", holes)
+        for rows, sign in ((was, -1), (now, 1)):
+            for share, count in count_entries(rows).items():
+                self.changed[f"entries_{share}"] += sign * count
+            for outcome, reason in zip(rows["outcome"].to_pylist(), rows["reason"].to_pylist(), strict=True):
+                self.reasons[reason] += sign * (outcome == "held")
+                self.doubts[reason] += sign * (outcome == "guarded")
+
+
+def _set(rows: pa.Table, name: str, values: Sequence[Any]) -> pa.Table:
+    """Return rows of RECONSTRUCTION with other values of a column."""
+    index = tables.RECONSTRUCTION.get_field_index(name)
+    column = tables.RECONSTRUCTION.field(index)
+    return rows.set_column(index, column, pa.array(values, column.type))
 
 
 def _find_common_acls(catalog: Dataset) -> dict[str, str]:
@@ -423,12 +459,6 @@ def _find_common_acls(catalog: Dataset) -> dict[str, str]:
     return {kind: common.get(kind, either) for kind in kinds}
 
 
-def _guard_of(label: str) -> str | None:
-    """Return the guard that an alternative needs."""
-    guard = alternatives.GUARDS.get(label)
-    return None if guard is None else str(guard)
-
-
 def _is_hold(raw: bytes | None) -> bool:
     """Say whether bytes of the store are a hold of ours."""
     return raw is not None and bool(holds.is_hold(ledger_metadata.decode_columns(pa.array([raw], pa.binary())))[0])
@@ -437,41 +467,3 @@ def _is_hold(raw: bytes | None) -> bool:
 def _of_outcome(reconstruction: pa.Table, outcome: str) -> set[LedgerId]:
     rows = reconstruction.filter(pc.equal(reconstruction["outcome"], outcome)).select(["scope", "ledger"])
     return {LedgerId(row["scope"], row["ledger"]) for row in rows.to_pylist()}
-
-
-def _other_readings(reconstruction: pa.Table, ledgers: set[LedgerId]) -> dict[LedgerId, dict[str, tuple[str, int]]]:
-    """Return the alternatives of some ledgers that are one number of their record: label → field, value."""
-    readings: dict[LedgerId, dict[str, tuple[str, int]]] = {}
-    if not ledgers:
-        return readings
-    for row in reconstruction.select(["scope", "ledger", "alternatives"]).to_pylist():
-        ledger = LedgerId(row["scope"], row["ledger"])
-        if ledger in ledgers:
-            readings[ledger] = {
-                f"{other['field']}={other['value']}": (other["field"], int(other["value"]))
-                for other in row["alternatives"]
-                if other["field"] in _NUMBERS and _NUMBER.fullmatch(other["value"])
-            }
-    return readings
-
-
-def _choose(ledger: LedgerId, label: str, values: Mapping[str, bytes]) -> tuple[bytes, int]:
-    """Return the bytes of an alternative, and its number."""
-    if label not in values:
-        if not values:
-            raise PlanError(str(ledger), "has no alternative", f"see what would settle it: bkmeta explain {ledger}")
-        labels = ", ".join(values)
-        raise PlanError(str(ledger), f"has no alternative {label!r} (it has: {labels})", "choose one of them")
-    return values[label], 1 + list(values).index(label)
-
-
-def _alternatives(row: Mapping[str, Any], readings: Mapping[str, tuple[str, int]]) -> dict[str, bytes]:
-    """Return what an action could write instead, by label."""
-    values = {other["label"]: other["value"] for other in row["alternatives"]}
-    base = values.get(alternatives.FROM_BOOKIES) if row["op"] == "hold" else row["value"]
-    if base is not None:
-        record = ledger_metadata.decode(base)
-        for label, (name, number) in readings.items():
-            other = replace(record, length=number) if name == "length" else replace(record, last_entry=number)
-            values.setdefault(label, ledger_metadata.encode(other))
-    return values

@@ -184,7 +184,7 @@ def plan_page(plan: Dataset, inventories: Sequence[Dataset], *, verdict: str, ma
                 stack("ledgers", outcomes),
                 stack(
                     "entries",
-                    entries_by_outcome(plan, inventories),
+                    entries_by_outcome(plan),
                     "up to each ledger's last one, or the last that a bookie has",
                 ),
             ],

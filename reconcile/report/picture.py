@@ -10,7 +10,6 @@ import pyarrow.compute as pc
 
 from recovery.dataset import Dataset
 from recovery.model.coverage import Coverage
-from recovery.model.ids import bucket_ranges
 
 BOOKIES_DRAWN: Final = 240
 """Tiles of the strip; more cannot be told apart. The gravest are drawn first."""
@@ -139,33 +138,12 @@ def strip_of(coverage: Coverage, inventories: Iterable[Dataset]) -> Strip:
     return Strip(tiles[:BOOKIES_DRAWN], counts, max(0, len(tiles) - BOOKIES_DRAWN))
 
 
-def entries_by_outcome(plan: Dataset, inventories: Sequence[Dataset]) -> Counter[str]:
+def entries_by_outcome(plan: Dataset) -> Counter[str]:
     """Count the entries of a plan's ledgers by outcome: up to the last of the record, else to the last on a bookie."""
     counted: Counter[str] = Counter()
-    columns = ["bucket", "scope", "ledger", "outcome", "last_entry"]
-    for span in bucket_ranges(plan.rows("reconstruction") + sum(i.rows("copies") for i in inventories)):
-        rows = plan.read("reconstruction", buckets=span, columns=columns)
-        if not rows.num_rows:
-            continue
-        open_ended = rows.filter(pc.is_null(rows["last_entry"]))
-        if open_ended.num_rows and inventories:
-            ends = _ends_on_bookies(inventories, span).join(
-                open_ended.select(["scope", "ledger", "outcome"]), keys=["scope", "ledger"], join_type="inner"
-            )
-            _add(counted, ends["outcome"], ends["last_max"])
-        known = rows.filter(pc.is_valid(rows["last_entry"]))
-        _add(counted, known["outcome"], known["last_entry"])
+    for rows in plan.batches("reconstruction", ["outcome", "last_entry", "highest"]):
+        ends = pc.fill_null(pc.coalesce(rows["last_entry"], rows["highest"]), -1)
+        sums = pa.table({"outcome": rows["outcome"], "entries": pc.add(ends, 1)})
+        for row in sums.group_by("outcome").aggregate([("entries", "sum")]).to_pylist():
+            counted[row["outcome"]] += row["entries_sum"] or 0
     return counted
-
-
-def _ends_on_bookies(inventories: Sequence[Dataset], span: range) -> pa.Table:
-    columns = ["scope", "ledger", "last"]
-    copies = pa.concat_tables([i.read("copies", buckets=span, columns=columns) for i in inventories])
-    return copies.group_by(["scope", "ledger"]).aggregate([("last", "max")])
-
-
-def _add(counted: Counter[str], outcomes: pa.ChunkedArray, lasts: pa.ChunkedArray) -> None:
-    """Add last entry + 1 of each row to its outcome."""
-    rows = pa.table({"outcome": outcomes, "entries": pc.add(pc.fill_null(lasts, -1), 1)})
-    for row in rows.group_by("outcome").aggregate([("entries", "sum")]).to_pylist():
-        counted[row["outcome"]] += row["entries_sum"] or 0

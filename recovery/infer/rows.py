@@ -102,6 +102,7 @@ def build_table(known: Facts, explained: Explained, proposals: Proposals) -> pa.
         "extra": pa.array(np.where(restored, explained.extra, 0)),
         "holes": _list_holes(known, proposals, restored),
         "holders": _list_holders(known),
+        "highest": pa.nulls(known.count, pa.int64()),
         "alternatives": _list_alternatives(known, explained, restored),
         "raw": pa.nulls(known.count, pa.binary()),
         "contradictions": pa.nulls(known.count, tables.RECONSTRUCTION.field("contradictions").type),

@@ -20,6 +20,7 @@ from reconcile.plan.actions import (
     make_system_actions,
 )
 from reconcile.plan.alternatives import with_alternatives
+from reconcile.plan.entry_shares import count_entries
 from reconcile.plan.plan_hash import Hashes, bucket_hashes, with_ids
 from recovery.codecs import store
 from recovery.codecs.entry import master_key
@@ -85,6 +86,7 @@ class Ledger:
             "missing": self.missing,
             "extra": 0,
             "holders": holders,
+            "highest": self.last if self.reason else None,
             "alternatives": [],
         }
 
@@ -129,8 +131,9 @@ def write_plan(
     passwords: Sequence[bytes] = (b"hunter2", b"secret"),
     root: str = "/ledgers",
     findings: pa.Table | None = None,
+    words: str = "",
 ) -> Dataset:
-    """Write a plan for an empty store, in two parts of ledgers, and open it."""
+    """Write a plan for an empty store, in two parts of ledgers, and open it; words: of every alternative."""
     findings = tables.FINDINGS.empty_table() if findings is None else findings
     ledgers = list(ledgers)
     by_key = [(name, "ascending") for name in tables.KEY_COLUMNS]
@@ -146,7 +149,7 @@ def write_plan(
         actions.set_column(at, tables.ACTIONS.field(at), pa.array([guards[i] for i in ids], pa.string()))
     )
     offers = {
-        ledger.ledger: [{"label": k, "value": v, "reads_as": ""} for k, v in ledger.offers.items()]
+        ledger.ledger: [{"label": k, "value": v, "reads_as": words} for k, v in ledger.offers.items()]
         for ledger in ledgers
     }
     others = pa.array([offers[n] for n in numbers], tables.ACTIONS.field("alternatives").type)
@@ -212,6 +215,8 @@ def write_plan(
                 "ledgers": len(outcomes),
                 "restored": outcomes.count("restored"),
                 "guarded": outcomes.count("guarded"),
+                "guarded_by_names": actions["guard"].to_pylist().count("named"),
+                **{f"entries_{share}": count for share, count in count_entries(rows).items()},
                 "held": outcomes.count("held"),
                 "actions": actions.num_rows + system.num_rows,
                 "ids_above_short_generator": 0,

@@ -14,13 +14,13 @@ from reconcile.compare.decide import Case
 from reconcile.findings.categories import TRAITS, Category
 from reconcile.findings.table import Run, make_rows
 from reconcile.jobs.make_plan.cursors import find_beyond
-from reconcile.jobs.make_plan.entry_shares import SHARES
 from reconcile.jobs.make_plan.range_task import RangeCounts, RangeResult, RangeTasks, count_values
 from reconcile.jobs.make_plan.reference_counts import sum_references
 from reconcile.jobs.make_plan.request import PlanRequest
 from reconcile.jobs.make_plan.subtree_writes import write_subtrees
 from reconcile.jobs.make_plan.system_writes import list_system_writes
 from reconcile.plan.actions import LEAVE, Phase, SystemWrite, make_system_actions, phase_of
+from reconcile.plan.entry_shares import SHARES
 from reconcile.plan.manifest import (
     HistorySource,
     InputDataset,

@@ -16,11 +16,11 @@ from reconcile.compare.evidence import find_collisions
 from reconcile.compare.outcomes import guard_beyond_locks
 from reconcile.findings.categories import TRAITS, Category
 from reconcile.findings.table import Run
-from reconcile.jobs.make_plan.entry_shares import count_entries
 from reconcile.jobs.make_plan.reference_counts import count_references
 from reconcile.jobs.make_plan.request import PlanRequest
 from reconcile.plan import alternatives
 from reconcile.plan.actions import HOLD_PASSWORD_SIZE, Guard, make_ledger_actions, select_released
+from reconcile.plan.entry_shares import add_highest, count_entries
 from reconcile.plan.manifest import ReferenceCounts
 from reconcile.plan.plan_hash import Hashes
 from reconcile.rules import diff, holds, used_ids
@@ -184,6 +184,7 @@ class RangeTasks:
         lacking = np.append(matched.missing, matched.held_rows[is_replaced])
         share = self._share_locks(len(locked))
         rows, named = guard_beyond_locks(rows, lacking, share, self.case.list_hiding, copies)
+        rows = add_highest(rows, copies)
         missing = rows.take(pa.array(matched.missing))
         guards = pc.if_else(pa.array(named[matched.missing]), str(Guard.NAMED), pa.scalar(None, pa.string()))
         missing = missing.append_column("guard", guards)
@@ -248,7 +249,7 @@ class RangeTasks:
             looked_at=looked_at,
             left=left,
             outcomes=count_values(missing["outcome"]),
-            entries=count_entries(missing, copies),
+            entries=count_entries(missing),
             reasons=count_values(held["reason"]),
             doubts=count_values(readable["reason"]),
             findings=count_values(findings["category"]),

@@ -12,6 +12,7 @@ from backends.protocols import Write
 from reconcile.errors import GuardRefusedError, PlanError
 from reconcile.plan import plan_reader
 from reconcile.plan.actions import Passwords, make_ledger_actions, select_released
+from reconcile.plan.alternatives import GUARDED
 from reconcile.plan.edits import Edits, edit_plan
 from reconcile.rules import diff
 from reconcile.rules.holds import mark_guarded
@@ -21,6 +22,7 @@ from recovery.codecs.store import Layout, ledger_key
 from recovery.dataset import Dataset, DatasetWriter, open_dataset
 from recovery.model import tables
 from recovery.model.ids import LedgerId
+from recovery.model.metadata import Digest, LedgerMetadata, Segment, State
 from tests.reconcile.rules.test_sides import catalog
 from tests.support.command import run
 from tests.support.plan_folder import Ledger, write_plan
@@ -265,3 +267,39 @@ def test_held_ledgers_are_decided_together(tmp_path: Path, capsys: pytest.Captur
         assert run(capsys, *command, *wrong, "--out", tmp_path / "none").code == 2
     nobody = ("plan", "edit", tmp_path / "plan", "--choose-all", "hole=restore", "--out", tmp_path / "none")
     assert "holds no such ledger with an alternative 'restore'" in run(capsys, *nobody).err
+
+
+def test_entries_and_reasons_are_counted_by_what_becomes_of_them_now(tmp_path: Path) -> None:
+    """Held ones that a choice makes readable are guarded, but for those that nobody serves; what is dropped is gone."""
+    ends = {1: 9, 2: 19, 3: 29, 4: 39, 5: 49}
+    guards, reasons = {2: "lock", 3: "named"}, {4: "two_keys", 5: "hole"}
+    record = ledger_metadata.encode(
+        LedgerMetadata(
+            3, 3, 2, 2, State.CLOSED, 34, 90, (Segment(0, ("b1", "b2", "b3")),), Digest.CRC32C, b"", creator_token=0
+        )
+    )
+    ledgers = [
+        Ledger(
+            n,
+            SEGMENTS,
+            last=end,
+            guard=guards.get(n),
+            reason=reasons.get(n),
+            offers={GUARDED: record} if n == 4 else {},
+        )
+        for n, end in ends.items()
+    ]
+    made = write_plan(tmp_path / "plan", ledgers, words="CLOSED, 35 entries, 3/2/2, 5 entries that nobody serves")
+
+    def count(dataset: Dataset) -> tuple[int, ...]:
+        counts = dataset.manifest["counts"]
+        shares = ("entries_restored", "entries_guarded", "entries_held", "guarded_by_names")
+        return tuple(counts[name] for name in shares)
+
+    assert count(made) == (10, 20 + 30, 40 + 50, 1)
+    chosen = edited(made, tmp_path / "a", choose={LedgerId(0, 4): GUARDED})
+    assert count(chosen) == (10, 20 + 30 + 30, 50, 1)
+    assert (chosen.manifest["reasons"], chosen.manifest["doubts"]) == ({"hole": 1}, {"two_keys": 1})
+    gone = edited(chosen, tmp_path / "b", drop=frozenset({LedgerId(0, 3)}), accept_loss=frozenset({LedgerId(0, 5)}))
+    assert count(gone) == (10, 20 + 30, 0, 0)
+    assert gone.manifest["reasons"] == {}

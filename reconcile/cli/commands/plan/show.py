@@ -46,6 +46,7 @@ def show(path: DatasetPlace, shown: int, *, every_row: bool, **shared: Any) -> N
     from reconcile.cli.wording.plans import deletion_lines, describe_subtrees, rehearsal_root
     from reconcile.jobs.plans.review import show_plan
     from reconcile.plan.actions import LEAVE, Phase
+    from reconcile.report.plan_verdict import describe_shares
 
     output = make_output(shared)
     plan = show_plan(path, shown, every_row=every_row)
@@ -77,6 +78,7 @@ def show(path: DatasetPlace, shown: int, *, every_row: bool, **shared: Any) -> N
     details += [f"made {binding.made} for {binding.root or 'a store without a known root'}"]
     details += [f"layout {binding.layout}, instance {', '.join(binding.instance_ids) or 'unknown'}"]
     details.append(f"to write it takes {time_in_words(estimate_s(Step.APPLY, total))}")
+    details.append(describe_shares(counts))
     details += _describe_coverage(manifest.coverage)
     inputs = binding.inputs or ()
     details += [f"made of the {given.kind} {given.name} {given.digest[:_HASH]}" for given in inputs[:_SHOWN]]
