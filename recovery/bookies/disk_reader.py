@@ -32,14 +32,14 @@ from recovery.bookies.entry_places import FoundPlaces, Places
 from recovery.codecs import entry_log, index_file, journal, ledger_db
 from recovery.codecs.framing import Entries
 from recovery.collect.disk.file_reader import Mapped, Meter
-from recovery.collect.disk.folders import Disks, Folder, Role, survey
+from recovery.collect.disk.folders import Disks, Folder, Role, list_folders_in, survey
 from recovery.collect.rows.damage import DamageLog, Hides, Unread
 from recovery.collect.sources.entry_logs import find_logs, read_decimal
 from recovery.collect.sources.entry_records import scan_file
 from recovery.collect.sources.index_database import LOCATIONS, SCOPED_LOCATIONS, has_scopes
 from recovery.collect.sources.journals import Journal, find_journals
 from recovery.dataset import DatasetWriter
-from recovery.errors import Damage, FormatError, InputError, Reason
+from recovery.errors import Damage, FormatError, Reason
 from recovery.model.ids import LedgerId
 
 Ints = npt.NDArray[np.int64]
@@ -418,7 +418,7 @@ def _survey_folders(bookie: str, given: Sequence[Path]) -> Disks:
     indexes: list[Path] = []
     journals: list[Path] = []
     for path in given:
-        for folder in _folders_in(path):
+        for folder in list_folders_in(path):
             inside = folder / _CURRENT
             names = [item.name for item in (inside if inside.is_dir() else folder).iterdir()]
             if any(entry_log.log_id_of(name) is not None or name.startswith("lastMark") for name in names):
@@ -428,21 +428,3 @@ def _survey_folders(bookie: str, given: Sequence[Path]) -> Disks:
             else:
                 indexes.append(folder)
     return survey(ledgers, indexes, journals, bookie)
-
-
-def _folders_in(path: Path) -> list[Path]:
-    """Return a bookie's folder itself, or the bookie's folders that stand in it."""
-    if not path.is_dir():
-        problem = "is not a folder" if path.exists() else "no such folder"
-        raise InputError(str(path), problem, "mount it, or leave it out: its bookie is then not looked at")
-
-    def is_one(folder: Path) -> bool:
-        return (folder / _CURRENT).is_dir() or (folder / _VERSION).is_file()
-
-    try:
-        if is_one(path):
-            return [path]
-        inside = sorted(folder for folder in path.iterdir() if folder.is_dir() and is_one(folder))
-    except OSError as error:
-        raise InputError(str(path), f"cannot be listed ({error.strerror})", "mend the rights") from error
-    return inside or [path]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from reconcile.plan.actions import Passwords
-from recovery.collect.disk.folders import survey
+from recovery.collect.disk.folders import list_folders_in, survey
 from recovery.collect.options import CollectOptions
 from recovery.collect.pipeline import collect
 from recovery.errors import InputError
@@ -27,7 +27,7 @@ def see(disks: Mapping[str, Sequence[Path]]) -> None:
         InputError: they are not, or are not there.
     """
     for bookie, folders in disks.items():
-        surveyed = survey(tuple(folders), (), (), bookie)
+        surveyed = survey(_expand(folders), (), (), bookie)
         if surveyed.bookie != bookie:
             problem = f"was given for {bookie}, and its cookie is that of {surveyed.bookie}"
             raise InputError(str(folders[0]), problem, f"name {surveyed.bookie} as its bookie")
@@ -65,8 +65,13 @@ def collect_all(
 
     def task(number: range) -> Mapping[str, bool]:
         bookie, mounted = asked[number.start]
-        options = CollectOptions(mounted, bookie_id=bookie, passwords=passwords.values)
+        options = CollectOptions(_expand(mounted), bookie_id=bookie, passwords=passwords.values)
         return {"complete": collect(options, folders[number.start], now=now, progress=lambda _: None).complete}
 
     over_buckets(spark, task, [range(n, n + 1) for n in range(len(asked))], done=progress)
     return [str(folder) for folder in folders]
+
+
+def _expand(given: Sequence[Path]) -> tuple[Path, ...]:
+    """Return folders of a bookie, those in place of one that they stand in."""
+    return tuple(folder for path in given for folder in list_folders_in(path))

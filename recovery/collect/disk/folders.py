@@ -195,6 +195,28 @@ def survey(
     )
 
 
+def list_folders_in(path: Path) -> list[Path]:
+    """Return a bookie's folder itself, or the bookie's folders that stand in it.
+
+    Raises:
+        InputError: there is no such folder, or it cannot be listed.
+    """
+    if not path.is_dir():
+        problem = "is not a folder" if path.exists() else "no such folder"
+        raise InputError(str(path), problem, "mount it, or leave it out: its bookie is then not looked at")
+
+    def is_one(folder: Path) -> bool:
+        return (folder / _CURRENT).is_dir() or (folder / _VERSION).is_file()
+
+    try:
+        if is_one(path):
+            return [path]
+        inside = sorted(folder for folder in path.iterdir() if folder.is_dir() and is_one(folder))
+    except OSError as error:
+        raise InputError(str(path), f"cannot be listed ({error.strerror})", "mend the rights") from error
+    return inside or [path]
+
+
 def _look_at_folders(given: Sequence[tuple[Role, Path]], damage: list[Unread]) -> list[Folder]:
     folders: dict[tuple[int, int], Folder] = {}
     for role, path in given:
