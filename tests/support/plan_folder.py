@@ -51,6 +51,7 @@ class Ledger:
     verdict: str = "clean"
     guard: str | None = None
     offers: Mapping[str, bytes] = field(default_factory=dict)
+    highest: int | None = None
 
     def row(self) -> dict[str, Any]:
         """Return it as a row of RECONSTRUCTION."""
@@ -86,7 +87,7 @@ class Ledger:
             "missing": self.missing,
             "extra": 0,
             "holders": holders,
-            "highest": self.last if self.reason else None,
+            "highest": self.last if self.reason and self.highest is None else self.highest,
             "alternatives": [],
         }
 

@@ -166,10 +166,8 @@ def test_findings_are_sorted_and_no_list_is_empty(tmp_path: Path) -> None:
 
 def test_entries_of_ledgers_without_an_end_are_counted_on_bookies(tmp_path: Path) -> None:
     """A hold whose last entry is not known counts up to the last that a bookie has."""
-    ledgers = [Ledger(1, [(0, ("b1",))], last=None, length=None, state="OPEN", reason="no_key")]
-    plan = write_plan(tmp_path / "plan", ledgers)
-    inventory = write_inventory(tmp_path / "inventory", "b1", [1], instance=None, last=41)
-    text, _ = page_of(plan, [open_dataset(str(inventory), "inventory")])
+    ledgers = [Ledger(1, [(0, ("b1",))], last=None, length=None, state="OPEN", reason="no_key", highest=41)]
+    text, _ = page_of(write_plan(tmp_path / "plan", ledgers), [])
     assert "42 entries: held" in text
 
 
