@@ -250,7 +250,7 @@ def test_stated_quorums_are_those_of_their_ledgers(
 def test_where_no_lock_is_everybody_is_named_and_settled_later(
     inventories: tuple[Dataset, ...], spark: "SparkSession", tmp_path: Path
 ) -> None:
-    """A plan for etcd, made without one bookie, names it and all holders; with its inventory records are final.
+    """A plan for etcd, made without one bookie, names it and all who have anything; with its inventory records are final.
 
     The guarded records are known by their mark, and count as no evidence of shapes.
     """
@@ -261,7 +261,9 @@ def test_where_no_lock_is_everybody_is_named_and_settled_later(
     assert {*guarded["guard"].to_pylist()} == {"named"}
     assert counts["guarded_by_names"] == counts["guarded"] == guarded.num_rows > 10
     assert counts["held"] == 0
-    holders = {row["ledger"]: row["holders"] for row in first.read("reconstruction").to_pylist()}
+    holders = {row["ledger"]: {*row["holders"]} for row in first.read("reconstruction").to_pylist()}
+    for copy in (copy for inventory in less for copy in inventory.read("copies").to_pylist()):
+        holders[copy["ledger"]].add(copy["bookie"])
     for row in guarded.to_pylist():
         record = ledger_metadata.decode(row["value"])
         [segment] = record.segments
