@@ -250,7 +250,7 @@ def test_stated_quorums_are_those_of_their_ledgers(
 def test_where_no_lock_is_everybody_is_named_and_settled_later(
     inventories: tuple[Dataset, ...], spark: "SparkSession", tmp_path: Path
 ) -> None:
-    """A plan for etcd, made without one bookie, names it and all who have anything; with its inventory records are final.
+    """A plan for etcd without one bookie names it and all who have anything; with its inventory records are final.
 
     The guarded records are known by their mark, and count as no evidence of shapes.
     """
