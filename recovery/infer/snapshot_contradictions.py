@@ -210,8 +210,9 @@ def _check_length(known: Facts, ledger: int, stored: LedgerMetadata) -> Iterator
     # What was answered and never forced counts; where no member of an empty segment answered a recovery, nothing does.
     if length in lengths[~is_before] or (length == 0 and stored.segments[-1].first == end + 1):
         return
-    # Who sends ids out of order counts up to the entry sent last, whichever that is.
-    if known.crossed[ledger] and is_before.any() and length == lengths[is_before].max():
+    # Who sends ids out of order counts up to the entry sent last, whichever that is; but no two have the same bytes.
+    is_unordered = known.crossed[ledger] and not known.overlapped[ledger]
+    if is_unordered and is_before.any() and length == lengths[is_before].max():
         return
     shown = read_length(known, ledger, end) if end >= 0 else 0
     # Running lengths never fall: not before the end, and not behind it.

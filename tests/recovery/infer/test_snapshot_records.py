@@ -299,6 +299,10 @@ def test_the_length_of_ids_sent_out_of_order_is_that_of_what_was_sent_last() -> 
     for length in (290, 299, 301, 9999):
         other = compared(replace(stored, length=length), rows)
         assert (other["outcome"], other["reason"]) == ("held", Refusal.LENGTHS_DIFFER)
+    # Each entry has bytes of its own, in whatever order they are sent: 285 to 295 and 290 to 300 are of two ledgers.
+    sharing = [header(28, lac=20, length=300), header(29, lac=20, length=295)]
+    shared = compared(stored, [one | {"headers": sharing} for one in full(3, 30)])
+    assert (shared["outcome"], shared["reason"]) == ("held", Refusal.LENGTHS_DIFFER)
 
 
 def test_a_length_above_that_of_a_later_entry_is_none_of_this_ledger() -> None:
