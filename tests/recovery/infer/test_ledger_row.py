@@ -19,13 +19,13 @@ CLOSED: dict[str, Any] = {
         {"first": 20, "first_low": 18, "members": ["a:1", "d:1", "c:1"], "assumed": [False, False, False]},
     ],
     "custom": [{"key": "k", "value": b"\x80"}], "grades": GRADES, "lac_low": 40, "acked_high": 41, "missing": 3,
-    "extra": 1, "holes": [{"first": 5, "last": 5, "size": 2, "period": 0}], "holders": ["a:1"],
+    "extra": 1, "holes": [{"first": 5, "last": 5, "size": 2, "period": 0}], "holders": ["a:1"], "highest": None,
     "alternatives": [{"field": "last_entry", "value": "40", "reads_as": "shorter", "weight": 0.25}], "raw": b"\x01",
     "contradictions": [{"field": "length", "earlier": "1", "bookies": "420"}],
 }  # fmt: skip
 HELD: dict[str, Any] = dict.fromkeys(tables.RECONSTRUCTION.names) | {
     "bucket": 8, "scope": 0, "ledger": 10, "class": "undecided", "outcome": "held", "reason": "limbo",
-    "grades": GRADES, "missing": 0, "extra": 0, "holders": [], "alternatives": [],
+    "grades": GRADES, "missing": 0, "extra": 0, "holders": [], "highest": 7, "alternatives": [],
 }  # fmt: skip
 
 
