@@ -148,12 +148,6 @@ class Sets:
         """Return the bookies of a set."""
         return tuple(name for name, owner in zip(bookies.names, self.of.tolist(), strict=False) if owner == number)
 
-    def count_writable(self, states: States) -> npt.NDArray[np.int64]:
-        """Return how many bookies can be written to when each set is taken."""
-        writable = states == State.READ_WRITE
-        inside = np.bincount(self.of[writable & (self.of >= 0)], minlength=len(self.labels))
-        return np.asarray(writable.sum() - inside, np.int64)
-
 
 def match_domains(bookies: Bookies, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Return the bookies of each domain that is named.

@@ -4,6 +4,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from reconcile.service.api.methods import Method
 
 TOKEN_VARIABLE: Final = "BKMETA_SERVICE_TOKEN"  # noqa: S105 - its name
+_CLEAR: Final = "the token was sent without encryption: name --tls-ca, and have the service use TLS"
 _LEDGER: Final = "LedgerId"
 _CODES: Final = {
     "INVALID_ARGUMENT": Exit.USAGE,
@@ -77,6 +79,7 @@ def ask(
     except json_format.ParseError as error:
         raise click.BadParameter(str(error), param_hint="FIELD=VALUE") from error
     token = os.environ.get(TOKEN_VARIABLE, "")
+    cautions = [_CLEAR] if token and ca is None and not _is_own_host(address) else []
     shown = []
     try:
         for answer in ask_service(address, chosen, request, token=token, ca=ca, deadline_s=deadline.total_seconds()):
@@ -88,8 +91,14 @@ def ask(
             shown.append(answered)
     except ApiError as error:
         code = _CODES.get(error.why.value[0], Exit.FAILED)
-        sys.exit(output.show(Result("ask", error.text, code, facts={"why": error.why.value[0]})))
-    sys.exit(output.show(_make_result(chosen, shown)))
+        sys.exit(output.show(Result("ask", error.text, code, details=cautions, facts={"why": error.why.value[0]})))
+    result = _make_result(chosen, shown)
+    sys.exit(output.show(replace(result, details=[*result.details, *cautions])))
+
+
+def _is_own_host(address: str) -> bool:
+    host = address.rpartition(":")[0].strip("[]")
+    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 def _make_result(method: "Method", shown: list[dict[str, Any]]) -> Result:

@@ -337,6 +337,9 @@ def test_ask_ends_as_the_command_that_was_run(
     done = run(capsys, "ask", "request-deletes", "ledgers=7", "ledgers=3:7", "--service", service_at, "--json")
     assert (done.code, done.result["verdict"]) == (code, "as it is")
     assert done.result["answer"]["result"]["facts"] == [1]
+    assert "without encryption" not in done.out
+    far = run(capsys, "ask", "get-status", "--service", f"0.0.0.0:{service.grpc_port}")
+    assert (far.code, "the token was sent without encryption" in far.out) == (0, True)
     monkeypatch.setenv("BKMETA_SERVICE_TOKEN", "not-the-token-at-all")
     refused = run(capsys, "ask", "run-now", "job=capture", "--service", service_at)
     assert (refused.code, "token" in refused.out) == (5, True)
