@@ -12,6 +12,8 @@ OVER_WIRE: Final = ("--wire",)
 """How bookies are looked at, where the configuration says nothing else."""
 ON_SPARK: Final = ("scrutinize", "drill")
 """Jobs that are told of Spark's master."""
+GOING_ON: Final = ("scrutinize", "orphans")
+"""Jobs that go on with what the run before found: how old a finding is makes it grave."""
 _TARGET: Final = "down"
 
 
@@ -21,10 +23,14 @@ def word_job(name: str, uri: str, out: Path, arguments: Sequence[str], master: s
     return [name, "--metadata", uri, "--out", str(out), *words, *arguments]
 
 
-def word_share(share: int, shares: int, since: Path | None) -> list[str]:
-    """Return what a scrutiny is told of the share that it looks at, and of the last run of that share."""
-    words = ["--buckets", f"{share}/{shares}"]
-    return words if since is None else [*words, "--since", str(since)]
+def word_share(share: int, shares: int) -> list[str]:
+    """Return what a scrutiny is told of the share that it looks at."""
+    return ["--buckets", f"{share}/{shares}"]
+
+
+def word_since(since: Path | None) -> list[str]:
+    """Return what a command is told of the run before, with which it goes on; None: there is none."""
+    return [] if since is None else ["--since", str(since)]
 
 
 def word_master(master: str) -> list[str]:

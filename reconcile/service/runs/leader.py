@@ -284,13 +284,12 @@ class Instance:
         out = folder / folders.OUT
         job, master = self.config.jobs[timing.name], self.config.spark_master
         words = commands.word_job(timing.name, self.config.metadata, out, job.arguments, master)
-        if timing.name == "scrutinize" and known.running is not None:
-            share = known.running.share
-            earlier = known.latest.get(share)
-            since = None if earlier is None else self.config.data / earlier.folder / folders.OUT
-            is_there = since is not None and (since / MANIFEST).exists()
-            words += commands.word_share(share, timing.shares, since if is_there else None)
-        return words
+        share = schedule.WHOLE if known.running is None else known.running.share
+        if timing.name == "scrutinize":
+            words += commands.word_share(share, timing.shares)
+        earlier = known.latest.get(share) if timing.name in commands.GOING_ON else None
+        since = None if earlier is None else self.config.data / earlier.folder / folders.OUT
+        return words + commands.word_since(since if since is not None and (since / MANIFEST).exists() else None)
 
     def _end_run(self, record: ServiceRecord, name: str, epoch: int, ended: tuple[int, str, str]) -> None:
         """Keep how a run ended; while the store does not answer, as long as this instance leads."""

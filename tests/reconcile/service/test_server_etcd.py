@@ -72,6 +72,23 @@ def test_jobs_are_run_with_the_words_of_their_commands(service: RunningService, 
     assert said["scrutinize"][said["scrutinize"].index("--buckets") + 1] in ("1/2", "2/2")
 
 
+def test_a_job_goes_on_with_its_last_run(etcd_server: EtcdServer, fake: Path, tmp_path: Path) -> None:
+    """Of orphans, too: a finding becomes grave with its age, and each run alone would see it for the first time."""
+    uri = f"etcd://{etcd_server.hosts}/{tmp_path.name}/l"
+    path = write_config(tmp_path, uri, "one", tmp_path / "data", '[jobs.orphans]\nevery = "300d"\n')
+
+    def list_words() -> list[list[str]]:
+        return [words[1:] for words in read_log(fake) if words[1] == "orphans" and uri in words]
+
+    with start_service(read_config(path), make_context(), PROGRAM) as running:
+        until(lambda: bool(running.instance.seen.state.job("orphans").latest), "it ran")
+        ask(running.grpc_port, "run-now", job="orphans")
+        until(lambda: len(list_words()) >= 2, "it ran again")
+        first, second = list_words()[:2]
+    assert "--since" not in first
+    assert second[second.index("--since") + 1] == first[first.index("--out") + 1]
+
+
 def test_a_folder_keeps_the_runs_of_one_cluster(
     service: RunningService, etcd_server: EtcdServer, tmp_path: Path
 ) -> None:
