@@ -50,9 +50,7 @@ def find_holds(catalog: pa.Table) -> pa.Table:
     records = catalog.filter(pa.array(is_hold(catalog)))
     customs = [{item["key"]: item["value"] for item in custom} for custom in records["custom"].to_pylist()]
     reasons = [custom[HOLD_MARK].decode(errors="replace") for custom in customs]
-    holders = [
-        sorted({m for s in segments or () for m in s["members"]}) for segments in records["segments"].to_pylist()
-    ]
+    holders = [sorted({m for s in segments for m in s["members"]}) for segments in records["segments"].to_pylist()]
     return (
         records.select(list(KEY_COLUMNS))
         .append_column("reason", pa.array(reasons, pa.string()))
@@ -274,7 +272,7 @@ def drop_compared(findings: pa.Table, stored: pa.Table, under_guard: npt.NDArray
         stored: records of a store; its key columns.
         under_guard: which of them are under a guard.
     """
-    if not under_guard.any() or not findings.num_rows:
+    if not under_guard.any():
         return findings
     guarded = stored.select(["scope", "ledger"]).filter(pa.array(under_guard))
     compared = pc.is_in(findings["category"], value_set=pa.array([str(category) for category in _COMPARED]))
@@ -287,6 +285,5 @@ def drop_compared(findings: pa.Table, stored: pa.Table, under_guard: npt.NDArray
     return findings.filter(pc.invert(pc.and_(compared, pa.array(is_guarded))))
 
 
-def _fill_lists(lists: Any) -> pa.Array:  # noqa: ANN401 - an Arrow column
-    column = lists.combine_chunks() if isinstance(lists, pa.ChunkedArray) else lists
-    return pc.fill_null(column, pa.scalar([], tables.GROUPS)) if column.null_count else column
+def _fill_lists(lists: pa.ChunkedArray) -> pa.Array:
+    return pc.fill_null(lists.combine_chunks(), pa.scalar([], tables.GROUPS))

@@ -232,7 +232,7 @@ def test_folders_that_hold_no_index_do_not_count() -> None:
         {"bookie": bookie, "incarnation": 1, "file": file, "reason": "zeros", "ledger": ledger, "scope": scope,
          "hides_entries": hides}
         for bookie, file, ledger, scope, hides in (
-            ("bk:1", "/d/a/7.idx", 7, None, True), ("bk:1", "/d/b/7.idx", 7, 5, True),
+            ("bk:1", "/d/a/7.idx", 7, None, True), ("bk:1", "/d/b/7.idx", 7, 1, True),
             ("bk:2", "/d/a/9.idx", 9, 0, True), ("bk:1", "/d/a/8.idx", 8, 0, False),
             ("bk:1", "/d/a/x.compacted", None, None, True), ("bk:1", "/d/a/x.txn", None, None, True),
         )

@@ -154,6 +154,11 @@ def test_what_cookies_are_told_with() -> None:
     [without] = found_with(side("store", {"path": "/available/a:1", "kind": "registration", "owner": 5}), Bookies())
     assert (without.subject, without.bookies) == ("/cookies/a:1", ["a:1"])
     assert [(one.field, one.value) for one in without.statements] == [("registration", "yes"), ("cookie", "none")]
+    [down] = found_with(side("store"), Bookies({"a:1": b"d"}))
+    assert [(one.side, one.field, one.value) for one in down.statements] == [
+        ("bookies", "inventory", "yes"),
+        ("store", "cookie", "none"),
+    ]
     live = side("store", cookie, {"path": "/available/a:1", "kind": "registration", "owner": 5})
     [differs] = found_with(live, Bookies({"a:1": b"d"}))
     assert (differs.subject, differs.bookies) == ("/cookies/a:1", ["a:1"])

@@ -6,6 +6,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from backends.protocols import Versioned
+from reconcile.compare.single_ledger import as_catalog_row
 from reconcile.findings.categories import Category
 from reconcile.findings.table import Run
 from reconcile.rules import reference_checks
@@ -46,6 +48,10 @@ HELD = copies({"a:1": set(range(10))})
         ({"last_entry": 9}, NO_RECORD, True, None),
         ({"last_entry": 9, "length": 90}, NO_RECORD, True, None),
         ({"last_entry": 9, "length": 90}, stored(), True, None),
+        ({"last_entry": 9}, stored(), True, None),
+        ({"last_entry": 9, "deleted": None}, stored(last_entry=8), False, "critical"),
+        # What nobody can read says nothing.
+        ({"last_entry": 9}, as_catalog_row(Versioned(b"no record", 0), LedgerId(0, 7)), True, None),
         ({"last_entry": 10}, NO_RECORD, True, "critical"),
         ({"last_entry": 10}, NO_RECORD, False, "warning"),
         ({"last_entry": 8}, NO_RECORD, True, None),
@@ -191,11 +197,19 @@ def test_ledgers_that_nobody_refers_to_are_passed_over() -> None:
     rows = [shown(bucket=one.bucket, ledger=one.ledger, last_entry=n, lac_low=n) for n, one in enumerate(ids, 8)]
     held = pa.concat_tables([copies({"a:1": set(range(9))}).set_column(0, "bucket", [[ids[0].bucket]])
                              .set_column(2, "ledger", [[5]]).cast(tables.COPIES), HELD])  # fmt: skip
+    agrees = reference(bucket=ids[0].bucket, ledger=5, last_entry=8, owner="other", source="other file")
     [row] = reference_checks.findings(
-        reference(last_entry=10), pa.concat_tables(rows), held, NO_RECORD, RUN, looked_at=True, seen=True
+        pa.concat_tables([agrees, reference(last_entry=10)]),
+        pa.concat_tables(rows),
+        held,
+        NO_RECORD,
+        RUN,
+        looked_at=True,
+        seen=True,
     ).to_pylist()
     values = {(one["side"], one["field"]): one["value"] for one in row["evidence"]}
     assert (row["ledger"], values["bookies", "last entry held"], values["bookies", "largest LAC"]) == (7, "9", "9")
+    assert (values["reference", "owner"], row["evidence"][0]["source"]) == ("topic", "file")
 
 
 def test_what_cannot_be_read_of_upper_layers_is_told() -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconcile.findings.table import Run
 from reconcile.rules import sides
 from reconcile.rules.sides import RIGHT, WORDS, Relation, compare, deletions, pick_newest_records, unite
 from recovery.codecs import ledger_metadata
@@ -167,6 +169,45 @@ def test_a_union_has_each_ledger_once_and_knows_its_rows(
             there: dict[str, Any] = {} if row < 0 else part.slice(row, 1).to_pylist()[0]
             assert (row >= 0) == (ledger in [LedgerId(r["scope"], r["ledger"]) for r in part.to_pylist()])
             assert row < 0 or (there["scope"], there["ledger"]) == (ledger.scope, ledger.ledger)
+
+
+def test_scopes_of_one_bucket_are_told_from_each_other() -> None:
+    """In the order of a key: bucket, scope, ledger."""
+    rows = [(1, -1, 9), (1, 0, 2), (1, 0, 5), (1, 7, 2), (2, 0, 1)]
+    tables_of = [
+        pa.table(dict(zip(tables.KEY_COLUMNS, map(list, zip(*part, strict=True)), strict=True)), schema=keys().schema)
+        for part in (rows[::2], rows[1:])
+    ]
+    united = unite(tables_of)
+    assert [tuple(row.values()) for row in united.keys.to_pylist()] == rows
+    assert [part.tolist() for part in united.rows] == [[0, -1, 1, -1, 2], [-1, 0, 1, 2, 3]]
+
+
+def test_what_differs_of_two_records_is_said() -> None:
+    """Of a ledger under another's id, and of one that went back: each field of both sides, a key by twelve digits."""
+    b, c = LedgerId(0, 8), LedgerId(0, 9)
+    stored, before = catalog({A: OTHER, b: OPEN, c: CLOSED}), catalog({A: CLOSED, b: CLOSED, c: CLOSED})
+    past, seen = pick_newest_records([(before, 10)])
+    found = compare(keys(), stored, past, seen, happened(), has_snapshot=True)
+    run = Run("r", datetime(2026, 1, 1, tzinfo=UTC))
+    rows = {row["ledger"]: row for row in sides.find_other_records(found, stored, past, run, "zk", "old").to_pylist()}
+    assert {number: row["category"] for number, row in rows.items()} == {7: "ID_REUSE", 8: "STORE_WENT_BACK"}
+    said = [(one["side"], one["field"], one["value"], one["source"]) for one in rows[7]["evidence"]]
+    texts = {
+        ledger: dict(zip(records["ledger"].to_pylist(), records["password_hash"].to_pylist(), strict=True))[7].hex()[
+            :12
+        ]
+        for ledger, records in (("store", stored), ("earlier", before))
+    }
+    assert said == [
+        (side, field, value, {"store": "zk", "earlier": "old"}[side])
+        for field, value in (("state", "CLOSED"), ("last_entry", "9"), ("digest", "CRC32C"), ("ctime", "nothing"))
+        for side in ("store", "earlier")
+    ] + [(side, "password_hash", f"key {texts[side]}…", {"store": "zk", "earlier": "old"}[side]) for side in texts]
+    went = {(one["side"], one["field"]): one["value"] for one in rows[8]["evidence"]}
+    assert (went["store", "state"], went["earlier", "state"]) == ("OPEN", "CLOSED")
+    assert (went["store", "last_entry"], went["earlier", "last_entry"]) == ("nothing", "9")
+    assert rows[8]["bucket"] == b.bucket
 
 
 @given(

@@ -10,6 +10,7 @@ from reconcile.rules import nodes as beside
 from reconcile.rules import used_ids
 from reconcile.rules.nodes import Bookies, Side
 from reconcile.rules.used_ids import NamedIds, UsedNumbers
+from recovery.codecs import store
 from recovery.codecs.store import Layout
 from recovery.model import tables
 
@@ -167,3 +168,20 @@ def test_the_next_number_below_is_of_any_counter_and_of_who_says_how_far() -> No
     """A person's word counts as a number that is used."""
     assert used_ids.decide_raises([part([WRONG, 7])], 5_000).next_below == 5_000
     assert used_ids.decide_raises([part([WRONG, 7])]).next_below == 7
+
+
+def test_ids_just_inside_and_just_outside_of_what_generators_give() -> None:
+    """Short ids end where long ones begin; no counter is raised past its limit, on etcd within each bucket."""
+    first, limit, bucket = store.FIRST_LONG_ID, used_ids.RAISE_LIMIT, 3 << store.BUCKET_BITS
+    for layout, ids, above in (
+        (Layout.HIERARCHICAL, [first - 1], (0, 1)),
+        (Layout.HIERARCHICAL, [first], (1, 1)),
+        (Layout.HIERARCHICAL, [limit], (0, 0)),
+        (Layout.HIERARCHICAL, [limit + 1], (0, 1)),
+        (Layout.ETCD, [bucket | limit], (0, 0)),
+        (Layout.ETCD, [bucket | (limit + 1)], (1, 1)),
+        (Layout.ETCD, [bucket | (limit + 1), bucket | 7, limit + 2], (2, 2)),
+    ):
+        for named in (NamedIds(recorded=np.array(ids)), NamedIds(on_bookies=np.array(ids))):
+            used = used_ids.numbers(layout, named)
+            assert (used.above_short, used.above_raise) == above
