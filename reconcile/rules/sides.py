@@ -302,10 +302,8 @@ def _relate_differing(stored: pa.Table, snapshot: pa.Table) -> npt.NDArray[np.in
     are_the_rest = np.logical_and.reduce([are_equal(stored[name], snapshot[name]) for name in ("format", "custom")])
     relations[is_same & is_placed & are_the_rest] = _CODES[Relation.EQUAL]
     ranks = [pc.fill_null(pc.index_in(side["state"], pa.array(_STATES)), -1).to_numpy() for side in (stored, snapshot)]
-    both_closed = (ranks[0] == _CLOSED) & (ranks[1] == _CLOSED)
-    back = (ranks[0] >= 0) & (
-        (ranks[0] < ranks[1]) | (both_closed & ~are_equal(stored["last_entry"], snapshot["last_entry"]))
-    )
+    # Of a record that nobody can read the caller says so, whatever it is here.
+    back = (ranks[0] < ranks[1]) | ((ranks[1] == _CLOSED) & ~are_equal(stored["last_entry"], snapshot["last_entry"]))
     relations[back] = _CODES[Relation.WENT_BACK]
     other = np.zeros(len(relations), np.bool_)
     for name in ("password_hash", "digest", "ctime"):

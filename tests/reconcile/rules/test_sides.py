@@ -85,6 +85,7 @@ A = LedgerId(0, 7)
         (False, None, None, [(9, "deleted")], Relation.DELETED, "history"),
         (True, None, CLOSED, [(11, "deleted")], Relation.DELETED, "history"),
         (True, None, CLOSED, [(9, "deleted")], Relation.GONE, "earlier"),
+        (True, None, CLOSED, [(10, "deleted")], Relation.GONE, "earlier"),
         (True, None, None, [(9, "deleted"), (12, "created")], Relation.BOOKIES_ONLY, "bookies"),
         (True, CLOSED, CLOSED, [(11, "deleted")], Relation.EQUAL, "store"),
     ],
@@ -130,6 +131,15 @@ def test_of_several_earlier_catalogs_the_newest_that_has_a_ledger_counts() -> No
     states = dict(zip(table["ledger"].to_pylist(), table["state"].to_pylist(), strict=True))
     assert states == {7: "CLOSED", 8: "OPEN"}
     assert dict(zip(table["ledger"].to_pylist(), seen.tolist(), strict=True)) == {7: 20, 8: -1}
+
+
+def test_of_one_earlier_catalog_all_is_taken_and_of_none_nothing() -> None:
+    """With its transaction, where it has one."""
+    for txn, stood in ((20, [20]), (None, [-1])):
+        table, seen = pick_newest_records([(catalog({A: CLOSED}), txn)])
+        assert (table["ledger"].to_pylist(), seen.tolist()) == ([7], stood)
+    table, seen = pick_newest_records([])
+    assert (table.num_rows, seen.tolist()) == (0, [])
 
 
 def test_the_last_record_before_a_deletion_is_found() -> None:
