@@ -338,8 +338,7 @@ def last_records(compared: Joined, snapshot: pa.Table, history: pa.Table, rows: 
     d, e = compared.deleted[rows], compared.snapshot[rows]
     of_history = gone["before"].take(pa.array(d, mask=d == ABSENT))
     of_catalog = snapshot["raw"].take(pa.array(e, mask=e == ABSENT))
-    raw = pc.coalesce(of_history, of_catalog)
-    raw = raw.combine_chunks() if isinstance(raw, pa.ChunkedArray) else raw
+    raw = pc.coalesce(of_history, of_catalog).combine_chunks()
     parsed = decode_columns(raw)
     return pa.table({"raw": raw, **{name: parsed[name] for name in parsed.column_names}})
 

@@ -161,6 +161,14 @@ def test_every_relation_is_in_words_and_has_a_side() -> None:
     assert set(WORDS) == set(RIGHT) == set(Relation)
 
 
+def test_two_nulls_are_equal_and_one_is_not() -> None:
+    """Of plain values as of lists."""
+    one, two = pa.chunked_array([[1, None, None, 2, 3]]), pa.chunked_array([[1, None, 3, None, 4]])
+    assert sides.are_equal(one, two).tolist() == [True, True, False, False, False]
+    one, two = pa.chunked_array([[[1], None, None, [2]]]), pa.chunked_array([[[1], None, [3], [2, 3]]])
+    assert sides.are_equal(one, two).tolist() == [True, True, False, False]
+
+
 IDS = st.lists(st.builds(LedgerId, st.sampled_from([0, 0, 7, -1]), st.integers(-2, 40)), unique=True, max_size=12)
 
 
