@@ -345,7 +345,7 @@ def last_records(compared: Joined, snapshot: pa.Table, history: pa.Table, rows: 
 
 def take_rows(rows: pa.Table, places: npt.NDArray[np.int64]) -> pa.Table:
     """Return some rows; of none, Arrow would still lay out all columns."""
-    return rows.take(pa.array(places)) if len(places) else rows.slice(0, 0)
+    return rows.take(pa.array(places)) if len(places) else rows.schema.empty_table()
 
 
 def find_other_records(
