@@ -204,12 +204,20 @@ def test_scopes_of_one_bucket_are_told_from_each_other() -> None:
 def test_what_differs_of_two_records_is_said() -> None:
     """Of a ledger under another's id, and of one that went back: each field of both sides, a key by twelve digits."""
     b, c = LedgerId(0, 8), LedgerId(0, 9)
-    stored, before = catalog({A: OTHER, b: OPEN, c: CLOSED}), catalog({A: CLOSED, b: CLOSED, c: CLOSED})
+    old = replace(CLOSED, format=1, password=None, digest=None, creator_token=None)
+    stored, before = (
+        catalog({A: OTHER, b: OPEN, c: replace(old, last_entry=7)}),
+        catalog({A: CLOSED, b: CLOSED, c: old}),
+    )
     past, seen = pick_newest_records([(before, 10)])
     found = compare(keys(), stored, past, seen, happened(), has_snapshot=True)
     run = Run("r", datetime(2026, 1, 1, tzinfo=UTC))
     rows = {row["ledger"]: row for row in sides.find_other_records(found, stored, past, run, "zk", "old").to_pylist()}
-    assert {number: row["category"] for number, row in rows.items()} == {7: "ID_REUSE", 8: "STORE_WENT_BACK"}
+    assert {number: row["category"] for number, row in rows.items()} == {
+        7: "ID_REUSE",
+        8: "STORE_WENT_BACK",
+        9: "STORE_WENT_BACK",
+    }
     said = [(one["side"], one["field"], one["value"], one["source"]) for one in rows[7]["evidence"]]
     texts = {
         ledger: dict(zip(records["ledger"].to_pylist(), records["password_hash"].to_pylist(), strict=True))[7].hex()[
@@ -226,6 +234,8 @@ def test_what_differs_of_two_records_is_said() -> None:
     assert (went["store", "state"], went["earlier", "state"]) == ("OPEN", "CLOSED")
     assert (went["store", "last_entry"], went["earlier", "last_entry"]) == ("nothing", "9")
     assert rows[8]["bucket"] == b.bucket
+    unkeyed = {one["value"] for one in rows[9]["evidence"] if one["field"] == "password_hash"}
+    assert unkeyed == {"nothing"}
 
 
 @given(
