@@ -8,6 +8,7 @@ seen can be read all the same, else held. See `docs/design/0002-common-path.md` 
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -94,15 +95,16 @@ def reconstruct(
     names = () if isinstance(options.unscanned_bookies, int) else options.unscanned_bookies
     tolerances = [prior.count_tolerated(shape.ensemble, shape.write) for shape in prior.shapes]
     settled = settle_entries(copies, bookies, damage, prior.shapes, tolerances)
-    known = facts.read(
-        settled.copies,
-        bookies,
+    read = partial(
+        facts.read,
+        bookies=bookies,
         max_groups=options.max_groups,
         same_keys=raw,
         unscanned=names,
         lost=options.lost_bookies,
         are_leftovers_wanted=options.is_doubt_accepted,
     )
+    known = read(settled.copies)
     if alive is not None and known.count:
         not_deleted = np.isin(np.arange(known.count), match_records(known, alive)[0])
         known = replace(known, leftover=known.leftover & ~not_deleted)
@@ -161,7 +163,9 @@ def reconstruct(
     if snapshot is not None:
         hidden = np.maximum(unseen.bookies, len(options.lost_bookies))
         snapshot_doubts = SnapshotDoubts(hidden, prior.kept, prove_ends(known, explained, is_all_seen))
-        table = apply_snapshot(table, known, snapshot, snapshot_doubts)
+        # What was put back stands where bookies' own ensembles have it: a record of others cannot be read there.
+        served = replace(read(copies), leftover=known.leftover) if settled.lost.num_rows else known
+        table = apply_snapshot(table, served, snapshot, snapshot_doubts)
     return table if references is None else apply_references(table, known, references)
 
 

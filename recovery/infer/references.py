@@ -38,6 +38,7 @@ SCHEMA: Final = pa.schema(
 _SURE: Final = ("observed", "verified")
 _READS_AS: Final = "as an upper layer has it: an entry that was acknowledged, as a LAC shows, would be cut off"
 _LENGTH: Final = "the same entries; the length as an upper layer has it"
+_COUNTED: Final = "the same entries; the length with those that were sent and not acknowledged, as some writers count"
 _ABOVE: Final = "all that bookies hold: entries that the upper layer does not know, and no LAC shows to be acknowledged"
 
 
@@ -124,6 +125,8 @@ def _check_row(known: Facts, number: int, row: LedgerRow, reference: _Reference)
     alternatives = tuple(a for a in row.alternatives if a.field != "last_entry")
     if last < end:
         alternatives = (*alternatives, Alternative("last_entry", str(end), _ABOVE, 0.0))
+        if stated is None and row.length is not None:
+            alternatives = (*alternatives, Alternative("length", str(row.length), _COUNTED, 0.0))
     return replace(
         row,
         last_entry=last,

@@ -1,6 +1,7 @@
 """What a torn log took of a ledger the index lists by entry: where other bookies serve it, nothing is in doubt."""
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -9,8 +10,12 @@ import pytest
 from recovery.infer.reconstruct import reconstruct
 from recovery.infer.refusal import Refusal
 from recovery.model import tables
+from recovery.model.ids import LedgerId
+from recovery.model.metadata import LedgerMetadata, Segment, State
 from recovery.testing import simulator
+from tests.reconcile.rules.test_sides import catalog
 from tests.recovery.infer.test_reconstruct import KNOWN, NAMES, SECRET, Row, full, header, row, striped
+from tests.recovery.infer.test_snapshot_records import TRUE
 
 FOLDER: Final = "/d/current"
 TORN: Final[Mapping[str, Any]] = {"file": f"{FOLDER}/0.log", "hides": "unlisted"}
@@ -23,8 +28,13 @@ def lost(*entries: int) -> dict[str, Any]:
     return {"file": f"{FOLDER}/locations", "ledger": 7, "scope": 0, "hides": "ledger", "entries": groups}
 
 
-def recover(rows: Collection[Row], *harms: Mapping[str, Any], folders: Collection[str] = (FOLDER,)) -> Row:
-    """Reconstruct the ledger of some rows, of which the first bookie has damage."""
+def recover(
+    rows: Collection[Row],
+    *harms: Mapping[str, Any],
+    folders: Collection[str] = (FOLDER,),
+    stored: LedgerMetadata | None = None,
+) -> Row:
+    """Reconstruct the ledger of some rows, of which the first bookie has damage, and a snapshot maybe a record."""
     made = {"bookie": NAMES[0], "incarnation": 1, "reason": "dangling", "hides_entries": True}
     dirs = [{"path": path, "role": "index", "complete": False, "bytes": 9, "unread": 0} for path in folders]
     bookies = [
@@ -34,7 +44,8 @@ def recover(rows: Collection[Row], *harms: Mapping[str, Any], folders: Collectio
     copies = pa.Table.from_pylist(list(rows), schema=tables.COPIES)
     damage = pa.Table.from_pylist([made | dict(harm) for harm in harms], schema=tables.DAMAGE)
     listed = pa.Table.from_pylist(bookies, schema=tables.BOOKIES)
-    (found,) = reconstruct(copies, listed, damage, KNOWN, SECRET).to_pylist()
+    snapshot = None if stored is None else catalog({LedgerId(0, 7): stored})
+    (found,) = reconstruct(copies, listed, damage, KNOWN, SECRET, snapshot).to_pylist()
     return dict(found)
 
 
@@ -53,6 +64,20 @@ def test_entries_that_others_serve_are_in_no_doubt() -> None:
             "restored", "proved", 3, 29
         )  # fmt: skip
         assert found["segments"][0]["members"] == list(NAMES[:3])
+
+
+@pytest.mark.parametrize("state", [State.CLOSED, State.OPEN])
+def test_a_record_of_others_reads_no_entry_where_it_was_lost(state: State) -> None:
+    """An entry that the damaged bookie alone of a record's members had is read of who serves it."""
+    ended = {"last_entry": 4, "length": 50} if state is State.CLOSED else {"last_entry": None, "length": None}
+    stored = replace(TRUE, ensemble_size=2, write_quorum=2, state=state, segments=(Segment(0, NAMES[:2]),), **ended)
+    served = {NAMES[0]: {0, 3}, NAMES[1]: {0, 1, 3, 4}, NAMES[2]: {1, 2, 4}}
+    rows = [row(name, entries) | {"complete": name != NAMES[0]} for name, entries in served.items()]
+    found = recover(rows, lost(2), stored=stored)
+    assert (found["outcome"], found["ensemble_size"], found["last_entry"]) == ("restored", 2, 4)
+    for entry in range(5):
+        members = next(s["members"] for s in reversed(found["segments"]) if s["first"] <= entry)
+        assert any(entry in served.get(name, ()) for name in members), entry
 
 
 def test_who_lost_all_is_a_member_as_before() -> None:
