@@ -13,7 +13,7 @@ from benchmarks.pairs import Result, beside, growth, in_turns, table
 from benchmarks.rows.row import Place, Row
 from benchmarks.rows.table import ROWS
 
-_GROWTH: Final = (10_000, 100_000, 1_000_000, 5_000_000)
+_GROWTH: Final = (10_000, 100_000, 1_000_000, 5_000_000, 10_000_000)
 _LEDGERS: Final = 100_000
 _ROUNDS: Final = 5
 

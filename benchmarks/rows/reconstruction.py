@@ -82,7 +82,7 @@ ROWS: Final = (
         1.5,
         "`recover` of three copies a ledger, inventories to plan, against Spark that reads the same files, hands every "
         "row to Python and back, and drops it; both sessions run already",
-        5_000_000,
+        10_000_000,
         _reconstruct,
         {_GROUPED: 2.0},
         has_earlier=True,

@@ -18,9 +18,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.chosen_settings import list_chosen
+from reconcile.compare.single_ledger import read_only_ledger
 from reconcile.findings.categories import SEVERITY_ORDER, TRAITS, Category
 from reconcile.findings.refusal_texts import describe_reason
 from reconcile.plan.manifest import read_plan_manifest
+from reconcile.plan.plan_glance import MOST_ROWS
 from reconcile.plan.views.ledger_lists import Choice, list_ledgers
 from reconcile.report.grids import BACK, WIDTH, Selection, grid_of
 from reconcile.report.picture import entries_by_outcome, stack, strip_of
@@ -45,6 +47,7 @@ NAMES_SHOWN: Final = 400
 VALUES_SHOWN: Final = 20
 """Facts and names of one finding."""
 
+_COUNTED: Final = [*tables.KEY_COLUMNS, "outcome", "reason", "missing", "last_entry", "grades"]
 _LONGEST: Final = 200
 """Characters of a name: bookies, topics and paths are what others wrote."""
 _BINS: Final = 10
@@ -154,7 +157,9 @@ def plan_page(plan: Dataset, inventories: Sequence[Dataset], *, verdict: str, ma
     outcomes: Counter[str] = Counter()
     sizes = _Sizes()
     selection = Selection()
-    for batch in plan.batches("reconstruction"):
+    # Of a large plan only what is counted is read of every ledger, and the rest of those that are shown.
+    is_large = plan.rows("reconstruction") > MOST_ROWS
+    for batch in plan.batches("reconstruction", _COUNTED if is_large else None):
         struct = batch["grades"].combine_chunks()
         back = pc.equal(batch["outcome"], BACK)
         for name, counter in grades.items():
@@ -163,6 +168,10 @@ def plan_page(plan: Dataset, inventories: Sequence[Dataset], *, verdict: str, ma
         sizes.add(pc.add(batch["last_entry"], 1))
         selection.add(batch)
     lists = selection.lists()
+    if is_large:
+        for kept in lists:
+            ledgers = [LedgerId(row["scope"], row["ledger"]) for row in kept.rows]
+            kept.rows = [row for one in ledgers for row in read_only_ledger(plan, "reconstruction", one).to_pylist()]
     findings = _list_findings(plan)
     undecided = list(itertools.islice(list_ledgers(plan, Choice(is_undecided=True)), UNDECIDED_SHOWN))
     shown = [LedgerId(row["scope"], row["ledger"]) for kept in lists for row in kept.rows]

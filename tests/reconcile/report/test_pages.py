@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
+import pytest
 
+from reconcile.report import pages
 from reconcile.report.grids import LEDGERS_SHOWN, grid_of
 from reconcile.report.pages import FINDINGS_SHOWN, plan_page
 from reconcile.report.picture import BOOKIES_DRAWN
@@ -94,8 +96,8 @@ def test_hostile_names_are_text(tmp_path: Path) -> None:
     assert len(text) < LARGEST_PAGE
 
 
-def test_a_large_plan_has_a_small_page(tmp_path: Path) -> None:
-    """Each list shows some, says how many it has, and names the command that lists all."""
+def test_a_large_plan_has_a_small_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each list shows some, says how many it has, and names the command that lists all; however the plan is read."""
     reasons = ("ragged_tail", "no_key", "two_keys")
     bookies = [f"bookie-{n}" for n in range(1000)]
     held = [Ledger(n, [(0, bookies[:3])], reason=reasons[n % 3]) for n in range(3000)]
@@ -128,6 +130,8 @@ def test_a_large_plan_has_a_small_page(tmp_path: Path) -> None:
     assert f"{FINDINGS_SHOWN} of 1,000, the gravest first" in page.text
     assert "the one cookie" in page.text
     assert "30 segments more" in page.text
+    monkeypatch.setattr(pages, "MOST_ROWS", 0)
+    assert page_of(plan)[0] == text
 
 
 def test_the_picture_shows_shares_and_bookies(tmp_path: Path) -> None:
