@@ -28,9 +28,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-import pyarrow.compute as pc
-
-from backends.errors import BackendError, OutcomeUnknownError, VersionConflictError
+from backends.errors import BackendError
 from backends.protocols import MetadataStore, Versioned, Write
 from reconcile.errors import Advice, JournalError, PartlyAppliedError, Remedy
 from reconcile.plan.actions import PHASES, Guard
@@ -38,7 +36,7 @@ from reconcile.words import count_noun
 from reconcile.write import guards
 from reconcile.write.apply_results import LISTED, Applied, Conflict, Tally
 from reconcile.write.audit_journal import JOURNAL, Approval, Journal
-from reconcile.write.freezing.freeze_state import choose_kept_acl
+from reconcile.write.counters import raise_counter
 from reconcile.write.journal_events import (
     LOCK,
     AnnouncedWrite,
@@ -66,8 +64,7 @@ from reconcile.write.plan_actions import (
     make_lock,
     make_release,
     read_actions,
-    read_counter,
-    select_up_to_wave,
+    read_written,
     select_wave,
     skip_left_alone,
     survey_plan,
@@ -88,7 +85,7 @@ from recovery.codecs.replication_lock import encode_guard
 from recovery.errors import RecoveryError
 
 IN_FLIGHT: Final = 4
-"""Transactions of ledgers under way at once, announced together: a server syncs one while it takes the next."""
+"""Transactions of ledgers that are announced together; while they are under way as many more are announced and sent."""
 SURPRISES: Final = 1000
 """Conflicts after which a run ends."""
 _NAMED: Final = 5
@@ -108,7 +105,7 @@ class Options:
         batch_rows: writes in a transaction.
         wave: of a plan that was cut, the one to write; None: all of it.
         surprises: conflicts after which the run ends.
-        in_flight: transactions of ledgers that are under way at once.
+        in_flight: transactions of ledgers that are announced together, twice as many of which are under way; 1: one.
         patience_s: time that the run waits, all in all, for others to let go of locks.
         reason: why this is done, for the journal.
         approval: who else confirmed it, for the journal; None: nobody.
@@ -237,6 +234,7 @@ class _Run:
         self._unlocked: dict[int, str] = {}
         self._patience = Patience(options.patience_s)
         self._batch = earlier.next_batch
+        self._flying: set[str] = set()
 
     @property
     def has_begun(self) -> bool:
@@ -257,10 +255,17 @@ class _Run:
 
         self._advance(0)
         batches = cut_batches(read_before_cookies(), self._options.batch_rows)
-        with ThreadPoolExecutor(self._options.in_flight, thread_name_prefix="apply") as pool:
-            for window in gather_windows(batches, self._options.in_flight):
-                self._write_window(window, pool)
-                self._stop_if_surprised()
+        # While one window is under way the next one is announced: the server need not wait for the journal's disk.
+        with ThreadPoolExecutor(2 * self._options.in_flight, thread_name_prefix="apply") as pool:
+            try:
+                for window in gather_windows(batches, self._options.in_flight):
+                    self._write_window(window, pool)
+                    self._stop_if_surprised()
+            except Exception:
+                with suppress(BackendError, JournalError):
+                    self._writer.finish()
+                raise
+            self._writer.finish()
         checked, changed, changed_count = self._read_back(actions)
         append_event(self._journal, Verified(checked, changed_count))
         withheld = self._find_why_withheld(changed_count) if cookies else ""
@@ -297,6 +302,14 @@ class _Run:
     def _write_window(self, window: Sequence[Sequence[Action]], pool: ThreadPoolExecutor) -> None:
         """Make the locks of batches, write their records, and remove the locks that they end."""
         batches = [[action for action in batch if self._earlier.is_open(action.seq)] for batch in window]
+        keys = {action.key for batch in batches for action in batch}
+        is_plain = all(action.kind == "ledger" and action.guard is None for batch in window for action in batch)
+        if not (is_plain and self._options.in_flight > 1 and keys.isdisjoint(self._flying)):
+            self._writer.finish()
+        self._flying = keys
+        if is_plain and self._options.in_flight > 1:
+            self._writer.begin([self._plan_step(batch) for batch in batches if batch], pool)
+            return
         self._carry_out([self._choose_locks(batch) for batch in batches], pool)
         self._carry_out(batches, pool)
         self._carry_out(
@@ -328,6 +341,7 @@ class _Run:
         conflicts = len(self._conflicting)
         if conflicts <= self._options.surprises:
             return
+        self._writer.finish()
         first = ", ".join(conflict.key for conflict in self._conflicts[:_NAMED])
         reason = f"{conflicts} keys hold something else than the plan expects ({first}, …)"
         append_event(self._journal, Stopped(reason))
@@ -388,7 +402,7 @@ class _Run:
 
         def make() -> Outcomes:
             if batch[0].op == RAISE:
-                return {batch[0].key: self._raise_counter(batch[0])}
+                return {batch[0].key: self._raise(batch[0])}
             announced_before = {batch[place].key for place in presumed}
             if is_lock:
                 return settle_patiently(self._records, batch, stored, self._patience, announced_before=announced_before)
@@ -456,21 +470,10 @@ class _Run:
     def _choose_acl(self, action: Action) -> str | None:
         return action.acl if action.acl is not None else self._options.acl
 
-    def _raise_counter(self, action: Action) -> Outcome:
-        """Raise a counter; a repetition costs some numbers at most."""
-        key, target = self._records.make_absolute(action.key), read_counter(action)
-        stored = self._store.get(key)
-        if stored is None:  # raising makes it if it is still absent afterwards
-            with suppress(VersionConflictError, OutcomeUnknownError):
-                acl = choose_kept_acl(self._store, self._base, action.key, self._choose_acl(action))
-                self._store.write([Write(key, b"", None, acl)])
-        elif action.is_made(stored):
-            return Outcome(version=stored.version if action.seq in self._earlier.presumed else None)
-        reached = self._store.raise_counter(key, target)
-        stored = self._store.get(key)
-        if stored is None or reached <= target or not action.is_made(stored):
-            return Outcome(conflict="it did not keep the number that it was raised to")
-        return Outcome(version=stored.version)
+    def _raise(self, action: Action) -> Outcome:
+        key, acl = self._records.make_absolute(action.key), self._choose_acl(action)
+        was_announced = action.seq in self._earlier.presumed
+        return raise_counter(action, self._store, self._base, key, acl=acl, was_announced=was_announced)
 
     def _read_back(self, actions: Actions) -> tuple[int, tuple[str, ...], int]:
         """Read every key of the phases before cookies; return how many, and which are not as they must be."""
@@ -478,14 +481,9 @@ class _Run:
         conflicting = self._conflicting | self._earlier.conflicts_before
 
         def list_keys() -> Iterator[str]:
-            for table in actions():
-                written = select_up_to_wave(table, self._options.wave)
-                for action in read_actions(written.filter(pc.not_equal(written["kind"], "cookie"))):
-                    if action.seq not in conflicting:
-                        lock = [make_lock(action, b"")] if action.guard == Guard.LOCK else []
-                        for step in (*lock, action):
-                            awaited.append(step)
-                            yield self._records.make_absolute(step.key)
+            for step in read_written(actions, self._options.wave, conflicting):
+                awaited.append(step)
+                yield self._records.make_absolute(step.key)
 
         checked, count = 0, 0
         changed: list[str] = []

@@ -14,7 +14,7 @@ release               release, after the record        a guard's lock stands the
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -308,6 +308,22 @@ def _refuse(table: pa.Table, is_bad: pa.Array, problem: str) -> None:
     refused = table["key"].filter(is_bad)
     if len(refused):
         raise PlanError(str(refused[0].as_py()), problem, "make the plan again")
+
+
+def read_written(actions: Actions, wave: int | None, left: Container[int]) -> Iterator[Action]:
+    """Yield what stands in a store where all phases before cookies were written, a lock before its record.
+
+    Args:
+        actions: of the plan.
+        wave: up to which it was written; None: all of it.
+        left: seqs of actions that were not written.
+    """
+    for table in actions():
+        written = select_up_to_wave(table, wave)
+        for action in read_actions(written.filter(pc.not_equal(written["kind"], "cookie"))):
+            if action.seq not in left:
+                yield from (make_lock(action, b""),) if action.guard == Guard.LOCK else ()
+                yield action
 
 
 def cut_batches(actions: Iterable[Action], rows: int) -> Iterator[list[Action]]:

@@ -13,7 +13,7 @@ written by it.
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Protocol, TypeVar
 
@@ -337,6 +337,7 @@ class Writer:
         """Take a journal that is open for writing."""
         self.has_begun = False
         self._journal = journal
+        self._under_way: list[tuple[Step[Any], Future[Any]]] = []
 
     def carry_out(self, steps: Sequence[Step[T]], pool: ThreadPoolExecutor | None = None) -> None:
         """Announce steps together, make them, and record what became of each.
@@ -349,19 +350,52 @@ class Writer:
             BackendError: the store failed.
             JournalError: the journal cannot be written.
         """
+        self.finish()
+        if pool is not None and len(steps) > 1:
+            self.begin(steps, pool)
+            self.finish()
+            return
+        self._announce(steps)
+        for step in steps:
+            self._record(step, step.make())
+
+    def begin(self, steps: Sequence[Step[Any]], pool: ThreadPoolExecutor) -> None:
+        """Announce steps together and have them made, while those that were begun before still are; record these.
+
+        Args:
+            steps: without a key in common, also with those that were begun before.
+            pool: makes them.
+
+        Raises:
+            BackendError: the store failed at an earlier step.
+            JournalError: the journal cannot be written.
+        """
+        if steps:
+            self._announce(steps)
+        earlier, self._under_way = self._under_way, [(step, pool.submit(step.make)) for step in steps]
+        self._take_up(earlier)
+
+    def finish(self) -> None:
+        """Wait for what was begun, and record what became of it, also where another one failed.
+
+        Raises:
+            BackendError: the store failed.
+            JournalError: the journal cannot be written.
+        """
+        begun, self._under_way = self._under_way, []
+        self._take_up(begun)
+
+    def _announce(self, steps: Sequence[Step[Any]]) -> None:
         for step in steps:
             for announcement in step.announcements:
                 append_event(self._journal, announcement)
         self._journal.sync()
         self.has_begun = True
-        if pool is None or len(steps) == 1:
-            for step in steps:
-                self._record(step, step.make())
-            return
-        answers = [pool.submit(step.make) for step in steps]
-        wait(answers)
+
+    def _take_up(self, begun: Sequence[tuple[Step[Any], Future[Any]]]) -> None:
+        wait([answer for _, answer in begun])
         failure: BaseException | None = None
-        for step, answer in zip(steps, answers, strict=True):
+        for step, answer in begun:
             error = answer.exception()
             if error is None:
                 self._record(step, answer.result())
