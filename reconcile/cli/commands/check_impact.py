@@ -106,9 +106,13 @@ def _split(_context: click.Context, _option: click.Parameter, values: tuple[str,
 )
 @click.option("--margin", type=click.Choice(_MARGINS), help="All must stay readable if one more of these went.")
 @click.option("--max", "most", type=click.IntRange(1), metavar="N", help="Look for the largest set of up to N bookies.")
-@click.option("--drill", type=click.Choice(_LEVELS), help="Take each of these alone, one by outcome.")
+@click.option("--drill", type=click.Choice(_LEVELS), help="Take each of these alone, one by one.")
 @click.option(
-    "--stable-for", type=click.IntRange(1), default=1, metavar="N", help="Safe in so many captures, one by outcome."
+    "--stable-for",
+    type=click.IntRange(1),
+    default=1,
+    metavar="N",
+    help="Safe in so many captures, one after the other.",
 )
 @click.option(
     "--unrecoverable", multiple=True, callback=_split, metavar="ID,...", help="Declare that these lost their data."

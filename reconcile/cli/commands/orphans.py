@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 @click.option(
     "--min-age", type=DURATION, default="1d", show_default=True, help="Of a ledger when references were listed."
 )
-@click.option("--out", type=PLACE, required=True, help="A new folder for what is answer.")
+@click.option("--out", type=PLACE, required=True, help="A new folder for what is found.")
 @output_options
 def orphans(
     uri: str,

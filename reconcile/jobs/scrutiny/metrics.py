@@ -18,8 +18,14 @@ from collections.abc import Iterator, Mapping
 from reconcile.jobs.scrutiny.request import Scrutinized
 
 
-def format_metrics(result: Scrutinized, ended_s: float) -> str:
-    """Return the text of the file."""
+def format_metrics(result: Scrutinized, ended_s: float, *, adds_up: bool | None = None) -> str:
+    """Return the text of the file.
+
+    Args:
+        result: of one run, or of several together.
+        ended_s: when it ended, since 1970.
+        adds_up: whether each of several runs adds up; None: it is one.
+    """
     coverage = result.coverage
     lines: list[str] = []
     families: list[tuple[str, str, str, Mapping[str, float]]] = [
@@ -36,7 +42,8 @@ def format_metrics(result: Scrutinized, ended_s: float) -> str:
             "without_lists": coverage["without_lists"], "silent": len(coverage["silent"]),
             "not_registered": len(coverage["not_registered"])}),
         ("ended_seconds", "When the run ended.", "", {"": ended_s}),
-        ("adds_up", "1 where every listed ledger became one thing.", "", {"": int(result.adds_up)}),
+        ("adds_up", "1 where every listed ledger became one thing.", "", {
+            "": int(result.adds_up if adds_up is None else adds_up)}),
     ]  # fmt: skip
     for name, text, label, values in families:
         lines += format_family(f"bookkeeper_metadata_scrutiny_{name}", text, label, values)

@@ -93,11 +93,18 @@ def _read_process() -> Iterator[tuple[str, str, int]]:
 
 def _format_scrutinies(data: Path, state: State) -> str:
     """Return the figures of the last scrutiny of each share together; nothing where their folder is elsewhere."""
-    latest = state.job("scrutinize").latest
-    results = read_results([data / latest[share].folder / OUT for share in sorted(latest)])
-    if not results:
+    job = state.job("scrutinize")
+    results = read_results([data / job.latest[share].folder / OUT for share in sorted(job.latest)])
+    # A run whose sums do not add up came to no verdict, and is the latest of no share: it is the last until the next.
+    is_new = job.last is not None and not job.last.came_to_verdict
+    invalid = read_results([data / job.last.folder / OUT]) if job.last is not None and is_new else []
+    if not (results or invalid):
         return ""
-    return format_metrics(add_results(results), max(run.ended_ms for run in latest.values()) / 1000)
+    ended_ms = max(
+        (run.ended_ms for run in job.latest.values()), default=job.last.ended_ms if job.last is not None else 0
+    )
+    adds_up = all(result.adds_up for result in (*results, *invalid))
+    return format_metrics(add_results(results or invalid), ended_ms / 1000, adds_up=adds_up)
 
 
 def read_results(paths: Sequence[Path]) -> list[Scrutinized]:
