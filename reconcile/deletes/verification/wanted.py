@@ -8,13 +8,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recovery.dataset import Dataset
-from recovery.model.ids import BUCKETS, LedgerId, buckets
+from recovery.model.ids import LedgerId, bucket_ranges, buckets
 
 Ints = npt.NDArray[np.int64]
 
 _PAIR: Final = np.dtype([("scope", np.int64), ("ledger", np.int64)])
-_STEP: Final = 64
-"""Buckets read at a time."""
+_ROWS: Final = 1 << 14
+"""Rows of a table that are read at a time, about."""
 
 
 class Wanted:
@@ -31,7 +31,7 @@ class Wanted:
         self.scope: Ints = np.ascontiguousarray(self._pairs["scope"])
         self.ledger: Ints = np.ascontiguousarray(self._pairs["ledger"])
         self.ledgers = [LedgerId(*pair) for pair in self._pairs.tolist()]
-        self._steps = np.unique(buckets(self.scope, self.ledger) // _STEP) if len(pairs) else np.zeros(0, np.int16)
+        self._buckets = np.sort(buckets(self.scope, self.ledger))
 
     def __len__(self) -> int:
         return len(self.ledgers)
@@ -57,16 +57,18 @@ class Wanted:
         return rows.filter(pa.array(kept)), numbers[kept]
 
     def read(self, dataset: Dataset, name: str, columns: Sequence[str]) -> Iterator[tuple[pa.Table, Ints]]:
-        """Yield the rows of wanted ledgers of one of a dataset's tables, with the number of each, bucket by bucket.
+        """Yield the rows of wanted ledgers of one of a dataset's tables, with the number of each, in parts.
 
         Raises:
             DatasetError: a file is gone or damaged.
         """
         names = list(dict.fromkeys(("scope", "ledger", *columns)))
-        for step in self._steps.tolist():
-            low = step * _STEP
-            rows, numbers = self.select(
-                dataset.read(name, buckets=range(low, min(low + _STEP, BUCKETS)), columns=names)
-            )
+        if not len(self.ledgers):
+            return
+        for part in bucket_ranges(dataset.rows(name), rows_per_task=_ROWS):
+            first, end = np.searchsorted(self._buckets, [part.start, part.stop]).tolist()
+            if first == end:
+                continue
+            rows, numbers = self.select(dataset.read(name, buckets=part, columns=names))
             if rows.num_rows:
                 yield rows.combine_chunks(), numbers

@@ -58,7 +58,7 @@ def gather_inventories(
         looks: which.
         opened: the store, which knows the bookies.
         layout: of its ledgers.
-        records: of the ledgers that bookies are asked about; bytes of their metadata.
+        records: of the ledgers that running bookies are asked about; bytes of their metadata.
         context: of the job.
 
     Raises:

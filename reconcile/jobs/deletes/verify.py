@@ -185,7 +185,7 @@ def _gather_evidence(request: VerifyRequest, context: Context) -> Iterator[_Gath
         wanted = Wanted(ledgers)
         first_listing = list_references(references, opened, context)
         first = _capture(opened, folder / "first", context)
-        records = _read_raws(wanted, first)
+        records = {} if request.looks.wire is None else _read_raws(wanted, first)
         with gather_inventories(request.looks, opened, layout, records, context) as inventories:
             holdings = gather_holdings(inventories, wanted)
         second_listing = list_references(references, opened, context)

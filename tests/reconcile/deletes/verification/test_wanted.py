@@ -1,9 +1,11 @@
 """Some ledgers of many, found in columns; who made them; and reasons gathered for each."""
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from reconcile.deletes.tombstones import Verdict
 from reconcile.deletes.verification.makers import find_hidden, find_others, read_makers
@@ -40,6 +42,42 @@ def test_where_nothing_is_wanted_nothing_is_read() -> None:
     nothing = Wanted([])
     assert find(nothing, *LEDGERS) == [-1] * 4
     assert list(nothing.read(cast("Any", None), "ledgers", ("raw",))) == []
+
+
+class Table:
+    """A dataset of one table, which notes what is read of it."""
+
+    def __init__(self, ledgers: Sequence[LedgerId], rows: int) -> None:
+        """Take the ledgers that it has, and how many rows it says that it has."""
+        self.ledgers, self.count = ledgers, rows
+        self.asked: list[range] = []
+
+    def rows(self, _name: str) -> int:
+        """Return how many rows there are."""
+        return self.count
+
+    def read(self, _name: str, *, buckets: range, columns: Sequence[str]) -> pa.Table:
+        """Return the rows of some buckets."""
+        self.asked.append(buckets)
+        rows = [item for item in self.ledgers if item.bucket in buckets]
+        return pa.table({"scope": [item.scope for item in rows], "ledger": [item.ledger for item in rows]}).select(
+            columns
+        )
+
+
+@pytest.mark.parametrize("rows", [3, 1 << 14, 3 << 14, 1 << 30])
+def test_only_buckets_with_a_wanted_ledger_are_read(rows: int) -> None:
+    """Each once, more of them together the fewer rows there are; the first bucket and the last one, too."""
+    ends = [next(one for n in range(100_000) if (one := LedgerId(0, n)).bucket == bucket) for bucket in (0, 1, 4095)]
+    table = Table([*ends, LedgerId(9, 9)], rows)
+    wanted = Wanted(ends)
+    read = [(part["ledger"].to_pylist(), numbers) for part, numbers in wanted.read(cast("Any", table), "x", ())]
+    assert sorted(ledger for part, _ in read for ledger in part) == sorted(item.ledger for item in ends)
+    assert [wanted.ledgers[n].ledger for _, numbers in read for n in numbers] == [n for part, _ in read for n in part]
+    count = {3: 1, 1 << 14: 1, 3 << 14: 2, 1 << 30: 3}[rows]
+    assert len(table.asked) == count
+    if count < 3:
+        assert max(map(len, table.asked)) >= 4096 // 3
 
 
 def make_custom(*rows: dict[str, bytes] | None) -> pa.ChunkedArray:
