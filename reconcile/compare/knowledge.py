@@ -77,6 +77,8 @@ class StatedQuorums:
                 statements.append(_parse(text, f"{path}, line {number}"))
         if len(statements) > MOST_LINES:
             raise InputError(str(path), f"has more than {MOST_LINES} statements", "unite ranges that follow each other")
+        if not statements:
+            raise InputError(str(path), "states nothing", "write a line FIRST..LAST E/W/A, or leave the file out")
         return cls(tuple(statements))
 
     @classmethod

@@ -107,7 +107,13 @@ def find_lost_bookies(
             if bookie not in members:
                 known = ", ".join(sorted({*rows, *members})) or "none"
                 raise InputError(bookie, f"is no bookie of this cluster (known: {known})", "name it as its cookie does")
+            if "" not in folders:
+                problem = f"is a folder of {bookie}, of which nothing was collected: its others may be there"
+                raise InputError(min(folders), problem, f"collect those, or state all of it: --lost {bookie}")
             lost.append(bookie)
+        elif row["complete"] and bookie not in harms:
+            problem = "was read whole, so nothing of it is missing"
+            raise InputError(bookie, problem, "name the bookie whose disks are gone")
         elif "" in folders or _is_rest_seen(row, harms.get(bookie, []), folders):
             lost.append(bookie)
     return tuple(lost)

@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from reconcile.errors import PlanError
 from reconcile.plan.manifest import PlanManifest, read_plan_manifest
 from reconcile.plan.plan_glance import survey_plan
 from reconcile.plan.plan_reader import Overview, open_whole
@@ -124,5 +125,13 @@ def list_guarded_ledgers(path: DatasetPlace, bookie: str) -> Iterator[LedgerId]:
 
     Raises:
         DatasetError: it is no whole plan.
+        PlanError: it knows no such bookie.
     """
-    return list_guarded_by(open_dataset(path, "plan"), bookie)
+    plan = open_dataset(path, "plan")
+    named = iter(list_guarded_by(plan, bookie))
+    first = next(named, None)
+    coverage = read_plan_manifest(plan).coverage
+    if first is None and bookie not in (*coverage.scanned, *coverage.not_scanned, *coverage.lost):
+        known = ", ".join(sorted({*coverage.scanned, *coverage.not_scanned, *coverage.lost})) or "none"
+        raise PlanError(plan.path, f"names no bookie {bookie} (known: {known})", "name it as its cookie does")
+    return named if first is None else itertools.chain([first], named)

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from reconcile.plan.actions import Guard
 from reconcile.topics import topic_of
+from recovery.codecs.ledger_metadata import decode_columns
 from recovery.dataset import Dataset
 from recovery.model import tables
 from recovery.model.ids import LedgerId, bucket_ranges
@@ -168,16 +169,14 @@ def list_guarded_by(plan: Dataset, bookie: str) -> Iterator[LedgerId]:
     Raises:
         DatasetError: a file of the plan is gone or damaged.
     """
-    for span in bucket_ranges(plan.rows("reconstruction") + plan.rows("actions"), rows_per_task=_ROWS):
-        actions = plan.read("actions", buckets=span, columns=["scope", "ledger", "guard"])
+    for span in bucket_ranges(plan.rows("actions"), rows_per_task=_ROWS):
+        actions = plan.read("actions", buckets=span, columns=["scope", "ledger", "guard", "value"])
         locked = actions.filter(pc.and_(pc.equal(actions["guard"], Guard.LOCK), pc.equal(actions["scope"], 0)))
-        if not locked.num_rows:
-            continue
-        rows = plan.read("reconstruction", buckets=span, columns=["scope", "ledger", "segments"])
-        is_locked = pc.and_(pc.equal(rows["scope"], 0), pc.is_in(rows["ledger"], value_set=locked["ledger"]))
-        for row in rows.filter(is_locked).to_pylist():
-            if any(bookie in segment["members"] for segment in row["segments"] or ()):
-                yield LedgerId(0, row["ledger"])
+        # What is written, be it another reading than the plan's own.
+        records = decode_columns(locked["value"].combine_chunks())
+        for ledger, segments in zip(locked["ledger"].to_pylist(), records["segments"].to_pylist(), strict=True):
+            if any(bookie in segment["members"] for segment in segments or ()):
+                yield LedgerId(0, ledger)
 
 
 def _owners(plan: Dataset, span: range) -> dict[LedgerId, str]:

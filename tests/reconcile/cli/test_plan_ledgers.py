@@ -6,8 +6,10 @@ from typing import Final
 import pyarrow as pa
 import pytest
 
+from recovery.codecs import ledger_metadata
 from recovery.dataset import Dataset
 from recovery.model import tables
+from recovery.model.metadata import Digest, LedgerMetadata, Segment, State
 from tests.support.command import run
 from tests.support.findings import finding
 from tests.support.plan_folder import Ledger, write_plan
@@ -106,3 +108,22 @@ def test_repairs_are_commands_for_guarded_ledgers_of_a_lost_bookie(
     assert sorted(listed) == ["1", "2", "3:9", "4", "6"]
     assert run(capsys, "plan", "ledgers", plan.path, "--repair", "b1:1", "--ids").code == 2
     assert run(capsys, "plan", "ledgers", plan.path, "--repair", "no bookie").code == 2
+
+
+def test_what_a_choice_guards_is_repaired_as_well_and_an_unknown_bookie_is_a_slip(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The record that is written says whom it names; a name of nobody is not answered by nothing."""
+    record = LedgerMetadata(
+        3, 2, 2, 2, State.CLOSED, 9, 90, (Segment(0, ("b8:1", "b9:1")),), Digest.CRC32C, b"", creator_token=0
+    )
+    offers = {"guarded": ledger_metadata.encode(record)}
+    plan = write_plan(tmp_path / "plan", [Ledger(7, [(0, ["b1:1"])], reason="two_keys", offers=offers)])
+    assert run(capsys, "plan", "edit", plan.path, "--choose", "7=guarded", "--out", tmp_path / "chosen").code == 0
+    assert run(capsys, "plan", "ledgers", tmp_path / "chosen", "--repair", "b9:1").out.splitlines() == [
+        "bookkeeper shell recover -f -l 7 b9:1"
+    ]
+    refused = run(capsys, "plan", "ledgers", tmp_path / "chosen", "--repair", "b2:1")
+    assert (refused.code, refused.out) == (2, "")
+    assert "names no bookie b2:1 (known: b1)" in refused.err
+    assert run(capsys, "plan", "ledgers", tmp_path / "chosen", "--repair", "b1").code == 0

@@ -46,12 +46,14 @@ def test_a_line_that_is_none_is_refused_by_its_number(tmp_path: Path, line: str)
 
 
 def test_files_that_cannot_be_used_are_refused(tmp_path: Path) -> None:
-    """None there, no text, or too many lines."""
+    """None there, no text, nothing stated, or too many lines."""
     with pytest.raises(InputError):
         StatedQuorums.read(tmp_path / "none")
     (tmp_path / "bytes").write_bytes(b"\xff\xfe")
     with pytest.raises(InputError):
         StatedQuorums.read(tmp_path / "bytes")
+    with pytest.raises(InputError, match="states nothing"):
+        read(tmp_path, "# 7 3/2/2\n\n")
     with pytest.raises(InputError, match="more than"):
         read(tmp_path, "".join(f"{n} 3/2/2\n" for n in range(MOST_LINES + 1)))
 

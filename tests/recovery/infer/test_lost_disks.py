@@ -54,6 +54,17 @@ def test_a_bookie_is_lost_as_far_as_nothing_else_of_it_is_missing() -> None:
     assert lost("a:3181=/d/l1", found=one, harm=damage(file="/d/l2/current/0.log")) == ()
 
 
+@pytest.mark.parametrize(
+    ("stated", "problem"),
+    [("z:3181=/d/l1", "of which nothing was collected"), ("b:3181", "was read whole"), ("b:3181=/d/l1", "read whole")],
+)
+def test_more_than_is_lost_is_never_given_up(stated: str, problem: str) -> None:
+    """A folder of a bookie that nobody collected says nothing of its others; of one read whole none is gone."""
+    found = bookies(a=["/d/l1/current"])
+    with pytest.raises(InputError, match=problem):
+        find_lost_bookies([LostDisk.parse(stated)], found, tables.DAMAGE.empty_table(), ["z:3181"])
+
+
 def test_places_in_a_lost_log_are_lost_with_it() -> None:
     """An index on a disk that is there names logs that were on the lost one; any other damage there hides as before."""
     found = bookies(a=["/d/l1/current"]).to_pylist()
