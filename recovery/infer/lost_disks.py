@@ -109,7 +109,7 @@ def find_lost_bookies(
                 raise InputError(bookie, f"is no bookie of this cluster (known: {known})", "name it as its cookie does")
             if "" not in folders:
                 problem = f"is a folder of {bookie}, of which nothing was collected: its others may be there"
-                raise InputError(min(folders), problem, f"collect those, or state all of it: --lost {bookie}")
+                raise InputError(min(folders), problem, "collect those, or state that all of the bookie is gone")
             lost.append(bookie)
         elif row["complete"] and bookie not in harms:
             problem = "was read whole, so nothing of it is missing"
