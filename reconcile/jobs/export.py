@@ -43,6 +43,7 @@ class ExportRequest:
         out: a new or empty folder.
         passwords: candidates for digests of type HMAC.
         is_raw: frames as bookies store them, instead of lines of JSON.
+        has_leftovers: also what entry logs and old journals have, whether an index names it or not.
     """
 
     ledgers: Sequence[LedgerId]
@@ -50,6 +51,7 @@ class ExportRequest:
     out: Path
     passwords: Sequence[bytes]
     is_raw: bool
+    has_leftovers: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,11 @@ def export(request: ExportRequest, context: Context) -> Exported:
     names = {ledger: _name_file(ledger, is_raw=request.is_raw) for ledger in request.ledgers}
     with open_disks_of(request.disks, context) as disks:
         claim_folder(request.out, KIND, [*names.values(), *(n + _UNFINISHED for n in names.values())], secret=True)
+        if request.has_leftovers:
+            with context.reporter.progress("reading logs", "bookies") as progress:
+                for number, disk in enumerate(disks.values()):
+                    disk.add_leftovers(request.ledgers)
+                    progress(number + 1, len(disks))
         done: list[ExportedLedger] = []
         with context.reporter.progress("exporting", "ledgers") as progress:
             for number, (ledger, name) in enumerate(names.items()):

@@ -4,9 +4,9 @@
     the journal                 it stands behind the replay mark: replay puts it in place of what the index says
     the entry log               the index of its ledger names a place, and the entry is there
 
-No bookie serves what stands only in an entry log, or only before the mark. Index and logs are read ledger by ledger, so
-a sample costs what it reads. What lies behind the marks of the journals is read once, and its places are kept: 32 bytes
-an entry, and no more than a bookie leaves unflushed.
+No bookie serves what stands only in an entry log, or only before the mark: `add_leftovers` finds that, too. Index and
+logs are read ledger by ledger, so a sample costs what it reads. What lies behind the marks of the journals is read
+once, and its places are kept: 32 bytes an entry, and no more than a bookie leaves unflushed.
 
 Source: docs/formats/bookie-storage.md.
 """
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import BinaryIO, Final, TypeVar
+from typing import Any, BinaryIO, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -114,6 +114,7 @@ class BookieDisks:
         self._journals = journals
         self._scopes = damage.scopes
         self._journalled = self._read_journals()
+        self._left = _NONE.reshape(0, 4)
 
     @property
     def complete(self) -> bool:
@@ -167,13 +168,48 @@ class BookieDisks:
         )
         return FoundPlaces(self._find_in_journals(ledger, wanted), index, sure and self.complete)
 
+    def add_leftovers(self, ledgers: Sequence[LedgerId]) -> None:
+        """Find what entry logs and old journals have of some ledgers, whether an index names it or not; reads all."""
+        keys = np.array([self._scopes.key(ledger.scope, ledger.ledger) for ledger in ledgers], np.int64)
+        logs = {path: number for number, path in self._files.items() if number >> 32 != _JOURNALS}
+        parts = [_NONE.reshape(0, 4)]
+        for path, number in sorted(logs.items()):
+            parts += self._scan(path, number, entry_log.scan_columns, keys)
+        for number, file in enumerate(self._journals):
+            parts += self._scan(file.file.path, _join_number(_JOURNALS, number), journal.scan_columns, keys)
+        self._left = np.concatenate(parts)
+
+    def _scan(self, path: str, number: int, read: Callable[[memoryview], Any], keys: Ints) -> Iterator[Ints]:
+        """Yield ledger (its key), entry, file and position of some ledgers' records in a log or a journal."""
+        try:
+            with Mapped(Path(path), Meter(None, lambda _progress: None)) as data:
+                data.load()
+                for part in scan_file(data, read(data.view), self._scopes):
+                    if isinstance(part, Entries):
+                        rows = np.isin(part.ledger, keys)
+                        files = np.full(int(rows.sum()), number)
+                        yield np.column_stack((part.ledger[rows], part.entry[rows], files, part.position[rows]))
+                    elif isinstance(part, Damage):
+                        self._damage.add(Unread(path, part.reason, Hides.UNLISTED, part.offset, part.length))
+        except FormatError as error:
+            self._damage.add(Unread(path, error.reason, Hides.UNLISTED, error.offset, detail=error.detail))
+        except OSError as error:
+            self._damage.add(Unread(path, Reason.UNREADABLE, Hides.UNLISTED, detail=error.strerror or ""))
+
+    def find_leftovers(self, ledger: LedgerId, wanted: Ints) -> Places:
+        """Return where `add_leftovers` found some entries of a ledger; an entry may stand at several places."""
+        is_own = self._left[:, 0] == self._scopes.key(ledger.scope, ledger.ledger)
+        rows = self._left[is_own & np.isin(self._left[:, 1], wanted)]
+        return Places(rows[:, 1], rows[:, 2], rows[:, 3])
+
     def list_entries(self, ledger: LedgerId) -> tuple[Ints, bool]:
         """Return the entries of a ledger that the bookie says it has, ascending, and whether these are surely all."""
         ledgers, journalled, _, _ = self._journalled
         key = self._scopes.key(ledger.scope, ledger.ledger)
         low, high = np.searchsorted(ledgers, key, "left"), np.searchsorted(ledgers, key, "right")
         indexed, sure = self._list_in_databases(ledger) if self._shards else self._list_in_index_file(ledger)
-        return np.union1d(journalled[low:high], indexed), sure and self.complete
+        left = self._left[self._left[:, 0] == key, 1]
+        return np.union1d(np.append(journalled[low:high], left), indexed), sure and self.complete
 
     def _list_in_databases(self, ledger: LedgerId) -> tuple[Ints, bool]:
         own = self._choose_shards(ledger)

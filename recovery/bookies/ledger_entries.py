@@ -117,9 +117,9 @@ def read_entries(
 def _read_copies(
     disks: "BookieDisks", bookie: str, ledger: LedgerId, wanted: Ints, copies: Mapping[int, list[tuple[str, bytes]]]
 ) -> None:
-    """Add what a bookie has, of the journal and of the index."""
+    """Add what a bookie has, of the journal and of the index, and what stands in logs alone where that was found."""
     positions = disks.find(ledger, wanted)
-    for places in (positions.journal, positions.index):
+    for places in (positions.journal, positions.index, disks.find_leftovers(ledger, wanted)):
         numbers = places.entry.tolist()
         for row, record in disks.read(places.file, places.position):
             if entry.is_of(record, ledger, numbers[row]):

@@ -51,6 +51,7 @@ _WORDS: Final = {
     "--disk", "disks", multiple=True, required=True, callback=by_bookie, metavar="ID=DIR", help="A bookie's folder."
 )
 @click.option("--passwords", type=FILE, help="Candidates, one a line; mode 0600: prove digests of type HMAC.")
+@click.option("--logs", is_flag=True, help="Also what no index names: every byte of entry logs and journals is read.")
 @click.option("--raw", is_flag=True, help="Entries as bookies store them, each behind its size, instead of JSON lines.")
 @click.option("--out", type=FOLDER, required=True, help="A new folder for the files; nobody else may read there.")
 @output_options
@@ -60,24 +61,26 @@ def export(
     disks: dict[str, list[Path]],
     passwords: Path | None,
     *,
+    logs: bool,
     raw: bool,
     out: Path,
     **shared: Any,  # noqa: ANN401 - click's options
 ) -> None:
     """Write the entries of each LEDGER as a file, from disks, whatever its record says, or without one. Reads no store.
 
-    An entry is what its bookie would serve: by its index, or by the journal that is replayed at its next start. Of each
+    An entry is what its bookie would serve: by its index, or by the journal that is replayed at its next start; with
+    --logs also what stands in entry logs and old journals alone, as of a ledger that a bookie deleted. Of each
     entry the copies whose digest agrees are taken; two contents of one entry, of two histories, are both written.
     """
     from reconcile.jobs import export as job
 
     output = make_output(shared)
     named = tuple(dict.fromkeys(parse_ledger(text, scope) for text in ledgers))
-    request = job.ExportRequest(named, disks, out, read_passwords(passwords), is_raw=raw)
-    sys.exit(output.show(_make_result(job.export(request, make_context(output)), out)))
+    request = job.ExportRequest(named, disks, out, read_passwords(passwords), is_raw=raw, has_leftovers=logs)
+    sys.exit(output.show(_make_result(job.export(request, make_context(output)), out, has_logs=logs)))
 
 
-def _make_result(done: "Exported", out: Path) -> Result:
+def _make_result(done: "Exported", out: Path, *, has_logs: bool) -> Result:
     written = [ledger for ledger in done.ledgers if ledger.file is not None]
     doubtful = [ledger for ledger in done.ledgers if not ledger.is_whole]
     entries = sum(ledger.entries for ledger in written)
@@ -97,6 +100,8 @@ def _make_result(done: "Exported", out: Path) -> Result:
         f"{bookie} was not looked at whole: {problems[0] if problems else 'no cookie'}"
         for bookie, problems in list(done.incomplete.items())[:_SHOWN]
     ]
+    if not has_logs and any(ledger.absent or ledger.last is None for ledger in done.ledgers):
+        details.append("what no index names may stand in entry logs: --logs reads them")
     details.append("an end is the highest entry that was found: what only other bookies have is not counted")
     return Result(
         "export",

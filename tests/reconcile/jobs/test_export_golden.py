@@ -148,3 +148,30 @@ def test_disks_that_are_not_whole_are_said(tmp_path: Path, capsys: pytest.Captur
     assert (tmp_path / "out").stat().st_mode & 0o077 == 0
     again = run(capsys, "export", 7, "--disk", disk, "--out", tmp_path / "one", "--json")
     assert again.code == 2
+
+
+def test_what_logs_alone_have_is_read_with_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of ledgers that were deleted, which no index has; each digest proves itself, and a living one is not changed."""
+    name = "c09-mixed-db-sorted"
+    living = proven(name)[0]
+    ledgers = [6, 12, living["ledger"]]
+    for out in ("index", "logs"):
+        (tmp_path / out).mkdir()
+    before = exported(name, tmp_path / "index", capsys, ledgers=ledgers, without=(3, 4))
+    assert before.code == 3
+    assert not (tmp_path / "index/out/6.jsonl").exists()
+    disk = f"bookie-c={cases.case_dir(name) / 'bookies/b2'}"
+    for more in ([], ["--logs"]):
+        told = run(capsys, "export", 6, "--disk", disk, "--out", tmp_path / f"told{len(more)}", *more)
+        assert ("--logs reads them" in told.out) is not bool(more)
+    after = exported(name, tmp_path / "logs", capsys, "--logs", ledgers=ledgers, without=(3, 4))
+    lines = lines_of(tmp_path / "logs/out/6.jsonl")
+    assert len(lines) == 8
+    assert [line["entry"] for line in lines] == sorted({line["entry"] for line in lines})
+    assert all(line["digest"] for line in lines)
+    assert all(line["bookies"] for line in lines)
+    texts = [(tmp_path / out / f"out/{living['ledger']}.jsonl").read_text() for out in ("index", "logs")]
+    assert [json.loads(line)["payload"] for line in texts[0].splitlines()] == [
+        json.loads(line)["payload"] for line in texts[1].splitlines()
+    ]
+    assert after.result["counts"]["written"] == before.result["counts"]["written"] + 2
