@@ -12,7 +12,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reconcile.compare.single_ledger import read_only_ledger
+from reconcile.compare.single_ledger import is_of, read_only_ledger
 from reconcile.findings.refusal_texts import describe_reason, describe_remedy
 from reconcile.plan.views.ledger_lists import few_copies
 from recovery.dataset import Dataset
@@ -172,15 +172,38 @@ class Grid:
         return f"ledger-{self.name.replace(':', '-')}"
 
 
-def grid_of(row: Mapping[str, Any], topic: str | None, inventories: Sequence[Dataset]) -> Grid:
+class LedgerReader:
+    """Rows of some ledgers, read bucket by bucket and each bucket once: those of one list are neighbours mostly."""
+
+    def __init__(self, datasets: Sequence[Dataset], table: str, columns: list[str] | None = None) -> None:
+        self._datasets = datasets
+        self._table = table
+        self._columns = columns
+        self._buckets: dict[int, list[pa.Table]] = {}
+
+    def read(self, ledger: LedgerId) -> list[dict[str, Any]]:
+        """Return a ledger's rows of all datasets.
+
+        Raises:
+            DatasetError: a file is gone or damaged.
+        """
+        if ledger.bucket not in self._buckets:
+            span = range(ledger.bucket, ledger.bucket + 1)
+            self._buckets[ledger.bucket] = [
+                dataset.read(self._table, buckets=span, columns=self._columns) for dataset in self._datasets
+            ]
+        return [row for rows in self._buckets[ledger.bucket] for row in rows.filter(is_of(rows, ledger)).to_pylist()]
+
+
+def read_copies(inventories: Sequence[Dataset]) -> LedgerReader:
+    """Return what reads of inventories what grids draw."""
+    return LedgerReader(inventories, "copies", ["scope", "ledger", "bookie", "source", "groups", "last"])
+
+
+def grid_of(row: Mapping[str, Any], topic: str | None, copies: LedgerReader) -> Grid:
     """Return the grid of one ledger, a row of RECONSTRUCTION."""
     ledger = LedgerId(row["scope"], row["ledger"])
-    columns = ["scope", "ledger", "bookie", "source", "groups", "last"]
-    held_copies: list[dict[str, Any]] = []
-    for inventory in inventories:
-        copies = inventory.read("copies", buckets=range(row["bucket"], row["bucket"] + 1), columns=columns)
-        is_of_ledger = pc.and_(pc.equal(copies["scope"], ledger.scope), pc.equal(copies["ledger"], ledger.ledger))
-        held_copies += copies.filter(is_of_ledger).to_pylist()
+    held_copies = copies.read(ledger)
     segments = list(row["segments"] or ())
     lasts = [copy["last"] for copy in held_copies if copy["last"] is not None]
     last = max([*lasts, *([] if row["last_entry"] is None else [row["last_entry"]])], default=None)
@@ -205,7 +228,7 @@ def draw_ledger(ledger: LedgerId, catalog: Dataset, inventories: Sequence[Datase
     rows = read_only_ledger(catalog, "ledgers", ledger).to_pylist()
     blank = {"bucket": ledger.bucket, "scope": ledger.scope, "ledger": ledger.ledger}
     row = {"state": None, "segments": None, "last_entry": None, **blank, **(rows[0] if rows else {})}
-    return grid_of(row, None, inventories)
+    return grid_of(row, None, read_copies(inventories))
 
 
 def _copy(copy: Mapping[str, Any], segments: Sequence[Mapping[str, Any]], last: int | None, scale: float) -> Copy:

@@ -18,13 +18,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.chosen_settings import list_chosen
-from reconcile.compare.single_ledger import read_only_ledger
 from reconcile.findings.categories import SEVERITY_ORDER, TRAITS, Category
 from reconcile.findings.refusal_texts import describe_reason
 from reconcile.plan.manifest import read_plan_manifest
 from reconcile.plan.plan_glance import MOST_ROWS
 from reconcile.plan.views.ledger_lists import Choice, list_ledgers
-from reconcile.report.grids import BACK, WIDTH, Selection, grid_of
+from reconcile.report.grids import BACK, WIDTH, LedgerReader, Selection, grid_of, read_copies
 from reconcile.report.picture import entries_by_outcome, stack, strip_of
 from reconcile.rules.sides import RIGHT, WORDS, Relation
 from reconcile.topics import topics
@@ -169,14 +168,16 @@ def plan_page(plan: Dataset, inventories: Sequence[Dataset], *, verdict: str, ma
         selection.add(batch)
     lists = selection.lists()
     if is_large:
+        whole = LedgerReader([plan], "reconstruction")
         for kept in lists:
             ledgers = [LedgerId(row["scope"], row["ledger"]) for row in kept.rows]
-            kept.rows = [row for one in ledgers for row in read_only_ledger(plan, "reconstruction", one).to_pylist()]
+            kept.rows = [row for ledger in ledgers for row in whole.read(ledger)]
     findings = _list_findings(plan)
     undecided = list(itertools.islice(list_ledgers(plan, Choice(is_undecided=True)), UNDECIDED_SHOWN))
     shown = [LedgerId(row["scope"], row["ledger"]) for kept in lists for row in kept.rows]
     shown += [row["id"] for row in findings if row["id"] is not None]
     named = topics(plan, shown)
+    copies = read_copies(inventories)
     damage, hiding = _damage(inventories)
     manifest = read_plan_manifest(plan)
     return (
@@ -201,7 +202,7 @@ def plan_page(plan: Dataset, inventories: Sequence[Dataset], *, verdict: str, ma
             lists=lists,
             grids={
                 kept.target: [
-                    grid_of(row, named.get(LedgerId(row["scope"], row["ledger"])), inventories) for row in kept.rows
+                    grid_of(row, named.get(LedgerId(row["scope"], row["ledger"])), copies) for row in kept.rows
                 ]
                 for kept in lists
             },

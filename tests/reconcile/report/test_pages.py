@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from reconcile.report import pages
-from reconcile.report.grids import LEDGERS_SHOWN, grid_of
+from reconcile.report.grids import LEDGERS_SHOWN, grid_of, read_copies
 from reconcile.report.pages import FINDINGS_SHOWN, plan_page
 from reconcile.report.picture import BOOKIES_DRAWN
 from recovery.dataset import Dataset, open_dataset
@@ -189,7 +189,7 @@ def test_an_empty_ledger_has_a_grid() -> None:
         "bucket": 1, "scope": 0, "ledger": 7, "last_entry": -1,
         "segments": [{"first": 0, "first_low": 0, "members": ["b1:3181"], "assumed": [False]}],
     }  # fmt: skip
-    grid = grid_of(row, None, [])
+    grid = grid_of(row, None, read_copies([]))
     assert (grid.name, grid.last, [copy.bookie for copy in grid.copies]) == (
         "0:7" if ":" in grid.name else "7",
         -1,
