@@ -139,19 +139,17 @@ def locate(bookies: Sequence[str], topology: Mapping[str, str], settings: Placem
     parts = [None if text is None else text[1:].split("/") for text in texts]
     zones = settings.policy is Policy.ZONE_AWARE
     unplaced = [
-        text is not None
-        and ((len(part or ()) != 2 or text == _DEFAULT_ZONE) if zones else text == _default_rack(settings))
+        part is not None and ((len(part) != 2 or text == _DEFAULT_ZONE) if zones else text == _default_rack(settings))
         for text, part in zip(texts, parts, strict=True)
     ]
-    is_nowhere = [
-        part is None or (settings.policy is Policy.REGION_AWARE and text == _DEFAULT_REGION_AND_RACK)
-        for text, part in zip(texts, parts, strict=True)
-    ]
+    is_nowhere = [settings.policy is Policy.REGION_AWARE and text == _DEFAULT_REGION_AND_RACK for text in texts]
     return Locations(
         tuple(bookies),
         texts,
         _number(texts),
-        _number([None if nowhere else (part or [""])[0] for nowhere, part in zip(is_nowhere, parts, strict=True)]),
+        _number(
+            [None if part is None or nowhere else part[0] for nowhere, part in zip(is_nowhere, parts, strict=True)]
+        ),
         _number([part[1] if part and len(part) > 1 else None for part in parts]),
         np.array(unplaced, np.bool_),
     )

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconcile.rules.segments.placement import (
+    NO_LOCATION,
     Ensembles,
     Placement,
     PlacementSettings,
@@ -109,6 +110,10 @@ def test_regions_are_demanded_only_where_they_are_named() -> None:
     topology = dict.fromkeys(BOOKIES, "/a/1")
     settings = PlacementSettings(policy=Policy.REGION_AWARE)
     assert judge_one(topology, settings, write=3, ack=2)[0] is Placement.KEPT
+    single = PlacementSettings(policy=Policy.REGION_AWARE, regions_to_write=("a",), min_regions=1)
+    assert judge_one({}, single, write=3, ack=2)[0] is Placement.KEPT
+    three = PlacementSettings(policy=Policy.REGION_AWARE, regions_to_write=("a",), min_regions=3)
+    assert judge_one({}, three, write=1)[0] is Placement.VIOLATED, "one bookie is in one region, wherever it stands"
     named = PlacementSettings(policy=Policy.REGION_AWARE, regions_to_write=("a", "b"))
     assert judge_one(topology, named, write=3, ack=2)[0] is Placement.VIOLATED
 
@@ -143,8 +148,9 @@ def test_a_write_quorum_that_cannot_be_is_named() -> None:
     """Such a record is unparsable for BookKeeper; the caller leaves it out."""
     locations = locate(BOOKIES, {}, PlacementSettings())
     one = np.array([1])
-    with pytest.raises(ValueError, match="no write quorum"):
-        judge(Ensembles(np.array([0]), one, one + 1, one), locations, PlacementSettings())
+    for write in (one + 1, one - 1):
+        with pytest.raises(ValueError, match="no write quorum"):
+            judge(Ensembles(np.array([0]), one, write, one), locations, PlacementSettings())
 
 
 def test_a_client_that_configures_nothing_demands_what_bookkeeper_s_does() -> None:
@@ -160,7 +166,12 @@ def test_a_client_that_configures_nothing_demands_what_bookkeeper_s_does() -> No
         desired_zones=3,
         enforce_zones=True,
     )
-    assert [*Placement] == [Placement.KEPT, Placement.SOFT, Placement.UNDECIDED, Placement.VIOLATED]
+    assert [int(one) for one in (Placement.KEPT, Placement.SOFT, Placement.UNDECIDED, Placement.VIOLATED)] == [
+        0,
+        1,
+        2,
+        3,
+    ]
     assert [str(policy) for policy in Policy] == ["rack-aware", "region-aware", "zone-aware", "default"]
     unplaced = {
         Policy.RACK_AWARE: "/default-rack",
@@ -176,3 +187,18 @@ def test_a_client_that_configures_nothing_demands_what_bookkeeper_s_does() -> No
         PlacementSettings(min_regions=3), PlacementSettings(min_regions=3, regions_to_write=("a", "b")),
         PlacementSettings(min_regions=-1, regions_to_write=("a",)),
     )] == [0, 3, 0]  # fmt: skip
+
+
+def test_where_bookies_stand_is_read_as_their_policy_reads_it() -> None:
+    """What names no place in one policy may be a place like others in another; a zone has two parts."""
+    places = ["/default-region/default-rack", "/a", "/a/1/x", "/a/1/"]
+    topology = dict(zip(BOOKIES, places, strict=False))
+    of_zones = locate(BOOKIES, topology, PlacementSettings(Policy.ZONE_AWARE))
+    assert of_zones.unplaced.tolist() == [False, True, True, False, False]
+    assert of_zones.domain.tolist() == [1, 0, 0, 0, NO_LOCATION]
+    assert of_zones.upgrade.tolist() == [1, NO_LOCATION, 0, 0, NO_LOCATION]
+    assert of_zones.texts == ("/default-region/default-rack", "/a", "/a/1/x", "/a/1", None)
+    of_regions = locate(BOOKIES, topology, PlacementSettings(Policy.REGION_AWARE))
+    assert of_regions.unplaced.tolist() == [True, False, False, False, False]
+    assert of_regions.domain.tolist() == [NO_LOCATION, 0, 0, 0, NO_LOCATION]
+    assert locate(BOOKIES, topology, PlacementSettings()).rack.tolist() == [3, 0, 2, 1, NO_LOCATION]

@@ -173,3 +173,12 @@ def test_enforced_racks(places: list[Place], least: int, verdict: Placement) -> 
     known = {f"bk{n}": place for n, place in enumerate(places) if place is not None}
     sets = judge_write_sets(np.arange(3)[None, :], 3, 2, locate(BOOKIES[:3], known, settings), settings)
     assert set(sets.ravel().tolist()) == {verdict}
+
+
+def test_no_more_racks_are_asked_for_than_an_entry_has_copies() -> None:
+    """However many the ensemble has."""
+    settings = PlacementSettings(min_racks=3, enforce_min_racks=True)
+    locations = locate(BOOKIES[:4], {"bk0": "/r0", "bk1": "/r1", "bk2": "/r0", "bk3": "/default-rack"}, settings)
+    sets = judge_write_sets(np.arange(4)[None, :], 2, 2, locations, settings)
+    kept, violated = Placement.KEPT, Placement.VIOLATED
+    assert sets.tolist() == [[kept, kept, violated, violated]]
