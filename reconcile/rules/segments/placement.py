@@ -245,7 +245,7 @@ def _judge_regions(regions: Ints, ack: int, wanted: int) -> npt.NDArray[np.int8]
     unknown = (regions == NO_LOCATION).sum(-1)
     largest = _find_largest(regions, wanted - 1)
     # Those without a location may each stand in a region of their own, or all in the one with most.
-    own = np.minimum(unknown, (largest == 0).sum(-1) + max(0, wanted - 1 - largest.shape[-1]))
+    own = np.minimum(unknown, (largest == 0).sum(-1))
     return _grade(largest.sum(-1) + own >= ack, largest.sum(-1) + unknown >= ack)
 
 
