@@ -376,7 +376,7 @@ def test_who_asks_what_there_is_and_says_nothing_more_keeps_nobody_from_an_answe
     service: RunningService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Some at a time, and each for a while; then there are places again."""
-    monkeypatch.setattr(grpc_server, "_REFLECTION_S", 1.0)
+    monkeypatch.setattr(grpc_server, "_REFLECTION_S", 2.0)
     ended = threading.Event()
 
     def say_nothing() -> Iterator[reflection_pb2.ServerReflectionRequest]:
