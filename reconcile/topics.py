@@ -2,9 +2,10 @@
 
     application          pulsar
     component            managed-ledger, schema, compacted-ledger, …
-    pulsar/managed-ledger, pulsar/cursor, pulsar/schemaId, pulsar/compactedTopic    whose it is, UTF-8
+    pulsar/managed-ledger, pulsar/cursor, pulsar/schemaId, pulsar/compactedTopic, pulsar/delayedIndexTopic
+                 whose it is, UTF-8; that of a cursor has its managed ledger, too
 
-Source: apache/pulsar, LedgerMetadataUtils.
+Source: apache/pulsar 4.0.7, org.apache.bookkeeper.mledger.impl.LedgerMetadataUtils.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -21,7 +22,10 @@ _NAMES: Final = (
     ("pulsar/cursor", "cursor "),
     ("pulsar/schemaId", "schema of "),
     ("pulsar/compactedTopic", "compacted "),
+    ("pulsar/delayedIndexTopic", "delayed index of "),
 )
+TOPIC: Final = "topic"
+"""Use of a ledger that holds messages of a topic."""
 _SEPARATOR: Final = ", "
 _LARGE: Final = 1_000_000
 """Rows of a table that take longer to be read than a few hundred buckets of it."""
@@ -39,6 +43,25 @@ def topic_of(custom: Sequence[Mapping[str, Any]] | None, owner: str | None) -> s
     values = {item["key"]: item["value"] for item in custom or ()}
     named = [words + values[key].decode(errors="replace") for key, words in _NAMES if key in values]
     return _SEPARATOR.join(named) or None
+
+
+def name_use(custom: Sequence[Mapping[str, Any]]) -> tuple[str, str] | None:
+    """Return whose a ledger is by its record's custom metadata, and what for: `TOPIC`, or something else of it.
+
+    Args:
+        custom: a list of key and value.
+
+    Returns:
+        tenant/namespace/persistent/topic of messages and cursors, else the name as the record has it; None: not said.
+    """
+    values = {item["key"]: item["value"].decode(errors="replace") for item in custom}
+    uses = (
+        ("pulsar/schemaId", "schema"),
+        ("pulsar/compactedTopic", "compacted"),
+        ("pulsar/delayedIndexTopic", "delayed index"),
+        ("pulsar/managed-ledger", f"cursor {values['pulsar/cursor']}" if "pulsar/cursor" in values else TOPIC),
+    )
+    return next(((values[key], use) for key, use in uses if key in values), None)
 
 
 def topics(plan: Dataset, ledgers: Iterable[LedgerId]) -> dict[LedgerId, str]:

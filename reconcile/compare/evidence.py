@@ -55,6 +55,14 @@ class Catalog:
         is_last = row.get("kind") == _OWN_FILES and bool(row["complete"]) and not row["gaps"] and not is_chosen
         return cls(dataset, source, row.get("txn"), taken_at, dataset.rows("ledgers"), layout, is_chosen, is_last)
 
+    def find_issued(self, layout: Layout) -> int:
+        """Return the id below which it knew every ledger of scope 0 that was not deleted; 0: it is not complete."""
+        if not self.dataset.manifest["coverage"].get("complete"):
+            return 0
+        nodes = self.dataset.read("nodes", columns=["path", "children_created"])
+        counters = nodes.filter(pc.equal(nodes["path"], generator_key(layout)))["children_created"]
+        return int(pc.max(counters).as_py() or 0)
+
 
 def sort_newest_first(catalogs: Sequence[Dataset]) -> tuple[Catalog, ...]:
     """Return catalogs by the time that they show, the newest first."""
@@ -109,13 +117,7 @@ class Evidence:
 
     def find_issued(self, layout: Layout) -> int:
         """Return the id below which a complete snapshot knew every ledger of scope 0 that was not deleted."""
-        issued = 0
-        for catalog in self.snapshots:
-            if catalog.dataset.manifest["coverage"].get("complete"):
-                nodes = catalog.dataset.read("nodes", columns=["path", "children_created"])
-                counters = nodes.filter(pc.equal(nodes["path"], generator_key(layout)))["children_created"]
-                issued = max(issued, pc.max(counters).as_py() or 0)
-        return int(issued)
+        return max((catalog.find_issued(layout) for catalog in self.snapshots), default=0)
 
     def read_counters(self, layout: Layout) -> list[tuple[pa.Table, Layout]]:
         """Return CATALOG_NODES of the store and of each snapshot, each with its layout, else the given one."""

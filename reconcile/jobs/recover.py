@@ -17,7 +17,9 @@ from reconcile.jobs.context import Context, connect, start_spark, throttle
 from reconcile.jobs.deletes.resurrection import find_deleted, read_deleted
 from reconcile.jobs.make_plan.plan import make_plan
 from reconcile.jobs.make_plan.request import PlanRequest, open_inventories
+from reconcile.jobs.make_plan.upper_layers.producers import ReadPayloads
 from reconcile.jobs.references import read_references
+from reconcile.jobs.verify import open_disks_of
 from reconcile.plan.actions import Passwords
 from reconcile.plan.manifest import PlanManifest
 from reconcile.plan.plan_reader import STORE
@@ -60,6 +62,7 @@ class RecoverRequest:
         raise_past: ids up to this one are used, as the operator says.
         aliases: other names of bookies in records → ids.
         subtrees: of upper layers, which are brought back from a snapshot.
+        reads_payload: what stands in front of messages is read from the disks, where no node names their ledger.
         master: Spark's, as `spark-submit --master` takes it.
         python: what executors run as their Python; None: what they have.
         settings: of the run, each with where it came from, for the manifest.
@@ -84,6 +87,7 @@ class RecoverRequest:
     quorums: Path | None = None
     aliases: Mapping[str, str] = field(default_factory=dict)
     subtrees: SubtreeChoice = NO_SUBTREES
+    reads_payload: bool = False
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -176,13 +180,24 @@ def recover(request: RecoverRequest, context: Context) -> Recovered:
             subtrees=request.subtrees,
             settings=request.settings,
         )
+        payloads = _open_payloads(request, context, stack) if request.reads_payload else None
         with context.reporter.progress("reconstructing", "parts") as progress:
-            manifest = make_plan(made_of, out, spark, now=context.now, progress=throttle(progress))
+            manifest = make_plan(
+                made_of, out, spark, now=context.now, progress=throttle(progress), read_payloads=payloads
+            )
     plan = open_dataset(out, "plan")
     with context.reporter.progress("writing the report", "pages"):
         verdict = describe_plan(manifest)
         write_page(out, lambda: plan_page(plan, inventories, verdict=verdict, made=context.now()))
     return Recovered(plan, manifest, None if target.has_root else target.root)
+
+
+def _open_payloads(request: RecoverRequest, context: Context, stack: ExitStack) -> ReadPayloads:
+    """Return what gives the payloads of entries, of the disks that were named."""
+    from recovery.bookies.ledger_entries import read_payloads  # noqa: PLC0415 - loaded where disks are read
+
+    disks = stack.enter_context(open_disks_of(request.disks, context))
+    return lambda ledger, wanted: read_payloads(disks, ledger, wanted, request.passwords.values)
 
 
 def _capture_target(

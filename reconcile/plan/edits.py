@@ -34,6 +34,7 @@ from reconcile.plan.plan_reader import (
     open_captured_store,
 )
 from reconcile.plan.rewriting import Rewriting
+from reconcile.plan.upper_layers.node_edits import NodeEditor, NodeWrite
 from reconcile.rules import holds
 from recovery.codecs import ledger_metadata, store
 from recovery.dataset import Dataset, prepare
@@ -56,7 +57,7 @@ class Edits:
         replace_cookies: bookies whose cookie in the captured store is replaced by their own.
         replace_below: paths: nodes of upper layers at and below them are replaced by the snapshot's.
         adopt: ledger → topic whose record names it from now on.
-        records: the records of these topics: path in the store → bytes.
+        nodes: what makes that so: path in the store → what stands there.
     """
 
     drop: frozenset[LedgerId] = frozenset()
@@ -68,7 +69,7 @@ class Edits:
     replace_cookies: frozenset[str] = frozenset()
     replace_below: frozenset[str] = frozenset()
     adopt: Mapping[LedgerId, str] = field(default_factory=dict)
-    records: Mapping[str, bytes] = field(default_factory=dict)
+    nodes: Mapping[str, NodeWrite] = field(default_factory=dict)
 
     @property
     def texts(self) -> list[str]:
@@ -116,20 +117,21 @@ def edit_plan(dataset: Dataset, edits: Edits, out: DatasetPlace) -> PlanManifest
         lambda rows, buckets: run.ledgers(rows, dataset.read("reconstruction", buckets=buckets), buckets),
     )
     rewriting.edit_ledgers(run.names, lambda rows, _: run.outcomes(rows))
-    for buckets in list_subtree_ranges(dataset):
+    for buckets in run.nodes.list_ranges(list_subtree_ranges(dataset)):
         rows = dataset.read("actions", buckets=buckets)
         demand_rows(dataset.path, bucket_hashes(with_ids(rows)), hashes.actions, buckets)
-        rows = run.nodes(rows)
+        rows = with_ids(run.nodes.edit(rows, buckets))
         rewriting.hashes.actions.update(bucket_hashes(rows))
         rewriting.write("actions", name_subtree_part(buckets), rows)
     rewriting.write("actions", "system-last", system.filter(pc.invert(early)))
     run.demand_all_found()
-    for name in ("findings", "sides"):
+    for name in ("findings", "sides", "candidates"):
         rewriting.take_over(name)
     store_folder = to_place(dataset.path) / STORE
     if store_folder.is_dir():
         copy_tree(store_folder, out / STORE)
-    changed = {name: getattr(manifest_before.counts, name) + change for name, change in run.changed.items()}
+    sums = {name: run.changed[name] + run.nodes.changed[name] for name in {*run.changed, *run.nodes.changed}}
+    changed = {name: getattr(manifest_before.counts, name) + change for name, change in sums.items()}
     counts = replace(manifest_before.counts, **changed, actions=sum(part.rows for part in rewriting.parts["actions"]))
     reasons, doubts = (
         {reason: count for reason, count in sorted((Counter(before) + changes).items()) if count > 0}
@@ -142,7 +144,10 @@ def edit_plan(dataset: Dataset, edits: Edits, out: DatasetPlace) -> PlanManifest
         # What waited before still does, unless every one of them was settled now.
         cookies_held_back=counts.waiting > 0,
     )
-    manifest = replace(manifest_before, counts=counts, binding=binding, reasons=reasons, doubts=doubts)
+    subtrees = run.nodes.count(manifest_before.subtrees)
+    manifest = replace(
+        manifest_before, counts=counts, binding=binding, reasons=reasons, doubts=doubts, subtrees=subtrees
+    )
     return write_plan_manifest(out, manifest, rewriting.parts, rewriting.hashes)
 
 
@@ -178,7 +183,7 @@ class _Editor:
         self._deleted: set[LedgerId] = set()
         self._lost: set[LedgerId] = set()
         self._chosen: dict[LedgerId, tuple[bytes, str]] = {}
-        self._replaced: set[str] = set()
+        self.nodes = NodeEditor(edits.replace_below, edits.acl, edits.nodes)
         self.changed: Counter[str] = Counter()
         self.reasons: Counter[str] = Counter()
         self.doubts: Counter[str] = Counter()
@@ -198,7 +203,7 @@ class _Editor:
         """Refuse edits of ledgers that the plan says nothing of."""
         for ledger in sorted(self._named - self._found, key=str):
             raise PlanError(self._path, f"has nothing of ledger {ledger} to edit", "see it: bkmeta explain LEDGER")
-        for path in sorted(self._edits.replace_below - self._replaced):
+        for path in sorted(self._edits.replace_below - self.nodes.replaced):
             problem = f"leaves no node at or below {path} as the store has it"
             raise PlanError(self._path, problem, "see which nodes differ: bkmeta plan show PLAN")
 
@@ -221,27 +226,6 @@ class _Editor:
             if row["op"] not in ("replace", "remove"):
                 row["acl"] = self._edits.acl or acl_of.get(row["key"]) or self._common.get(row["kind"]) or row["acl"]
         return with_ids(pa.Table.from_pylist(listed, schema=tables.ACTIONS))
-
-    def nodes(self, rows: pa.Table) -> pa.Table:
-        """Edit actions of upper layers' nodes: whole columns, for they may be millions."""
-        key, op, acl = pc.utf8_slice_codeunits(rows["key"], 1), rows["op"], rows["acl"]
-        for path in self._edits.replace_below:
-            chosen = pc.and_(pc.equal(op, LEAVE), pc.or_(pc.equal(key, path), pc.starts_with(key, f"{path}/")))
-            count = pc.sum(chosen).as_py() or 0
-            self.changed["left_alone"] -= count
-            if count:
-                self._replaced.add(path)
-            op = pc.if_else(chosen, "replace", op)
-        if self._edits.acl is not None:
-            acl = pc.if_else(pc.equal(op, "create"), self._edits.acl, acl)
-        value = rows["value"]
-        for path, record in self._edits.records.items():
-            is_record = pc.and_(pc.equal(key, path), pc.is_in(op, pa.array(["create", "replace"])))
-            value = pc.if_else(is_record, pa.scalar(record, pa.binary()), value)
-        for name, column in (("op", op), ("acl", acl), ("value", value)):
-            index = tables.ACTIONS.get_field_index(name)
-            rows = rows.set_column(index, tables.ACTIONS.field(index), column)
-        return with_ids(rows)
 
     def _read_stored_nodes(self, wanted: set[str]) -> dict[str, Any]:
         if self._captured is None:

@@ -216,6 +216,7 @@ class SubtreeCounts:
         differing: of these, with other bytes in the store: they stay as they are unless a person says otherwise.
         raised: counters that are behind.
         newer: nodes that only the store has: they stay.
+        added: created, though no snapshot has them: of topics that adopted ledgers.
     """
 
     path: str
@@ -226,10 +227,11 @@ class SubtreeCounts:
     differing: int = 0
     raised: int = 0
     newer: int = 0
+    added: int = 0
 
     def __add__(self, other: "SubtreeCounts") -> "SubtreeCounts":
         """Return the counts of both, of the same subtree."""
-        names = ("nodes", "created", "differing", "raised", "newer")
+        names = ("nodes", "created", "differing", "raised", "newer", "added")
         return replace(self, **{name: getattr(self, name) + getattr(other, name) for name in names})
 
 
@@ -327,6 +329,8 @@ class PlanManifest:
         sides: relations of bookies, store and snapshots, each with its ledgers.
         found: categories of findings, each with how many there are.
         subtrees: of upper layers, which are brought back; empty: none were wanted.
+        candidates: ledgers that came after the snapshot of Pulsar's nodes and that none of these names, by the best
+            that is known of whose each is; empty: there are none.
         references: how references and ledgers agree; None: none were given.
         mass_deletion: so many ledgers were deleted that they are held.
         mass_let_go: so many ledgers were let go of by their owners that they are held.
@@ -346,6 +350,7 @@ class PlanManifest:
     sides: Mapping[str, int] = field(default_factory=dict)
     found: Mapping[str, int] = field(default_factory=dict)
     subtrees: tuple[SubtreeCounts, ...] = ()
+    candidates: Mapping[str, int] = field(default_factory=dict)
     references: ReferenceCounts | None = None
     mass_deletion: bool = False
     mass_let_go: bool = False
@@ -365,6 +370,7 @@ class PlanManifest:
             coverage=Coverage.from_json(values["coverage"]),
             counts=PlanCounts.from_json(values.get("counts", {})),
             subtrees=tuple(SubtreeCounts(**row) for row in values.get("subtrees", ())),
+            candidates=dict(values.get("candidates", {})),
             references=ReferenceCounts.from_json(references) if references else None,
             reasons=dict(values.get("reasons", {})),
             doubts=dict(values.get("doubts", {})),
@@ -386,6 +392,7 @@ class PlanManifest:
             "counts": self.counts.to_json(),
             **{name: dict(getattr(self, name)) for name in ("reasons", "doubts", "sides", "found", "settings")},
             "subtrees": [asdict(subtree) for subtree in self.subtrees],
+            **({"candidates": dict(self.candidates)} if self.candidates else {}),
             "references": {} if self.references is None else self.references.to_json(),
             "mass_deletion": self.mass_deletion,
             "mass_let_go": self.mass_let_go,

@@ -22,6 +22,7 @@ from reconcile.findings.categories import SEVERITY_ORDER, TRAITS, Category
 from reconcile.findings.refusal_texts import describe_reason
 from reconcile.plan.manifest import read_plan_manifest
 from reconcile.plan.plan_glance import MOST_ROWS
+from reconcile.plan.views.candidates import list_candidates
 from reconcile.plan.views.ledger_lists import Choice, list_ledgers
 from reconcile.report.grids import BACK, WIDTH, LedgerReader, Selection, grid_of, read_copies
 from reconcile.report.picture import entries_by_outcome, stack, strip_of
@@ -41,6 +42,8 @@ FINDINGS_SHOWN: Final = 200
 """Findings that are listed one by one, holds apart."""
 UNDECIDED_SHOWN: Final = 100
 """Undecided ledgers that are listed."""
+CANDIDATES_SHOWN: Final = 100
+"""Ledgers that no topic names which are listed."""
 NAMES_SHOWN: Final = 400
 """Bookies that are named together."""
 VALUES_SHOWN: Final = 20
@@ -215,6 +218,7 @@ def plan_page(plan: Dataset, inventories: Sequence[Dataset], *, verdict: str, ma
             undecided=undecided,
             categories=_categories(manifest.found),
             findings=findings,
+            candidates=list_candidates(plan, CANDIDATES_SHOWN),
             topics=named,
             sizes=sizes.bars(),
             damage=bars(damage),

@@ -89,6 +89,30 @@ class LedgerReading:
     is_sure: bool = True
 
 
+def read_payloads(
+    disks: Mapping[str, "BookieDisks"], ledger: LedgerId, wanted: Sequence[int], passwords: Sequence[bytes]
+) -> dict[int, bytes]:
+    """Return what the client wrote in some entries, as far as a bookie has them, and one content proves its digest.
+
+    Args:
+        disks: of bookies, by their ids.
+        ledger: which.
+        wanted: ids of entries, ascending, each once.
+        passwords: candidates for digests of type HMAC; the empty one is always tried.
+    """
+    contents: dict[int, set[Content]] = {}
+    for disk in disks.values():
+        places_found = disk.find(ledger, np.array(wanted, np.int64))
+        for places in (places_found.journal, places_found.index):
+            numbers = places.entry.tolist()
+            for row, record in disk.read(places.file, places.position):
+                content = read_content(record, ledger, numbers[row], passwords)
+                if content is not None:
+                    contents.setdefault(numbers[row], set()).add(content)
+    # Two contents are two histories: nothing says which one is this ledger's.
+    return {number: next(iter(several)).payload for number, several in contents.items() if len(several) == 1}
+
+
 def read_entries(
     disks: Mapping[str, "BookieDisks"], ledger: LedgerId, passwords: Sequence[bytes], reading: LedgerReading
 ) -> Iterator[ReadEntry]:

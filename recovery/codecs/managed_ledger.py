@@ -72,9 +72,15 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class ManagedLedger:
-    """The ledgers of a topic, in their order."""
+    """The ledgers of a topic, in their order.
+
+    Attributes:
+        ledgers: each once.
+        is_ended: the topic was ended: it takes no more.
+    """
 
     ledgers: tuple[Listed, ...]
+    is_ended: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +147,15 @@ def append_ledgers(raw: bytes, closed: Sequence[Listed], at_ms: int) -> bytes:
     return message.SerializeToString()
 
 
+def encode_cursor(first: int) -> bytes:
+    """Return the record of a subscription that has acknowledged nothing yet, and whose state is in this record.
+
+    Args:
+        first: ledger that the topic begins with.
+    """
+    return ManagedCursorInfo(cursorsLedgerId=-1, markDeleteLedgerId=first, markDeleteEntryId=-1).SerializeToString()
+
+
 def decode_schema(raw: bytes) -> tuple[int, ...]:
     """Return the ledgers of a schema's versions, ascending, each once.
 
@@ -167,7 +182,7 @@ def _parse_ledger(plain: bytes) -> ManagedLedger:
         if last is None and ended is not None and ended.ledgerId == ledger and ended.entryId >= -1:
             last = ended.entryId
         ledgers.append(Listed(ledger, last, length, info.offloadContext.bookkeeperDeleted))
-    return ManagedLedger(tuple(ledgers))
+    return ManagedLedger(tuple(ledgers), ended is not None)
 
 
 def _cursor(plain: bytes) -> Cursor:

@@ -342,6 +342,17 @@ ACTIONS: Final = pa.schema(
     ]
 )
 
+CANDIDATES: Final = pa.schema(
+    [
+        *KEY,  # of a ledger on bookies that came after the snapshot, and that nothing there names
+        _field("topic", _TEXT, null=True),  # tenant/namespace/persistent/topic; null: nothing tells which
+        _field("use", _TEXT),  # topic; or what else it is for: cursor NAME, schema, compacted, delayed index, other
+        _field("evidence", _TEXT),  # record: its own record says it; producers: its entries; order: its id; none
+        _field("source", _TEXT, null=True),  # where that stands; null: nowhere
+        _field("detail", _TEXT),  # for people; nothing that a payload says
+    ]
+)
+
 IMPACTS: Final = pa.schema(
     [
         *KEY,
@@ -393,7 +404,13 @@ CATALOG: Final = {
     "own_root": CATALOG_NODES,  # of bkmeta's own root beside the ledgers root; paths begin with its suffix
     "subtrees": CATALOG_NODES,  # of upper layers, where they were asked for; paths are the store's
 }
-PLAN: Final = {"actions": ACTIONS, "findings": FINDINGS, "reconstruction": RECONSTRUCTION, "sides": SIDES}
+PLAN: Final = {
+    "actions": ACTIONS,
+    "findings": FINDINGS,
+    "reconstruction": RECONSTRUCTION,
+    "sides": SIDES,
+    "candidates": CANDIDATES,  # of ledgers that no topic names, where nodes of Pulsar's are brought back
+}
 SCRUTINY: Final = {"findings": FINDINGS, "verdicts": VERDICTS}
 
 

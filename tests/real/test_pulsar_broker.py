@@ -5,7 +5,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +14,9 @@ from typing import Any, Final
 import pytest
 
 from backends.zookeeper.store import ZooKeeperStore
+from recovery.codecs.store import Layout, ledger_key
 from recovery.dataset import open_dataset
+from recovery.model.ids import LedgerId
 from tests.support import pulsar
 from tests.support.cluster import Bookie, Cluster
 from tests.support.command import ROOT as CHECKOUT
@@ -27,6 +29,8 @@ ROOT: Final = "/ledgers"
 PAGE: Final = CHECKOUT / "docs/operations/pulsar.md"
 TOPICS: Final = ("kept", "offloaded", "compacted", "delayed", "parted", "ended")
 MESSAGES: Final = [f"message {n}" for n in range(12)]
+MOMENTS: Final = int(os.environ.get("BKMETA_SOAK_PULSAR", "0"))
+"""Moments besides the page's that the cluster is brought back to."""
 NEVER: Final = ("/namespace", "/loadbalance", "/service_unit_state")
 
 
@@ -138,7 +142,13 @@ def test_all_that_a_broker_had_comes_back_by_the_page(desk: Desk, capsys: pytest
     with closing(store):
         moment = store.latest_txn()
         more = desk.broker.write_more()
+        moments = [(store.latest_txn(), desk.broker.grow_topics()) for _ in range(MOMENTS)]
+        last = store.latest_txn()
         desk.broker.close()
+        begun = store.get(ROOT + ledger_key(Layout.HIERARCHICAL, LedgerId(0, more["kept"][0])))
+        assert begun is not None
+        assert begun.created_txn is not None
+        later = begun.created_txn
         for bookie in desk.bookies:
             cluster("bookie_kill", n=bookie.n)
         tops = sorted({f"/{name}" for name in store.children("/") or ()} - {"/zookeeper"})
@@ -150,9 +160,12 @@ def test_all_that_a_broker_had_comes_back_by_the_page(desk: Desk, capsys: pytest
         }
         cluster("zk_wipe", paths=tops)
         shutil.copytree(cluster.home / "zookeeper", desk.folder / "zookeeper-files")
-        desk.variables = {"STORE": desk.store, "MOMENT": f"{moment:#x}"}
+        for bookie in desk.bookies if moments else ():
+            shutil.copytree(cluster.home / f"b{bookie.n}", desk.folder / f"b{bookie.n}")
+        desk.variables = {"STORE": desk.store, "MOMENT": f"{moment:#x}", "LATER": f"{later:#x}"}
         desk.variables["REHEARSAL"] = f"zk+hierarchical://{cluster.zookeeper}/bkmeta-rehearsal/ledgers"
-        desk.variables["FIRST"], desk.variables["SECOND"] = (str(ledger) for ledger in more["kept"])
+        first, second = more["kept"]
+        desk.variables |= {"SECOND": str(second), "THIRD": str(more["later"][0])}
         for bookie in desk.bookies:
             desk.variables[f"BK{bookie.n + 1}"] = str(cluster.home / f"b{bookie.n}")
         for line in list_commands():
@@ -164,15 +177,22 @@ def test_all_that_a_broker_had_comes_back_by_the_page(desk: Desk, capsys: pytest
                 sides = open_dataset(desk.folder / "plan", "plan").read("sides").to_pylist()
                 unnamed = {row["ledger"] for row in sides if row["referenced"] is False}
                 assert {*more["kept"], *more["later"]} <= unnamed
+            if line == "bkmeta plan show plan":
+                listed = desk.type(capsys, f"{line} --first 99 --json").result["candidates"]["listed"]
+                known = {(row["ledger"], row["topic"], row["evidence"]) for row in listed}
+                kept_topic = "public/default/persistent/kept"
+                assert {(str(first), kept_topic, "record"), (str(second), kept_topic, "producers")} <= known
+                assert {row[2] for row in known if int(row[0]) in more["later"]} <= {"order", "none"}
+                assert not [row for row in known if row[0] in map(str, more["kept"]) and row[1] != kept_topic]
         written = {f"/{name}" for name in store.children("/") or ()}
         assert not written & set(NEVER)
         assert "/managed-ledgers" in written
         now = {
             path: node["data"] for top in written - {"/zookeeper", ROOT} for path, node in cluster.nodes(top).items()
         }
-    later = "/managed-ledgers/public/default/persistent/later"
-    assert later in kept
-    assert later not in now
+    later_topic = "/managed-ledgers/public/default/persistent/later"
+    assert kept.keys() >= {later_topic, f"{later_topic}/subscription"}
+    assert {path for path in now if path.startswith(later_topic)} == {later_topic, f"{later_topic}/bkmeta-adopted"}
     for bookie in desk.bookies:
         cluster.start(bookie)
     with closing(pulsar.Broker(cluster.zookeeper, ROOT, desk.folder.parent / "jvm")) as broker:
@@ -180,7 +200,63 @@ def test_all_that_a_broker_had_comes_back_by_the_page(desk: Desk, capsys: pytest
     demand_all_read(dict(read))
     # Of what came after the moment, all that was adopted.
     assert read["kept"] == [f"message {n}" for n in range(2 * len(MESSAGES))]
-    assert "persistent://public/default/later" not in read["topics"]
+    assert read["later"] == MESSAGES[: len(read["later"])] != []
+    assert read["later subscriptions"] == ["bkmeta-adopted"]
+    for number, (begun_at, _) in enumerate(moments):
+        behind = moments[number + 1][0] if number + 1 < len(moments) else last
+        bring_back(desk, capsys, number, (begun_at, behind), moments)
+
+
+def bring_back(
+    desk: Desk,
+    capsys: pytest.CaptureFixture[str],
+    number: int,
+    between: tuple[int, int],
+    moments: Sequence[tuple[int, Mapping[str, int]]],
+) -> None:
+    """Remove everything again, and bring a moment back with what records of a later one name.
+
+    Args:
+        desk: with the disks and files of the loss.
+        capsys: of the test.
+        number: of the moment.
+        between: its transaction, and that of a capture of ledgers alone.
+        moments: transactions, each with how many messages every topic had when the next one came.
+    """
+    cluster, name = desk.cluster, f"moment-{number}"
+    for bookie in desk.bookies:
+        cluster("bookie_kill", n=bookie.n)
+        shutil.rmtree(cluster.home / f"b{bookie.n}")
+        shutil.copytree(desk.folder / f"b{bookie.n}", cluster.home / f"b{bookie.n}")
+    with closing(ZooKeeperStore(cluster.zookeeper)) as store:
+        cluster("zk_wipe", paths=[f"/{top}" for top in store.children("/") or () if top != "zookeeper"])
+    files = f"zkfiles://{desk.folder}/zookeeper-files?root={ROOT}"
+    words = [
+        word
+        for bookie in desk.bookies
+        for role in ("journal", "ledgers")
+        for word in ("--disk", f"broker-{bookie.n}={desk.folder}/b{bookie.n}/{role}")
+    ]
+    for moment, out, options in zip(between, (f"{name}-then", f"{name}-later"), (("--pulsar",), ()), strict=True):
+        done = run(capsys, "capture", "--metadata", files, "--at", f"{moment:#x}", *options, "--out", out)
+        assert done.code == 0, done.out + done.err
+    snapshots = ("--snapshot", f"{name}-then", "--snapshot", f"{name}-later", "--pulsar", "--read-payload")
+    done = run(capsys, "recover", *words, *snapshots, "--metadata", desk.store, "--out", f"{name}-plan", "--json")
+    assert done.code in (0, 3), done.out + done.err
+    print(name, f"{between[0]:#x}", done.result["candidates"])  # noqa: T201 - figures of a soak
+    done = run(capsys, "plan", "edit", f"{name}-plan", "--adopt-candidates", "--out", f"{name}-plan-2", "--json")
+    assert (done.code, done.result["not_adopted"]) == (0, {}), done.out + done.err
+    done = run(capsys, "apply", f"{name}-plan-2", "--metadata", desk.store, "--confirm", done.result["hash"])
+    assert done.code == 0, done.out + done.err
+    for bookie in desk.bookies:
+        cluster.start(bookie)
+    with closing(pulsar.Broker(cluster.zookeeper, ROOT, desk.folder.parent / "jvm")) as broker:
+        read = broker.read_topics()
+    demand_all_read(dict(read))
+    # All that a record of the later capture names is there: every message of then, in order, of old topics and of new.
+    for topic, count in moments[number][1].items():
+        assert read[topic] == [f"message {n}" for n in range(len(read[topic]))]
+        assert len(read[topic]) >= count, topic
     assert "persistent://public/default/deleted" not in read["topics"]
 
 

@@ -60,6 +60,7 @@ from recovery.codecs import (
     ledger_metadata,
     ledger_record,
     managed_ledger,
+    pulsar_message,
     registration,
     replication_lock,
     store,
@@ -335,6 +336,11 @@ def _of_pulsar(folder: str) -> Callable[[], list[bytes]]:
         return [base64.b64decode(line["raw"]) for line in lines if line["path"].startswith(folder)]
 
     return read
+
+
+def _messages() -> list[bytes]:
+    lines = (DATA / "pulsar" / "messages.jsonl").read_text().splitlines()
+    return [base64.b64decode(json.loads(line)["raw"]) for line in lines]
 
 
 def _replication_locks() -> list[bytes]:
@@ -648,6 +654,7 @@ PARSERS: Final = {
     "ledger metadata": Parser(ledger_record.decode, _records_of_java),
     "ledger metadata, by columns": Parser(lambda raw: _columns([raw]), _records_of_java, 2, together=_columns),
     "managed ledger": Parser(managed_ledger.decode, _of_pulsar("/managed-ledgers/")),
+    "message of a topic": Parser(pulsar_message.decode, _messages),
     "schema of a topic": Parser(managed_ledger.decode_schema, _of_pulsar("/schemas/")),
     "store keys": Parser(lambda raw: _keys([raw]), _paths, 20, together=_keys),
     "LAYOUT": Parser(store.layout_of, _nodes(lambda path: path == "/ledgers/LAYOUT")),

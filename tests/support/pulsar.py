@@ -97,6 +97,10 @@ class Broker:
         """Have it write to a topic that there is, and to a new one; return the new ledgers of both."""
         return self._ask("more")
 
+    def grow_topics(self) -> Mapping[str, int]:
+        """Have it make two more topics, and write to all that this made; return how many messages each has."""
+        return self._ask("grow")
+
     def _ask(self, line: str) -> Mapping[str, Any]:
         assert self._process.stdin is not None
         self._process.stdin.write(f"{line}\n")

@@ -119,6 +119,12 @@ _SAID: Final = ("HELD", "GUARDED")
     metavar="ID",
     help="Raise id generators past ids up to this one, though they stand far above all others.",
 )
+@click.option(
+    "--read-payload",
+    is_flag=True,
+    help="Read what stands in front of the first and last message of ledgers that no topic names (producer, number, "
+    "time), and of topics' last ones, to say whose they may be. Kept is only how these compare.",
+)
 @click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
 @executor_option
 @click.option("--out", type=PLACE, required=True, help="A new folder for the plan; it will hold passwords.")
@@ -145,6 +151,7 @@ def recover(
     out: DatasetPlace,
     *,
     pulsar: bool,
+    read_payload: bool,
     **shared: Any,  # noqa: ANN401 - click's options
 ) -> None:
     """Turn inventories into a plan that brings lost ledger metadata back. Writes nothing but the plan.
@@ -157,6 +164,8 @@ def recover(
         raise click.UsageError("give --inventory or --disk; or --snapshot, to take only what it had")
     if (subtrees or pulsar) and not snapshots:
         raise click.UsageError("--subtree and --pulsar need --snapshot: bookies hold nothing of upper layers' nodes")
+    if read_payload and not (disks and pulsar):
+        raise click.UsageError("--read-payload needs --disk and --pulsar: inventories have nothing that clients wrote")
     if layout is not None and not is_typed("uri"):
         uri = None
     if (uri is None) == (layout is None):
@@ -189,6 +198,7 @@ def recover(
         python=python,
         aliases=read_aliases(aliases),
         subtrees=read_choice(subtrees, pulsar=pulsar),
+        reads_payload=read_payload,
         settings=effective_settings(),
     )
     tell_if_whole(out, "plan")
@@ -197,7 +207,7 @@ def recover(
 
 def make_result(recovered: "Recovered") -> Result:
     """Return what is shown of a plan that was just made."""
-    from reconcile.cli.wording.plans import describe_subtrees
+    from reconcile.cli.wording.plans import count_candidates, describe_subtrees
     from reconcile.plan.views.deletions import group_by_session
     from reconcile.report.plan_verdict import describe_plan
 
@@ -220,6 +230,7 @@ def make_result(recovered: "Recovered") -> Result:
             *_describe_findings(recovered.plan, manifest, deletions),
             *_describe_ids(counts),
             *describe_subtrees(manifest.subtrees),
+            *count_candidates(manifest.candidates),
             *_describe_references(manifest.references, out),
         ],
         following=following,
@@ -229,6 +240,7 @@ def make_result(recovered: "Recovered") -> Result:
             **facts,
             "references": manifest.to_json()["references"],
             "subtrees": manifest.to_json()["subtrees"],
+            "candidates": dict(manifest.candidates),
             "deletions": [session.to_json() for session in deletions],
         },
     )

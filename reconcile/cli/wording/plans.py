@@ -3,7 +3,7 @@
 A store is named with its real address, wherever the plan knows it. Lines are for people, commands ready to be copied.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from reconcile.cli.options import quote_command
@@ -21,6 +21,12 @@ _UNKNOWN: Final = "URI"
 _READ_ONLY: Final = ("catalog:", "zkfiles:", "etcdfile:")
 _REHEARSAL: Final = "bkmeta-rehearsal"
 _OUT: Final = "plan-2"
+_EVIDENCE: Final = {
+    "record": "whose own record names what it is of",
+    "producers": "with producers of a topic",
+    "order": "with an id behind some topic's last ledger",
+    "none": "of which nothing is known",
+}
 
 
 def store_of(plan: Dataset) -> str:
@@ -88,10 +94,21 @@ def _lines(plan: Dataset, session: SessionDeletions) -> Iterator[str]:
     yield f"  it was wanted: {accept}"
 
 
+def count_candidates(counts: Mapping[str, int]) -> Iterator[str]:
+    """Yield a line of the ledgers that came after the snapshot of Pulsar's nodes, by what says whose each is."""
+    if not counts:
+        return
+    known = [f"{counts[name]} {words}" for name, words in _EVIDENCE.items() if name in counts]
+    yield (
+        f"made after the snapshot, and named by no topic of it: {count_noun(counts['ledgers'], 'ledger')}: "
+        f"{', '.join(known)}. No reader finds them until a topic has them: bkmeta plan edit --adopt, --adopt-candidates"
+    )
+
+
 def describe_subtrees(subtrees: "Sequence[SubtreeCounts]") -> Iterator[str]:
     """Yield a line for each subtree of an upper layer that a plan brings back; nothing of one that no side has."""
     for subtree in subtrees:
-        if not (subtree.nodes or subtree.newer):
+        if not (subtree.nodes or subtree.newer or subtree.added):
             continue
         stands = subtree.nodes - subtree.created - subtree.differing
         words = [f"{count_noun(subtree.nodes, 'node')} in the snapshot, {subtree.created} created, {stands} there"]
@@ -102,6 +119,8 @@ def describe_subtrees(subtrees: "Sequence[SubtreeCounts]") -> Iterator[str]:
                 f"{subtree.differing} with other bytes in the store, which stay unless you choose: "
                 f"bkmeta plan edit --replace-below {subtree.path}"
             )
+        if subtree.added:
+            words.append(f"{subtree.added} created of topics that no snapshot has")
         if subtree.newer:
             words.append(f"{subtree.newer} only in the store, which stay")
         yield f"{subtree.path}: {', '.join(words)}"

@@ -13,12 +13,15 @@ from reconcile.compare import range_findings
 from reconcile.compare.decide import Case
 from reconcile.findings.categories import TRAITS, Category
 from reconcile.findings.table import Run, make_rows
-from reconcile.jobs.make_plan.cursors import find_beyond
 from reconcile.jobs.make_plan.range_task import RangeCounts, RangeResult, RangeTasks, count_values
 from reconcile.jobs.make_plan.reference_counts import sum_references
 from reconcile.jobs.make_plan.request import PlanRequest
-from reconcile.jobs.make_plan.subtree_writes import write_subtrees
 from reconcile.jobs.make_plan.system_writes import list_system_writes
+from reconcile.jobs.make_plan.upper_layers.candidates import Candidates, Sources, write_candidates
+from reconcile.jobs.make_plan.upper_layers.cursors import find_beyond
+from reconcile.jobs.make_plan.upper_layers.producers import ReadPayloads
+from reconcile.jobs.make_plan.upper_layers.subtree_writes import write_subtrees
+from reconcile.jobs.make_plan.upper_layers.topic_records import read_topic_records
 from reconcile.plan.actions import LEAVE, Phase, SystemWrite, make_system_actions, phase_of
 from reconcile.plan.entry_shares import SHARES
 from reconcile.plan.manifest import (
@@ -34,6 +37,7 @@ from reconcile.rules import reference_checks, used_ids
 from reconcile.rules.holds import find_without_index
 from reconcile.rules.nodes import list_far_ids
 from reconcile.rules.used_ids import RaiseTargets, UsedNumbers
+from recovery.capture.subtrees import TOPICS
 from recovery.dataset import read_inventories, write_part
 from recovery.infer.prior import Prior
 from recovery.manifest import Part
@@ -45,7 +49,12 @@ _SETTLED: Final = ("restored", "guarded", "held", "accepted_loss", "deleted")
 
 
 def finish_plan(
-    tasks: RangeTasks, prior: Prior, results: Sequence[RangeResult], coverage: Coverage, instances: Sequence[str]
+    tasks: RangeTasks,
+    prior: Prior,
+    results: Sequence[RangeResult],
+    coverage: Coverage,
+    instances: Sequence[str],
+    read_payloads: ReadPayloads | None = None,
 ) -> PlanManifest:
     """Write what is of no bucket range, and the manifest; return it.
 
@@ -55,6 +64,7 @@ def finish_plan(
         results: of the ranges, in their order.
         coverage: which bookies were looked at.
         instances: instance ids of the cluster.
+        read_payloads: gives what stands in entries; None: nobody wants that they are read.
     """
     request, out, case, run = tasks.request, to_place(tasks.out), tasks.case, tasks.run
     sums = sum((result.counts for result in results), RangeCounts())
@@ -67,11 +77,19 @@ def finish_plan(
     actions = make_system_actions(writes)
     subtrees = write_subtrees(request, out)
     beside = _find_beside_ledgers(request, case, raises, writes, run)
-    if subtrees.source is not None:
+    candidates = Candidates((), {})
+    if subtrees.source is not None and any(count.path.endswith(TOPICS) for count in subtrees.counts):
+        records = read_topic_records(subtrees.source.dataset)
         parts_so_far = [result.parts["reconstruction"] for result in results]
-        found = find_beyond(subtrees.source, out, parts_so_far, request.live)
-        beside = pa.concat_tables([beside, make_rows(list(found), run)])
-    parts = {name: [result.parts[name] for result in results] for name in tables.PLAN}
+        beyond = find_beyond(subtrees.source.dataset, records.cursors, out, parts_so_far, request.live)
+        beside = pa.concat_tables([beside, make_rows(list(beyond), run)])
+        issued = subtrees.source.find_issued(request.layout)
+        catalogs = case.evidence.catalogs
+        sources = Sources(subtrees.source, catalogs, issued, records, out, request.live, read_payloads)
+        ranges = [(result.parts["reconstruction"], result.parts["sides"]) for result in results]
+        candidates = write_candidates(sources, ranges)
+    parts = {name: [result.parts[name] for result in results] for name in tables.PLAN if name != "candidates"}
+    parts["candidates"] = list(candidates.parts)
     parts["findings"].append(write_part(out, "findings", "beside", [beside], secret=True))
     split = sum(phase_of(seq) < Phase.LEDGERS for seq in actions["seq"].to_pylist())
     parts["actions"].insert(0, write_part(out, "actions", "system-first", [actions.slice(0, split)], secret=True))
@@ -97,6 +115,7 @@ def finish_plan(
         prior=prior.shapes,
         histories=_list_histories(case),
         subtrees=subtrees.counts,
+        candidates=candidates.counts,
         settings=request.settings,
     )
     hashes = Hashes(bucket_hashes(actions) | subtrees.hashes)

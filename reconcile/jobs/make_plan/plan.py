@@ -25,6 +25,7 @@ from reconcile.findings.table import Run
 from reconcile.jobs.make_plan.finish import finish_plan
 from reconcile.jobs.make_plan.range_task import REFERENCES, RangeResult, RangeTasks
 from reconcile.jobs.make_plan.request import PlanRequest, list_sources
+from reconcile.jobs.make_plan.upper_layers.producers import ReadPayloads
 from reconcile.plan.manifest import PlanManifest
 from reconcile.rules.segments.member_names import demand_other_names
 from recovery.dataset import SPILL, read_inventories, write_part
@@ -45,6 +46,7 @@ def make_plan(
     *,
     now: Callable[[], datetime],
     progress: Callable[[int, int, str], None] = lambda _done, _all, _stage: None,
+    read_payloads: ReadPayloads | None = None,
 ) -> PlanManifest:
     """Make a plan: a dataset of kind plan in the folder `out`, which `prepare` made ready.
 
@@ -54,6 +56,7 @@ def make_plan(
         spark: the session.
         now: the clock; aware.
         progress: is called with (tasks done, of all, stage).
+        read_payloads: gives what stands in entries; None: nobody wants that they are read.
 
     Raises:
         DatasetError: an inventory or catalog is damaged, or the plan cannot be written.
@@ -86,7 +89,7 @@ def make_plan(
     )
     try:
         results = [RangeResult.from_json(answer) for answer in answers]
-        return finish_plan(tasks, prior, results, coverage, instances)
+        return finish_plan(tasks, prior, results, coverage, instances, read_payloads)
     finally:
         remove_tree(out / SPILL)
 

@@ -1,6 +1,7 @@
-"""Ledgers that a topic of Pulsar made after the snapshot, appended to the topic's record as a plan writes it."""
+"""Ledgers that a topic of Pulsar made after the snapshot, appended to the topic's record."""
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 from urllib.parse import quote_plus
@@ -9,11 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.errors import PlanError
-from reconcile.plan.actions import find_places
+from reconcile.jobs.plans.topic_nodes import TopicNodes
 from reconcile.plan.manifest import read_plan_manifest
 from reconcile.plan.plan_reader import open_captured_store
+from reconcile.plan.upper_layers.node_edits import NodeWrite
+from reconcile.plan.views.candidates import select_recorded
 from recovery.capture.subtrees import TOPICS
-from recovery.codecs import managed_ledger, store
+from recovery.codecs import managed_ledger
 from recovery.codecs.managed_ledger import Listed, ManagedLedger
 from recovery.dataset import Dataset
 from recovery.errors import FormatError
@@ -21,7 +24,7 @@ from recovery.model.ids import LedgerId
 from recovery.model.metadata import State
 
 _PERSISTENT: Final = "persistent://"
-_WRITTEN: Final = ("create", "replace")
+_END: Final = ("state", "last_entry", "length")
 
 
 def name_topic(topic: str) -> str:
@@ -38,85 +41,163 @@ def name_topic(topic: str) -> str:
     return f"{tenant}/{namespace}/persistent/{encoded}"
 
 
-def append_adopted(plan: Dataset, adopted: Mapping[LedgerId, str]) -> Mapping[str, bytes]:
-    """Return the records of topics with the ledgers that are adopted: path in the store → bytes.
+@dataclass(frozen=True, slots=True)
+class Adoptable:
+    """The ledgers of a plan whose own records name their topics.
+
+    Attributes:
+        topics: ledger → topic, of those that can be appended.
+        left: of the others each with the reason.
+    """
+
+    topics: Mapping[LedgerId, str]
+    left: Mapping[LedgerId, str]
+
+
+def select_adoptable(plan: Dataset, named: Collection[LedgerId], replaced: Collection[str] = ()) -> Adoptable:
+    """Choose the ledgers whose own records name a topic, topic by topic in the order of their ids.
+
+    Behind the first that cannot be appended none is: that one would have no place any more.
+
+    Args:
+        plan: that brings the topics back.
+        named: ledgers that a person adopts: what a record says of them does not count.
+        replaced: paths at and below which the snapshot's nodes replace the store's in the same edit.
+
+    Raises:
+        DatasetError: a file of the plan is gone or damaged.
+    """
+    recorded = {ledger: topic for ledger, topic in select_recorded(plan).items() if ledger not in named}
+    sides = _Sides(plan, recorded, replaced)
+    topics, left = dict[LedgerId, str](), dict[LedgerId, str]()
+    for topic, ledgers in _group(recorded):
+        taken: list[LedgerId] = []
+        reason: str | None = None
+        for ledger in ledgers:
+            if reason is not None:
+                left[ledger] = f"stands behind one that cannot be appended ({reason})"
+                continue
+            try:
+                sides.append(topic, [*taken, ledger])
+                taken.append(ledger)
+            except PlanError as error:
+                left[ledger] = reason = f"{error.subject} {error.problem}"
+        topics.update(dict.fromkeys(taken, topic))
+    return Adoptable(topics, left)
+
+
+def append_adopted(
+    plan: Dataset, adopted: Mapping[LedgerId, str], replaced: Collection[str] = ()
+) -> dict[str, NodeWrite]:
+    """Return what is written so that topics have the ledgers that are adopted: path in the store → node.
 
     Args:
         plan: that brings the topics back.
         adopted: ledger → topic.
+        replaced: paths at and below which the snapshot's nodes replace the store's in the same edit.
 
     Raises:
         DatasetError: a file of the plan is gone or damaged.
-        PlanError: the plan does not write the topic or does not bring the ledger back to its end.
+        PlanError: a topic cannot have a ledger, or the plan does not bring that back to its end.
     """
-    manifest = read_plan_manifest(plan)
-    tops = [subtree.path for subtree in manifest.subtrees if subtree.path.endswith(TOPICS)]
-    if adopted and not tops:
-        problem = f"brings back no {TOPICS}, so there is no topic to append to"
-        raise PlanError(plan.path, problem, "make the plan again with what Pulsar keeps")
-    at_ms = int(datetime.fromisoformat(manifest.binding.made or "").timestamp() * 1000) if adopted else 0
-    records: dict[str, bytes] = {}
-    for topic in sorted(set(adopted.values())):
-        path = f"{tops[0]}/{name_topic(topic)}"
-        ledgers = sorted(ledger for ledger, other in adopted.items() if other == topic)
-        records[path] = _append(plan, path, ledgers, at_ms)
-    return records
+    sides = _Sides(plan, adopted, replaced)
+    writes: dict[str, NodeWrite] = {}
+    for topic, ledgers in _group(adopted):
+        writes |= sides.append(topic, ledgers)
+    return writes
 
 
-def _append(plan: Dataset, path: str, ledgers: Sequence[LedgerId], at_ms: int) -> bytes:
-    raw = _read_planned(plan, path)
-    try:
-        record = managed_ledger.decode(raw)
-        if not isinstance(record, ManagedLedger):
-            raise PlanError(path, "is a subscription, not a topic", "name the topic")
+def _group(adopted: Mapping[LedgerId, str]) -> list[tuple[str, list[LedgerId]]]:
+    """Return each topic, by its node's name, with its ledgers, both ascending."""
+    of_topic: dict[str, list[LedgerId]] = {}
+    for ledger, topic in adopted.items():
+        of_topic.setdefault(name_topic(topic), []).append(ledger)
+    return [(topic, sorted(of_topic[topic], key=lambda ledger: ledger.ledger)) for topic in sorted(of_topic)]
+
+
+class _Sides:
+    """What a plan says of some topics and of the ledgers that they are to have, read once."""
+
+    def __init__(self, plan: Dataset, adopted: Mapping[LedgerId, str], replaced: Collection[str]) -> None:
+        manifest = read_plan_manifest(plan)
+        tops = [subtree.path for subtree in manifest.subtrees if subtree.path.endswith(TOPICS)]
+        if adopted and not tops:
+            problem = f"brings back no {TOPICS}, so there is no topic to append to"
+            raise PlanError(plan.path, problem, "make the plan again with what Pulsar keeps")
+        self._top = tops[0] if tops else TOPICS
+        self._at_ms = int(datetime.fromisoformat(manifest.binding.made or "").timestamp() * 1000) if adopted else 0
+        names = {name_topic(topic) for topic in adopted.values()}
+        self._nodes = TopicNodes(plan, self._top, names, replaced)
+        self._records = {name: _decode(self._nodes.read(name)) for name in names}
+        lasts = {_last_of(record) for record in self._records.values() if isinstance(record, ManagedLedger)}
+        wanted = sorted({ledger.ledger for ledger in adopted} | {ledger for ledger in lasts if ledger is not None})
+        ids = pa.array(wanted, pa.int64())
+        self._rows = _index(plan, "reconstruction", ["outcome", *_END], ids)
+        captured = open_captured_store(plan) if wanted else None
+        self._stored = {} if captured is None else _index(captured, "ledgers", _END, ids)
+        self._owners = _index(plan, "sides", ["referenced", "owner"], ids)
+
+    def append(self, name: str, ledgers: Sequence[LedgerId]) -> dict[str, NodeWrite]:
+        """Return what is written so that a topic has some ledgers behind its last one.
+
+        Raises:
+            PlanError: the topic cannot have them, or a ledger has no end or is somebody's.
+        """
+        path, record = f"{self._top}/{name}", self._records[name]
+        if isinstance(record, str):
+            raise PlanError(path, record, "name another topic")
         known = {listed.ledger for listed in record.ledgers}
         for ledger in ledgers:
-            _demand_unnamed(plan, ledger, known)
-        last = [LedgerId(0, max(listed.ledger for listed in record.ledgers))] if record.ledgers else []
-        closed = [_find_end(plan, ledger) for ledger in (*last, *ledgers)]
-        return managed_ledger.append_ledgers(raw, closed, at_ms)
-    except (FormatError, ValueError) as error:
-        raise PlanError(path, f"cannot be appended to: {error}", "leave it out") from error
+            self._demand_unnamed(ledger, known)
+        last = _last_of(record)
+        closed = [self._find_end(ledger) for ledger in (*([] if last is None else [LedgerId(0, last)]), *ledgers)]
+        try:
+            made = managed_ledger.append_ledgers(self._nodes.read(name) or b"", closed, self._at_ms)
+        except (FormatError, ValueError) as error:
+            remedy = "leave it out; or, where the store's node came after the loss, replace it by the snapshot's"
+            raise PlanError(path, f"cannot be appended to: {error}", remedy) from error
+        return self._nodes.write(name, made, ledgers[0].ledger)
+
+    def _demand_unnamed(self, ledger: LedgerId, known: Collection[int]) -> None:
+        """Refuse a ledger that the topic names, or, where the plan was made with references, something else names."""
+        if ledger.ledger in known:
+            raise PlanError(str(ledger), "is one of the topic's already", "leave it out")
+        side = self._owners.get(ledger)
+        if side is not None and side["referenced"]:
+            problem = f"is named by {side['owner'] or 'an upper layer'}: no topic may have what something else uses"
+            raise PlanError(str(ledger), problem, "leave it out")
+
+    def _find_end(self, ledger: LedgerId) -> Listed:
+        """Return the end of a ledger that comes back, or that the store has closed."""
+        row = self._rows.get(ledger)
+        if row is not None and row["outcome"] != "restored":
+            problem = f"is {row['outcome']}, so its end is not known"
+            raise PlanError(str(ledger), problem, f"see what would settle it: bkmeta explain {ledger}")
+        row = row or self._stored.get(ledger)
+        if row is None:
+            raise PlanError(str(ledger), "is neither on the bookies nor in the store", "name another ledger")
+        if row["state"] != State.CLOSED or row["last_entry"] is None or row["length"] is None:
+            raise PlanError(str(ledger), f"is {row['state']}: it has no end", "see it: bkmeta explain LEDGER")
+        return Listed(ledger.ledger, row["last_entry"], row["length"])
 
 
-def _read_planned(plan: Dataset, path: str) -> bytes:
-    """Return the bytes that a plan writes at a path of the store."""
-    [place] = find_places(pa.array([path])).tolist()
-    rows = plan.read("actions", buckets=range(place, place + 1), columns=["key", "op", "value"])
-    for row in rows.filter(pc.equal(rows["key"], store.name_outside(path))).to_pylist():
-        if row["op"] in _WRITTEN:
-            return bytes(row["value"])
-    problem = "is not written by the plan: the snapshot has no such topic, or the store has its node already"
-    raise PlanError(path, problem, "see what the plan writes: bkmeta plan show PLAN")
+def _decode(raw: bytes | None) -> ManagedLedger | str:
+    """Return a topic's record, or why it is none."""
+    try:
+        record = managed_ledger.decode(raw or b"")
+    except FormatError as error:
+        return f"cannot be appended to: {error}"
+    return record if isinstance(record, ManagedLedger) else "is a subscription, not a topic"
 
 
-def _demand_unnamed(plan: Dataset, ledger: LedgerId, known: Collection[int]) -> None:
-    """Refuse a ledger that the topic names, or, where the plan was made with references, that something else names."""
-    if ledger.ledger in known:
-        raise PlanError(str(ledger), "is one of the topic's already", "leave it out")
-    side = _find_row(plan.read("sides", buckets=range(ledger.bucket, ledger.bucket + 1)), ledger)
-    if side is not None and side["referenced"]:
-        problem = f"is named by {side['owner'] or 'an upper layer'}: no topic may have what something else uses"
-        raise PlanError(str(ledger), problem, "leave it out")
+def _last_of(record: ManagedLedger) -> int | None:
+    return max((listed.ledger for listed in record.ledgers), default=None)
 
 
-def _find_end(plan: Dataset, ledger: LedgerId) -> Listed:
-    """Return the end of a ledger that comes back, or that the store has closed."""
-    row = _find_row(plan.read("reconstruction", buckets=range(ledger.bucket, ledger.bucket + 1)), ledger)
-    if row is not None and row["outcome"] != "restored":
-        problem = f"is {row['outcome']}, so its end is not known"
-        raise PlanError(str(ledger), problem, f"see what would settle it: bkmeta explain {ledger}")
-    if row is None:
-        captured = open_captured_store(plan)
-        stored = captured.read("ledgers", buckets=range(ledger.bucket, ledger.bucket + 1)) if captured else None
-        row = _find_row(stored, ledger) if stored is not None else None
-    if row is None:
-        raise PlanError(str(ledger), "is neither on the bookies nor in the store", "name another ledger")
-    if row["state"] != State.CLOSED or row["last_entry"] is None or row["length"] is None:
-        raise PlanError(str(ledger), f"is {row['state']}: it has no end", "see it: bkmeta explain LEDGER")
-    return Listed(ledger.ledger, row["last_entry"], row["length"])
-
-
-def _find_row(rows: pa.Table, ledger: LedgerId) -> dict[str, Any] | None:
-    own = rows.filter(pc.and_(pc.equal(rows["scope"], ledger.scope), pc.equal(rows["ledger"], ledger.ledger)))
-    return next(iter(own.to_pylist()), None)
+def _index(dataset: Dataset, table: str, columns: Sequence[str], ledgers: pa.Array) -> dict[LedgerId, dict[str, Any]]:
+    """Return the rows of some ledgers."""
+    rows_of: dict[LedgerId, dict[str, Any]] = {}
+    for rows in dataset.batches(table, ["scope", "ledger", *columns]) if len(ledgers) else ():
+        for row in rows.filter(pc.is_in(rows["ledger"], value_set=ledgers)).to_pylist():
+            rows_of[LedgerId(row["scope"], row["ledger"])] = row
+    return rows_of

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from reconcile.errors import PlanError
 from reconcile.jobs.context import Context
-from reconcile.jobs.plans.adoption import append_adopted
+from reconcile.jobs.plans.adoption import Adoptable, append_adopted, select_adoptable
 from reconcile.plan.alternatives import RESTORE
 from reconcile.plan.edits import Edits, edit_plan
 from reconcile.plan.manifest import PlanManifest, read_plan_manifest
@@ -40,6 +40,7 @@ class EditRequest:
         replace_cookies: bookies whose cookie in the captured store is replaced by their own.
         replace_below: paths: nodes of upper layers at and below them are replaced by the snapshot's.
         adopt: ledger → topic whose record names it from now on.
+        adopt_recorded: the same of every ledger whose own record names its topic, as far as it can be.
     """
 
     plan: DatasetPlace
@@ -57,6 +58,7 @@ class EditRequest:
     replace_cookies: frozenset[str] = frozenset()
     replace_below: frozenset[str] = frozenset()
     adopt: Mapping[LedgerId, str] = field(default_factory=dict)
+    adopt_recorded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +84,13 @@ class EditedPlan:
         manifest: what it says of itself.
         texts: each edit as a line.
         locking: ACLs that apply would refuse.
+        not_adopted: ledgers whose own records name their topics, and that cannot be appended: each with the reason.
     """
 
     manifest: PlanManifest
     texts: tuple[str, ...]
     locking: tuple[LockingAcl, ...]
+    not_adopted: Mapping[LedgerId, str] = field(default_factory=dict)
 
 
 def edit(request: EditRequest, context: Context) -> EditedPlan:
@@ -106,6 +110,13 @@ def edit(request: EditRequest, context: Context) -> EditedPlan:
     chosen = {ledger: str(many.label) for many in request.choose_all for ledger in _demand_held(plan, many)}
     if request.accept_loss_all is not None:
         lost |= _demand_held(plan, request.accept_loss_all)
+    adoptable = (
+        select_adoptable(plan, request.adopt, request.replace_below) if request.adopt_recorded else Adoptable({}, {})
+    )
+    adopted = {**adoptable.topics, **request.adopt}
+    if request.adopt_recorded and not (adopted or adoptable.left):
+        problem = "has no ledger that came after the snapshot and whose own record names its topic"
+        raise PlanError(plan.path, problem, "see whose they may be: bkmeta plan show PLAN")
     edits = Edits(
         drop=request.drop,
         accept_loss=request.accept_loss | lost,
@@ -115,13 +126,13 @@ def edit(request: EditRequest, context: Context) -> EditedPlan:
         replace_instance_id=request.replace_instance_id,
         replace_cookies=request.replace_cookies,
         replace_below=request.replace_below,
-        adopt=request.adopt,
-        records=append_adopted(plan, request.adopt),
+        adopt=adopted,
+        nodes=append_adopted(plan, adopted, request.replace_below),
     )
     manifest = edit_plan(plan, edits, request.out)
     names_acl = request.acl is not None or request.acl_of is not None
     locking = _find_locking_acls(open_dataset(request.out, "plan"), context) if names_acl else ()
-    return EditedPlan(manifest, tuple(edits.texts), locking)
+    return EditedPlan(manifest, tuple(edits.texts), locking, adoptable.left)
 
 
 def _demand_held(plan: Dataset, choice: HeldChoice) -> frozenset[LedgerId]:

@@ -8,6 +8,7 @@ from reconcile.errors import PlanError
 from reconcile.plan.manifest import PlanManifest, read_plan_manifest
 from reconcile.plan.plan_glance import survey_plan
 from reconcile.plan.plan_reader import Overview, open_whole
+from reconcile.plan.views.candidates import Candidate, list_candidates
 from reconcile.plan.views.deletions import SessionDeletions, group_by_session
 from reconcile.plan.views.differences import Difference, compare_plans
 from reconcile.plan.views.ledger_lists import Choice, Line, list_guarded_by, list_ledgers
@@ -25,12 +26,14 @@ class ShownPlan:
         manifest: what it says of itself.
         overview: what its files say.
         deletions: what each session deleted.
+        candidates: topics that the first ledgers may be of which no topic names.
     """
 
     plan: Dataset
     manifest: PlanManifest
     overview: Overview
     deletions: tuple[SessionDeletions, ...]
+    candidates: tuple[Candidate, ...]
 
 
 def show_plan(path: DatasetPlace, shown: int, *, every_row: bool = False) -> ShownPlan:
@@ -47,9 +50,8 @@ def show_plan(path: DatasetPlace, shown: int, *, every_row: bool = False) -> Sho
     """
     plan = open_dataset(path, "plan")
     plan.verify()
-    return ShownPlan(
-        plan, read_plan_manifest(plan), survey_plan(plan, shown=shown, every_row=every_row), group_by_session(plan)
-    )
+    manifest, content = read_plan_manifest(plan), survey_plan(plan, shown=shown, every_row=every_row)
+    return ShownPlan(plan, manifest, content, group_by_session(plan), list_candidates(plan, shown))
 
 
 @dataclass(frozen=True, slots=True)

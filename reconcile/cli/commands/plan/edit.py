@@ -130,6 +130,12 @@ def _parse_where(text: str, scope: str | None) -> "HeldChoice":
     metavar="LEDGER=TOPIC",
     help="Append this ledger, which comes back and no topic names, to a topic of Pulsar: persistent://tenant/ns/topic.",
 )
+@click.option(
+    "--adopt-candidates",
+    is_flag=True,
+    help="Append every ledger that came after the snapshot and whose own record names its topic, as far as it can be: "
+    "`plan show` lists these as candidates by record. Others are for --adopt.",
+)
 @click.option("--out", type=PLACE, required=True, help="A new folder for the new plan; it will hold passwords.")
 @output_options
 def edit(
@@ -151,6 +157,7 @@ def edit(
     cookies: tuple[str, ...],
     replaced_below: tuple[str, ...],
     adopted: tuple[str, ...],
+    adopt_candidates: bool,
     out: DatasetPlace,
     **shared: Any,  # noqa: ANN401 - click's options
 ) -> None:
@@ -222,6 +229,7 @@ def edit(
         or cookies
         or replaced_below
         or adopted
+        or adopt_candidates
     ):
         raise click.UsageError("nothing to change: name at least one edit")
     request = EditRequest(
@@ -240,6 +248,7 @@ def edit(
         replace_cookies=frozenset(cookies),
         replace_below=frozenset(path.rstrip("/") for path in replaced_below),
         adopt=adoptions,
+        adopt_recorded=adopt_candidates,
     )
     edited = run(request, make_context(output))
     manifest = edited.manifest
@@ -247,6 +256,8 @@ def edit(
     if len(edited.texts) > _SHOWN:
         details.append(f"and {len(edited.texts) - _SHOWN} more edits: bkmeta plan diff lists them")
     details += [_warn_of_acl(locking) for locking in edited.locking]
+    left = [f"not adopted: {ledger}, {reason}" for ledger, reason in edited.not_adopted.items()]
+    details += [*left[:_SHOWN], *([f"and {len(left) - _SHOWN} more are not adopted"] if len(left) > _SHOWN else [])]
     details.append(f"made of {manifest.binding.edited_from}")
     if manifest.binding.cookies_held_back:
         wait = "1 ledger waits" if manifest.counts.waiting == 1 else f"{manifest.counts.waiting} ledgers wait"
@@ -264,6 +275,7 @@ def edit(
             "hash": manifest.hash,
             "edited_from": manifest.binding.edited_from,
             "edits": list(edited.texts),
+            "not_adopted": {str(ledger): reason for ledger, reason in edited.not_adopted.items()},
         },
     )
     sys.exit(output.show(result))

@@ -43,7 +43,7 @@ _HASH: Final = 12
 @output_options
 def show(path: DatasetPlace, shown: int, *, every_row: bool, **shared: Any) -> None:  # noqa: ANN401 - click's options
     """Say what PLAN would write, what it holds back and why, and whether its files are what its hash was made of."""
-    from reconcile.cli.wording.plans import deletion_lines, describe_subtrees, rehearsal_root
+    from reconcile.cli.wording.plans import count_candidates, deletion_lines, describe_subtrees, rehearsal_root
     from reconcile.jobs.plans.review import show_plan
     from reconcile.plan.actions import LEAVE, Phase
     from reconcile.report.plan_verdict import describe_shares
@@ -94,6 +94,8 @@ def show(path: DatasetPlace, shown: int, *, every_row: bool, **shared: Any) -> N
     if left:
         details.append(f"  'leave' writes nothing, unless you choose: bkmeta plan edit --choose; {left} of the actions")
     details += describe_subtrees(manifest.subtrees)
+    if manifest.candidates:
+        details += ["", *count_candidates(manifest.candidates), *(f"  {line}" for line in plan.candidates)]
     if set(overview.waves) - {0}:
         details += [
             "",
@@ -156,6 +158,7 @@ def show(path: DatasetPlace, shown: int, *, every_row: bool, **shared: Any) -> N
             "doubts": dict(manifest.doubts),
             "deletions": [one.to_json() for one in deletions],
             "subtrees": manifest.to_json()["subtrees"],
+            "candidates": {**manifest.candidates, "listed": [line.to_json() for line in plan.candidates]},
         },
     )
     sys.exit(output.show(result))

@@ -38,6 +38,7 @@ import org.apache.pulsar.client.api.Consumer;
 import org.apache.pulsar.client.api.Message;
 import org.apache.pulsar.client.api.MessageId;
 import org.apache.pulsar.client.api.Producer;
+import org.apache.pulsar.client.api.ProducerBuilder;
 import org.apache.pulsar.client.api.PulsarClient;
 import org.apache.pulsar.client.api.Reader;
 import org.apache.pulsar.client.api.Schema;
@@ -57,6 +58,7 @@ import org.apache.pulsar.common.policies.data.TenantInfo;
  * <pre>
  * read   every topic is loaded anew: what is read of each, and of each subscription
  * more   messages are written to a topic that there was, and to a new one: their ledgers
+ * grow   two more topics, and more messages in all that this has made, each in a way of its own: how many each has
  * </pre>
  *
  * <p>An offloaded ledger is kept in the folder, and deleted from the bookies by the broker.
@@ -68,6 +70,8 @@ public final class Broker {
 
     private static final List<String> TOPICS =
         List.of("kept", "offloaded", "compacted", "delayed", "followed", "truncated", "parted", "ended");
+
+    private static final String GROWS = "grows-";
 
     private static Path elsewhere;
 
@@ -199,6 +203,7 @@ public final class Broker {
     private final PulsarAdmin admin;
     private final PulsarClient client;
     private final Map<String, Object> truth = new LinkedHashMap<>();
+    private final Map<String, Integer> grown = new LinkedHashMap<>();
 
     private Broker(String zookeeper, String root, boolean isNew) throws Exception {
         ServiceConfiguration config = new ServiceConfiguration();
@@ -384,6 +389,18 @@ public final class Broker {
         return values;
     }
 
+    /** A topic that came back without its schema takes readers of bytes only. */
+    private List<String> readBytes(String topic) throws Exception {
+        List<String> values = new ArrayList<>();
+        try (Reader<byte[]> reader = client.newReader(Schema.BYTES).topic(name(topic))
+            .startMessageId(MessageId.earliest).create()) {
+            while (reader.hasMessageAvailable()) {
+                values.add(new String(reader.readNext(60, TimeUnit.SECONDS).getValue(), StandardCharsets.UTF_8));
+            }
+        }
+        return values;
+    }
+
     private Map<String, Object> writeMore() throws Exception {
         Map<String, Object> found = new LinkedHashMap<>();
         List<Long> before = listLedgers("kept");
@@ -395,6 +412,44 @@ public final class Broker {
         write("later", Schema.STRING);
         found.put("later", listLedgers("later"));
         return found;
+    }
+
+    /** Messages of a topic that grows: alone, in batches, of two producers in turn, of a named one, of many ledgers. */
+    private void append(String topic, int shape, int first, int count) throws Exception {
+        ProducerBuilder<String> builder = client.newProducer(Schema.STRING).topic(name(topic)).enableBatching(shape == 1);
+        if (shape == 3) {
+            builder.producerName("named");
+        }
+        try (Producer<String> producer = builder.create();
+            Producer<String> second = shape == 2 ? builder.create() : null) {
+            List<CompletableFuture<MessageId>> sent = new ArrayList<>();
+            for (int n = first; n < first + count; n++) {
+                Producer<String> sender = second != null && n % 2 == 1 ? second : producer;
+                sent.add(sender.newMessage().value("message " + n).sendAsync());
+                if (shape != 1) {
+                    sent.get(sent.size() - 1).get(60, TimeUnit.SECONDS);
+                }
+            }
+            producer.flush();
+            for (CompletableFuture<MessageId> one : sent) {
+                one.get(60, TimeUnit.SECONDS);
+            }
+        }
+    }
+
+    private Map<String, Object> grow() throws Exception {
+        for (int n = 0; n < 2; n++) {
+            String topic = GROWS + grown.size();
+            subscribe(topic).close();
+            grown.put(topic, 0);
+        }
+        for (String topic : List.copyOf(grown.keySet())) {
+            int shape = Integer.parseInt(topic.substring(GROWS.length())) % 5;
+            int count = shape == 4 ? 4 * ENTRIES : ENTRIES;
+            append(topic, shape, grown.get(topic), count);
+            grown.merge(topic, count, Integer::sum);
+        }
+        return new LinkedHashMap<>(grown);
     }
 
     private Map<String, Object> readTopics() throws Exception {
@@ -425,6 +480,17 @@ public final class Broker {
             }
         }
         found.put("followed left", followed);
+        if (admin.topics().getList(NAMESPACE).contains(name("later"))) {
+            admin.topics().unload(name("later"));
+            found.put("later", readBytes("later"));
+            found.put("later subscriptions", admin.topics().getSubscriptions(name("later")));
+        }
+        for (String topic : admin.topics().getList(NAMESPACE)) {
+            if (topic.startsWith(name(GROWS))) {
+                admin.topics().unload(topic);
+                found.put(topic.substring(name("").length()), readBytes(topic.substring(name("").length())));
+            }
+        }
         found.put("topics", admin.topics().getList(NAMESPACE).stream().sorted().toList());
         found.put("partitions", admin.topics().getPartitionedTopicMetadata(name("parted")).partitions);
         found.put("schema", admin.schemas().getSchemaInfo(name("kept")).getType().toString());
@@ -445,7 +511,11 @@ public final class Broker {
             System.out.flush();
             BufferedReader lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
             for (String line; (line = lines.readLine()) != null;) {
-                System.out.println(json.writeValueAsString(line.equals("more") ? made.writeMore() : made.readTopics()));
+                System.out.println(json.writeValueAsString(switch (line) {
+                    case "more" -> made.writeMore();
+                    case "grow" -> made.grow();
+                    default -> made.readTopics();
+                }));
                 System.out.flush();
             }
         } catch (Throwable failure) {

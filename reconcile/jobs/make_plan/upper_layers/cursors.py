@@ -18,26 +18,25 @@ import pyarrow.compute as pc
 
 from reconcile.findings.categories import Category
 from reconcile.findings.table import Finding, Statement
-from recovery.capture.subtrees import TOPICS
+from reconcile.jobs.make_plan.upper_layers.topic_records import read_nodes
 from recovery.codecs import managed_ledger
-from recovery.codecs.managed_ledger import Cursor, Listed
+from recovery.codecs.managed_ledger import Listed
 from recovery.dataset import Dataset, read_part
 from recovery.errors import FormatError
 from recovery.manifest import Part
 from recovery.place import DatasetPlace
 
-_TABLE: Final = "subtrees"
 _COMES_BACK: Final = ("restored", "guarded")
-_TOGETHER: Final = 1 << 14
-"""Positions that become columns together: as Python's values they take ten times as much."""
-_CURSORS: Final = pa.schema([("path", pa.string()), ("ledger", pa.int64()), ("entry", pa.int64())])
 
 
-def find_beyond(snapshot: Dataset, out: DatasetPlace, parts: Sequence[Part], live: Dataset | None) -> Iterator[Finding]:
+def find_beyond(
+    snapshot: Dataset, cursors: pa.Table, out: DatasetPlace, parts: Sequence[Part], live: Dataset | None
+) -> Iterator[Finding]:
     """Yield a finding for each subscription that stands beyond what is left.
 
     Args:
         snapshot: a catalog with `TOPICS`.
+        cursors: its subscriptions, as `read_topic_records` gives them.
         out: the plan's folder.
         parts: of its RECONSTRUCTION.
         live: catalog of the store.
@@ -45,10 +44,9 @@ def find_beyond(snapshot: Dataset, out: DatasetPlace, parts: Sequence[Part], liv
     Raises:
         DatasetError: a file is gone or damaged.
     """
-    cursors = _read_cursors(snapshot)
     if not cursors.num_rows:
         return
-    ends = _read_ends(cursors["ledger"].unique(), out, parts, live)
+    ends = read_ends(cursors["ledger"].unique(), out, parts, live)
     place = pc.index_in(cursors["ledger"], value_set=ends["ledger"].combine_chunks())
     last = ends["last_entry"].take(place)
     # Of an open ledger nobody knows an end that the position could be beyond.
@@ -56,7 +54,7 @@ def find_beyond(snapshot: Dataset, out: DatasetPlace, parts: Sequence[Part], liv
     doubted = cursors.filter(is_beyond)
     topics = _read_topics(snapshot, doubted)
     named = sorted({listed.ledger for ledgers in topics.values() for listed in ledgers})
-    ends = _read_ends(pa.array(named, pa.int64()), out, parts, live)
+    ends = read_ends(pa.array(named, pa.int64()), out, parts, live)
     known = dict(zip(ends["ledger"].to_pylist(), ends["last_entry"].to_pylist(), strict=True))
     for row in doubted.to_pylist():
         listed = {item.ledger: item for item in topics.get(row["path"].rpartition("/")[0], ())}
@@ -97,36 +95,7 @@ def _find_end(listed: Listed, known: dict[int, int | None]) -> int | None:
     return listed.last_entry if stored is None else stored
 
 
-def _read_records(snapshot: Dataset, wanted: pa.Array | None = None) -> Iterator[tuple[str, bytes]]:
-    """Yield path and bytes of nodes below `TOPICS`; of some paths, where these are given."""
-    for rows in snapshot.batches(_TABLE, ["path", "raw"]):
-        chosen = rows.filter(pc.match_substring(rows["path"], f"{TOPICS}/"))
-        if wanted is not None:
-            chosen = chosen.filter(pc.is_in(chosen["path"], value_set=wanted))
-        yield from zip(chosen["path"].to_pylist(), chosen["raw"].to_pylist(), strict=True)
-
-
-def _read_cursors(snapshot: Dataset) -> pa.Table:
-    """Return path and position of each subscription; a record that cannot be read says nothing."""
-
-    def yield_tables() -> Iterator[pa.Table]:
-        rows: list[dict[str, object]] = []
-        for path, raw in _read_records(snapshot):
-            try:
-                record = managed_ledger.decode(raw)
-            except FormatError:
-                continue
-            if isinstance(record, Cursor) and record.position is not None:
-                rows.append({"path": path, "ledger": record.position[0], "entry": record.position[1]})
-            if len(rows) >= _TOGETHER:
-                yield pa.Table.from_pylist(rows, schema=_CURSORS)
-                rows.clear()
-        yield pa.Table.from_pylist(rows, schema=_CURSORS)
-
-    return pa.concat_tables(yield_tables())
-
-
-def _read_ends(ledgers: pa.Array, out: DatasetPlace, parts: Iterable[Part], live: Dataset | None) -> pa.Table:
+def read_ends(ledgers: pa.Array, out: DatasetPlace, parts: Iterable[Part], live: Dataset | None) -> pa.Table:
     """Return the last entries of those of some ledgers that come back or stand in the store; null: it is open."""
     names = ["ledger", "last_entry"]
     schema = pa.schema([(name, pa.int64()) for name in names])
@@ -148,7 +117,7 @@ def _read_topics(snapshot: Dataset, cursors: pa.Table) -> dict[str, tuple[Listed
     """Return what the topics of some subscriptions name."""
     parents = pc.replace_substring_regex(cursors["path"], r"/[^/]*$", "").unique()
     topics: dict[str, tuple[Listed, ...]] = {}
-    for path, raw in _read_records(snapshot, parents) if len(parents) else ():
+    for path, raw in read_nodes(snapshot, parents) if len(parents) else ():
         try:
             record = managed_ledger.decode(raw)
         except FormatError:

@@ -10,9 +10,12 @@ import pytest
 from backends.memory import MemoryStore
 from backends.protocols import Write
 from backends.testing.faults import CrashError
-from reconcile.jobs.make_plan import subtree_writes
+from reconcile.compare.evidence import sort_newest_first
 from reconcile.jobs.make_plan.request import PlanRequest
-from reconcile.jobs.make_plan.subtree_writes import SubtreeWrites, write_subtrees
+from reconcile.jobs.make_plan.upper_layers import subtree_writes
+from reconcile.jobs.make_plan.upper_layers.candidates import Candidates, Sources, write_candidates
+from reconcile.jobs.make_plan.upper_layers.subtree_writes import SubtreeWrites, write_subtrees
+from reconcile.jobs.make_plan.upper_layers.topic_records import read_topic_records
 from reconcile.plan.actions import Passwords
 from reconcile.plan.edits import Edits, edit_plan
 from reconcile.plan.manifest import PlanBinding, PlanCounts, PlanManifest, SubtreeCounts, write_plan_manifest
@@ -60,22 +63,24 @@ def fill(store: MemoryStore) -> MemoryStore:
     return store
 
 
-def take(store: MemoryStore, folder: Path, *paths: str, pulsar: bool = False) -> Dataset:
+def take(store: MemoryStore, folder: Path, *paths: str, pulsar: bool = False, root: str = "/ledgers") -> Dataset:
     """Capture a store with subtrees."""
-    tops = SubtreeChoice(paths, pulsar).resolve("/ledgers", ZOOKEEPER, "the store")
-    binding = {"root": "/ledgers", "subtrees": list(tops)}
+    tops = SubtreeChoice(paths, pulsar).resolve(root, ZOOKEEPER, "the store")
+    binding = {"root": root, "subtrees": list(tops)}
     with DatasetWriter(folder, "catalog", binding=binding, secret=True) as out:
-        summary = capture(store, "/ledgers", Layout.HIERARCHICAL, out, clock=lambda: AT, subtrees=tops)
+        summary = capture(store, root, Layout.HIERARCHICAL, out, clock=lambda: AT, subtrees=tops)
     assert summary.complete
     return open_dataset(folder, "catalog")
 
 
-def request_of(snapshot: Dataset, live: Dataset | None, *paths: str, pulsar: bool = False) -> PlanRequest:
-    """Ask for a plan of nothing but subtrees."""
+def request_of(
+    snapshot: Dataset, live: Dataset | None, *paths: str, pulsar: bool = False, others: tuple[Dataset, ...] = ()
+) -> PlanRequest:
+    """Ask for a plan of nothing but subtrees, of one snapshot; others show ledgers alone."""
     return PlanRequest(
         (),
         live,
-        (snapshot,),
+        (snapshot, *others),
         Layout.HIERARCHICAL,
         "/ledgers",
         Passwords.from_candidates([]),
@@ -101,10 +106,17 @@ def make_plan(
     sides = [{**ledger.side(), "referenced": ledger.owner is not None} for ledger in ledgers]
     side_rows = pa.Table.from_pylist(sides, schema=tables.SIDES).sort_by(by_key)
     parts["sides"] = [write_part(folder, "sides", "all", [side_rows], secret=True)]
+    candidates = Candidates((), {})
+    if written.source is not None and ledgers:
+        catalogs = sort_newest_first([*request.snapshots, *([] if request.live is None else [request.live])])
+        issued = written.source.find_issued(Layout.HIERARCHICAL)
+        sources = Sources(written.source, catalogs, issued, read_topic_records(written.source.dataset), folder)
+        candidates = write_candidates(sources, [(parts["reconstruction"][0], parts["sides"][0])])
+        parts["candidates"] = list(candidates.parts)
     parts["actions"] = [*written.parts, *parts["actions"]]
     counts = PlanCounts(actions=sum(part.rows for part in written.parts), left_alone=written.left)
     binding = PlanBinding(layout="hierarchical", root="/ledgers", made=None if made is None else made.isoformat())
-    manifest = PlanManifest(binding, counts=counts, subtrees=written.counts)
+    manifest = PlanManifest(binding, counts=counts, subtrees=written.counts, candidates=candidates.counts)
     write_plan_manifest(folder, manifest, parts, Hashes(written.hashes, ledger_hashes(rows)))
     plan = open_dataset(folder, "plan")
     demand_whole(plan)

@@ -56,7 +56,7 @@ class SubtreeWrites:
     counts: tuple[SubtreeCounts, ...] = ()
     hashes: dict[int, str] = field(default_factory=dict)
     left: int = 0
-    source: Dataset | None = None
+    source: Catalog | None = None
 
 
 def write_subtrees(request: PlanRequest, out: DatasetPlace) -> SubtreeWrites:
@@ -75,11 +75,11 @@ def write_subtrees(request: PlanRequest, out: DatasetPlace) -> SubtreeWrites:
     pieces = min(PARTITIONS, -(-rows // _PIECE_ROWS) or 1)
     spilled = [_spill(side, tops, pieces, out, name) for side, name in ((source.dataset, "then"), (stored, "now"))]
     counts = [SubtreeCounts(top, source.source, source.txn) for top in tops]
-    writes, parts = SubtreeWrites(source=source.dataset), dict[tuple[int, int], Part]()
+    writes, parts = SubtreeWrites(source=source), dict[tuple[int, int], Part]()
     counters = tops_of_counters(tops)
     for piece in range(pieces):
-        then, now = (_join(out, files[piece]) for files in spilled)
-        compared = _compare(then, now, counters)
+        earlier, now = (_join(out, files[piece]) for files in spilled)
+        compared = _compare(earlier, now, counters)
         counts = [count + _count(count.path, compared) for count in counts]
         actions = make_subtree_actions(compared.writes)
         writes.hashes.update(bucket_hashes(actions))
@@ -188,59 +188,59 @@ class _Compared:
     """One piece of both sides.
 
     Attributes:
-        then: paths of the snapshot.
+        earlier: paths of the snapshot.
         newer: paths that only the store has.
         writes: what `make_subtree_actions` takes.
     """
 
-    then: pa.ChunkedArray
+    earlier: pa.ChunkedArray
     newer: pa.ChunkedArray
     writes: pa.Table
 
 
-def _compare(then: pa.Table, now: pa.Table, counters: Sequence[str]) -> _Compared:
-    place = pc.index_in(then["path"], value_set=now["path"].combine_chunks())
+def _compare(earlier: pa.Table, now: pa.Table, counters: Sequence[str]) -> _Compared:
+    place = pc.index_in(earlier["path"], value_set=now["path"].combine_chunks())
     stored = now.take(place)
-    is_same = pc.fill_null(pc.equal(then["raw"], stored["raw"]), fill_value=False)
+    is_same = pc.fill_null(pc.equal(earlier["raw"], stored["raw"]), fill_value=False)
     is_there = pc.is_valid(place)
     made = _make_writes(
-        then.filter(pc.invert(is_same)), stored.filter(pc.invert(is_same)), is_there.filter(pc.invert(is_same))
+        earlier.filter(pc.invert(is_same)), stored.filter(pc.invert(is_same)), is_there.filter(pc.invert(is_same))
     )
-    used = pc.fill_null(then["children_created"], 0)
+    used = pc.fill_null(earlier["children_created"], 0)
     is_counter = pc.and_(
         pc.and_(pc.greater(used, pc.fill_null(stored["children_created"], 0)), pc.less_equal(used, RAISE_LIMIT)),
-        pc.is_in(pc.replace_substring_regex(then["path"], r"/[^/]*$", ""), pa.array(list(counters), pa.string())),
+        pc.is_in(pc.replace_substring_regex(earlier["path"], r"/[^/]*$", ""), pa.array(list(counters), pa.string())),
     )
-    writes = pa.concat_tables([made, _make_raises(then.filter(is_counter), made.schema)])
+    writes = pa.concat_tables([made, _make_raises(earlier.filter(is_counter), made.schema)])
     order = [(_BUCKET, "ascending"), ("path", "ascending"), ("op", "ascending")]
-    newer = now["path"].filter(pc.invert(pc.is_in(now["path"], value_set=then["path"].combine_chunks())))
-    return _Compared(then["path"], newer, writes.sort_by(order))
+    newer = now["path"].filter(pc.invert(pc.is_in(now["path"], value_set=earlier["path"].combine_chunks())))
+    return _Compared(earlier["path"], newer, writes.sort_by(order))
 
 
-def _make_writes(then: pa.Table, stored: pa.Table, is_there: pa.ChunkedArray) -> pa.Table:
+def _make_writes(earlier: pa.Table, stored: pa.Table, is_there: pa.ChunkedArray) -> pa.Table:
     return pa.table(
         {
-            _BUCKET: then[_BUCKET],
+            _BUCKET: earlier[_BUCKET],
             "op": pc.if_else(is_there, LEAVE, "create"),
-            "path": then["path"],
-            "value": then["raw"],
-            "acl": pc.if_else(is_there, pa.scalar(None, pa.string()), then["acl"]),
+            "path": earlier["path"],
+            "value": earlier["raw"],
+            "acl": pc.if_else(is_there, pa.scalar(None, pa.string()), earlier["acl"]),
             "expects": stored["version"],
             "before": stored["raw"],
         }
     )
 
 
-def _make_raises(then: pa.Table, schema: pa.Schema) -> pa.Table:
+def _make_raises(earlier: pa.Table, schema: pa.Schema) -> pa.Table:
     """Return the raises of counters: past the last number that they can have given."""
-    count = then.num_rows
-    last = pc.subtract(then["children_created"], 1)
+    count = earlier.num_rows
+    last = pc.subtract(earlier["children_created"], 1)
     columns = {
-        _BUCKET: then[_BUCKET],
+        _BUCKET: earlier[_BUCKET],
         "op": pa.array(["raise"] * count, pa.string()),
-        "path": then["path"],
+        "path": earlier["path"],
         "value": pc.cast(pc.cast(last, pa.string()), pa.binary()),
-        "acl": then["acl"],
+        "acl": earlier["acl"],
         "expects": pa.nulls(count, pa.int64()),
         "before": pa.nulls(count, pa.binary()),
     }
@@ -249,7 +249,7 @@ def _make_raises(then: pa.Table, schema: pa.Schema) -> pa.Table:
 
 def _count(top: str, compared: _Compared) -> SubtreeCounts:
     """Count one subtree of a piece."""
-    nodes, newer = (pc.sum(_are_below(paths, [top])).as_py() or 0 for paths in (compared.then, compared.newer))
+    nodes, newer = (pc.sum(_are_below(paths, [top])).as_py() or 0 for paths in (compared.earlier, compared.newer))
     ops = compared.writes["op"].filter(_are_below(compared.writes["path"], [top])).to_pylist()
     return SubtreeCounts(
         top,

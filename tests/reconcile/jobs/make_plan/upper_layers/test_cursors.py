@@ -8,12 +8,13 @@ import pytest
 from backends.memory import MemoryStore
 from backends.protocols import Write
 from reconcile.findings.categories import Category
-from reconcile.jobs.make_plan.cursors import find_beyond
+from reconcile.jobs.make_plan.upper_layers.cursors import find_beyond
+from reconcile.jobs.make_plan.upper_layers.topic_records import read_topic_records
 from recovery.codecs._pb.managed_ledger_pb2 import ManagedCursorInfo, ManagedLedgerInfo
 from recovery.dataset import Dataset, write_part
 from recovery.manifest import Part
 from recovery.model import tables
-from tests.reconcile.jobs.make_plan.test_subtree_writes import take
+from tests.reconcile.jobs.make_plan.upper_layers.test_subtree_writes import take
 from tests.support.plan_folder import Ledger
 
 TOP = "/managed-ledgers/public/default/persistent"
@@ -48,7 +49,7 @@ def remaining(snapshot: Dataset, folder: Path, live: Dataset | None = None) -> d
     by_key = [(name, "ascending") for name in tables.KEY_COLUMNS]
     rows = pa.Table.from_pylist([one.row() for one in LEDGERS], schema=tables.RECONSTRUCTION).sort_by(by_key)
     part: Part = write_part(folder, "reconstruction", "all", [rows], secret=True)
-    found = list(find_beyond(snapshot, folder, [part], live))
+    found = list(find_beyond(snapshot, read_topic_records(snapshot).cursors, folder, [part], live))
     assert {finding.category for finding in found} <= {Category.CURSOR_BEYOND_END}
     return {finding.subject.removeprefix(f"{TOP}/"): finding.statements[-1].value for finding in found}
 

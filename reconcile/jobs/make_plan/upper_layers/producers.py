@@ -1,0 +1,161 @@
+"""Topics whose producers wrote to a ledger that no node names: by what stands in front of its first and last message.
+
+A producer has a name, which brokers make up so that no two have the same, unless a client named it; it numbers its
+messages, and says when each was sent. Where a producer of the ledger wrote to a topic's last known ledger before:
+
+    published before that      not of the topic
+    numbers go on              of the topic, unless another one says the same; later ledgers are compared with this one
+    numbers do not go on       perhaps: a client that names its producer may begin anew
+
+Ledgers are gone through in the order of their ids. Names, numbers and times are compared, and kept nowhere: only how
+they compare is written.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from reconcile.words import count_noun
+from recovery.codecs import pulsar_message
+from recovery.codecs.pulsar_message import MessageHead
+from recovery.errors import FormatError
+from recovery.model.ids import LedgerId
+
+ReadPayloads = Callable[[LedgerId, Sequence[int]], Mapping[int, bytes]]
+"""Gives the payloads of some entries of a ledger, as far as any bookie has them and their digest agrees."""
+_FIRST: Final = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEnd:
+    """A ledger, and its last entry; None: not known, or it has none."""
+
+    ledger: int
+    last_entry: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A topic that a ledger may be of.
+
+    Attributes:
+        ledger: it.
+        path: of the topic.
+        previous: ledger of the topic that the producers wrote to before.
+        detail: how both compare, for people.
+    """
+
+    ledger: int
+    path: str
+    previous: int
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """The last that a producer is known to have sent to a topic."""
+
+    ledger: int
+    sequence: int
+    published_ms: int
+
+
+class Producers:
+    """What the producers of some ledgers are known to have sent to topics.
+
+    Attributes:
+        strangers: ledgers whose first and last entry can be read, and are no messages: of subscriptions, of schemas.
+    """
+
+    def __init__(self, read: ReadPayloads, ledgers: Sequence[LedgerEnd]) -> None:
+        """Read the first and the last message of ledgers that no node names.
+
+        Args:
+            read: gives payloads.
+            ledgers: in the order of their ids.
+        """
+        self._read = read
+        self._heads: dict[int, tuple[MessageHead, ...]] = {}
+        self.strangers: list[int] = []
+        for ledger in ledgers:
+            payloads = self._read_payloads(ledger)
+            heads = _decode_heads(payloads)
+            if heads:
+                self._heads[ledger.ledger] = heads
+            elif payloads:
+                self.strangers.append(ledger.ledger)
+        self._wanted = {head.producer for heads in self._heads.values() for head in heads}
+        self._sent: dict[str, dict[str, _Sent]] = {}
+
+    @property
+    def are_known(self) -> bool:
+        """Whether any ledger has a message of Pulsar."""
+        return bool(self._wanted)
+
+    def learn(self, path: str, ledger: LedgerEnd) -> None:
+        """Take what is known of a topic from a ledger of it."""
+        self._note(path, ledger.ledger, _decode_heads(self._read_payloads(ledger)))
+
+    def _note(self, path: str, ledger: int, heads: Iterable[MessageHead]) -> None:
+        for head in heads:
+            # Other producers than those that are looked for are nobody's business.
+            if head.producer in self._wanted:
+                sent = _Sent(ledger, head.last_sequence, head.published_ms)
+                self._sent.setdefault(head.producer, {})[path] = sent
+
+    def match(self, named: Mapping[int, str]) -> Iterator[Match]:
+        """Yield the topics that ledgers may be of, in the order of their ids.
+
+        Args:
+            named: ledgers whose topics are known, with these topics' paths: what follows is compared with them.
+        """
+        for ledger, heads in self._heads.items():
+            if ledger in named:
+                self._note(named[ledger], ledger, heads)
+                continue
+            producers = {head.producer for head in heads}
+            first_of = {head.producer: head for head in reversed(heads)}
+            matches: list[tuple[Match, bool]] = []
+            for path in sorted({path for producer in producers for path in self._sent.get(producer, ())}):
+                known = {name: sent[path] for name in producers if path in (sent := self._sent.get(name, {}))}
+                pairs = [(first_of[name], sent) for name, sent in known.items()]
+                if any(head.published_ms < sent.published_ms or ledger < sent.ledger for head, sent in pairs):
+                    continue
+                goes_on = all(head.sequence > sent.sequence for head, sent in pairs)
+                is_next = all(head.sequence == sent.sequence + 1 for head, sent in pairs)
+                previous = max(sent.ledger for _, sent in pairs)
+                numbers = "go on without a gap" if is_next else "go on" if goes_on else "do not go on"
+                detail = (
+                    f"{len(known)} of {count_noun(len(producers), 'producer')} of its first and last message wrote to "
+                    f"ledger {previous} of the topic before; numbers {numbers}, published later"
+                )
+                matches.append((Match(ledger, path, previous, detail), goes_on))
+            if len(matches) == 1 and matches[0][1]:
+                self._note(matches[0][0].path, ledger, heads)
+            yield from (match for match, _ in matches)
+
+    def _read_payloads(self, ledger: LedgerEnd) -> Mapping[int, bytes]:
+        """Return what stands in the first and in the last entry of a ledger, as far as it can be read."""
+        last = _FIRST if ledger.last_entry is None else max(ledger.last_entry, _FIRST)
+        return self._read(LedgerId(0, ledger.ledger), sorted({_FIRST, last}))
+
+
+def _decode_heads(payloads: Mapping[int, bytes]) -> tuple[MessageHead, ...]:
+    """Return what stands in front of messages, in the order of their entries."""
+    heads: list[MessageHead] = []
+    for entry in sorted(payloads):
+        try:
+            heads.append(pulsar_message.decode(payloads[entry]))
+        except FormatError:
+            continue
+    return tuple(heads)
+
+
+def list_ends(ledgers: pa.Table) -> Iterator[LedgerEnd]:
+    """Yield ledgers of a table with their last entries, in the order of their ids."""
+    ordered = ledgers.select(["ledger", "last_entry"]).take(pc.sort_indices(ledgers["ledger"]))
+    for row in ordered.to_pylist():
+        yield LedgerEnd(row["ledger"], row["last_entry"])

@@ -1,0 +1,1 @@
+"""Nodes of upper layers in a plan that people change."""
