@@ -238,6 +238,10 @@ def test_a_bookie_that_fills_itself_deletes_nothing(loss: Loss) -> None:
     )
     there.check(0, 1, 2, LOST, SPARE)
     assert less(before, there.kept()) == {}
-    assert (there.records(), there.locks()) == (records, set(full))
+    # Workers inside bookies repair meanwhile what nothing keeps from them: other records may name another bookie.
+    now, stay = there.records(), {*full, held}
+    assert {ledger: now[ledger] for ledger in stay} == {ledger: records[ledger] for ledger in stay}
+    assert loss.nodes == 0 or now == records
+    assert there.locks() == set(full)
     for ledger in full:
         assert there.read(ledger) == list(range(there.written[ledger].entries)), ledger
