@@ -113,3 +113,27 @@ def test_ledgers_that_nobody_was_asked_about_cost_nothing() -> None:
         tracemalloc.stop()
     assert (faults.faults.num_rows, faults.undecided.tolist(), faults.judged) == (0, [0, 1, 2, 3], 0)
     assert peak < 1 << 20
+
+
+def test_a_ledger_of_one_entry_is_judged_and_a_record_that_nobody_can_read_is_not() -> None:
+    """Nor is an empty one."""
+    one, empty = Ledger(2, 2, 0, LACKS.segments, {}), Ledger(2, 2, -1, LACKS.segments, {})
+    stored = make_stored([one, empty, one]).to_pylist()
+    stored[2].update(dict.fromkeys(("state", "last_entry", "segments", "write_quorum", "ack_quorum")))
+    table = pa.Table.from_pylist(stored, schema=tables.CATALOG_LEDGERS)
+    faults = find_faults(table, make_copies([]), Sight({"bk0": None, "bk1": None}, frozenset(), NOTHING_HIDDEN))
+    assert faults.faults.select(["row", "fault", "entries"]).to_pylist() == [
+        {"row": 0, "fault": int(Fault.LOST), "entries": 1}
+    ]
+    assert (faults.positions, faults.undecided.tolist()) == (2, [])
+    none = find_faults(table.slice(1), make_copies([]), Sight({"bk0": None}, frozenset(), NOTHING_HIDDEN))
+    assert (none.faults.num_rows, none.positions, none.judged) == (0, 0, 0)
+
+
+def test_positions_are_those_of_every_segment() -> None:
+    """Each entry once on each bookie of its write set, whichever segment it is in."""
+    two = Ledger(2, 2, 9, [(0, ["bk0", "bk1", "bk2"]), (4, ["bk0", "bk1", "bk3"]), (12, ["bk0", "bk1", "bk4"])], {})
+    sight = Sight({"bk0": None, "bk1": None}, frozenset(), NOTHING_HIDDEN)
+    faults = find_faults(make_stored([two]), make_copies([]), sight)
+    # Ten entries, two copies each; bk2 and bk3 were not seen, on which 1, 2, 4, 5, 7 and 8 stand.
+    assert (faults.positions, faults.judged) == (20, 14)
