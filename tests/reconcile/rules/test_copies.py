@@ -116,9 +116,10 @@ def test_ledgers_that_nobody_was_asked_about_cost_nothing() -> None:
 
 
 def test_a_ledger_of_one_entry_is_judged_and_a_record_that_nobody_can_read_is_not() -> None:
-    """Nor is an empty one."""
+    """Nor is an empty one, nor one that is written to."""
     one, empty = Ledger(2, 2, 0, LACKS.segments, {}), Ledger(2, 2, -1, LACKS.segments, {})
-    stored = make_stored([one, empty, one]).to_pylist()
+    stored = make_stored([one, empty, one, one]).to_pylist()
+    stored[3].update(state="OPEN", last_entry=None)
     stored[2].update(dict.fromkeys(("state", "last_entry", "segments", "write_quorum", "ack_quorum")))
     table = pa.Table.from_pylist(stored, schema=tables.CATALOG_LEDGERS)
     faults = find_faults(table, make_copies([]), Sight({"bk0": None, "bk1": None}, frozenset(), NOTHING_HIDDEN))
