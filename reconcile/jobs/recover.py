@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from reconcile.check.listing import list_known_ledgers
 from reconcile.clusters import Source, demand_one, list_named, of_bookies
@@ -17,9 +17,7 @@ from reconcile.jobs.context import Context, connect, start_spark, throttle
 from reconcile.jobs.deletes.resurrection import find_deleted, read_deleted
 from reconcile.jobs.make_plan.plan import make_plan
 from reconcile.jobs.make_plan.request import PlanRequest, open_inventories
-from reconcile.jobs.make_plan.upper_layers.producers import ReadPayloads
 from reconcile.jobs.references import read_references
-from reconcile.jobs.verify import open_disks_of
 from reconcile.plan.actions import Passwords
 from reconcile.plan.manifest import PlanManifest
 from reconcile.plan.plan_reader import STORE
@@ -35,6 +33,9 @@ from recovery.infer.lost_disks import LostDisk
 from recovery.infer.search import Tail
 from recovery.place import DatasetPlace
 from recovery.spark import demand_spark
+
+if TYPE_CHECKING:
+    from reconcile.jobs.make_plan.upper_layers.producers import ReadPayloads
 
 _TABLES: Final = "tables"
 """Folder below the collected inventories: those that were made of tables."""
@@ -192,9 +193,11 @@ def recover(request: RecoverRequest, context: Context) -> Recovered:
     return Recovered(plan, manifest, None if target.has_root else target.root)
 
 
-def _open_payloads(request: RecoverRequest, context: Context, stack: ExitStack) -> ReadPayloads:
+def _open_payloads(request: RecoverRequest, context: Context, stack: ExitStack) -> "ReadPayloads":
     """Return what gives the payloads of entries, of the disks that were named."""
-    from recovery.bookies.ledger_entries import read_payloads  # noqa: PLC0415 - loaded where disks are read
+    # Loaded where disks are read.
+    from reconcile.jobs.verify import open_disks_of  # noqa: PLC0415 - see above
+    from recovery.bookies.ledger_entries import read_payloads  # noqa: PLC0415 - see above
 
     disks = stack.enter_context(open_disks_of(request.disks, context))
     return lambda ledger, wanted: read_payloads(disks, ledger, wanted, request.passwords.values)

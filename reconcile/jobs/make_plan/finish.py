@@ -4,7 +4,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,7 +19,6 @@ from reconcile.jobs.make_plan.request import PlanRequest
 from reconcile.jobs.make_plan.system_writes import list_system_writes
 from reconcile.jobs.make_plan.upper_layers.candidates import Candidates, Sources, write_candidates
 from reconcile.jobs.make_plan.upper_layers.cursors import find_beyond
-from reconcile.jobs.make_plan.upper_layers.producers import ReadPayloads
 from reconcile.jobs.make_plan.upper_layers.subtree_writes import write_subtrees
 from reconcile.jobs.make_plan.upper_layers.topic_records import read_topic_records
 from reconcile.plan.actions import LEAVE, Phase, SystemWrite, make_system_actions, phase_of
@@ -45,6 +44,9 @@ from recovery.model import tables
 from recovery.model.coverage import Coverage
 from recovery.place import to_place
 
+if TYPE_CHECKING:
+    from reconcile.jobs.make_plan.upper_layers.producers import ReadPayloads
+
 _SETTLED: Final = ("restored", "guarded", "held", "accepted_loss", "deleted")
 
 
@@ -54,7 +56,7 @@ def finish_plan(
     results: Sequence[RangeResult],
     coverage: Coverage,
     instances: Sequence[str],
-    read_payloads: ReadPayloads | None = None,
+    read_payloads: "ReadPayloads | None" = None,
 ) -> PlanManifest:
     """Write what is of no bucket range, and the manifest; return it.
 

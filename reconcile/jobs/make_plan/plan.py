@@ -25,7 +25,6 @@ from reconcile.findings.table import Run
 from reconcile.jobs.make_plan.finish import finish_plan
 from reconcile.jobs.make_plan.range_task import REFERENCES, RangeResult, RangeTasks
 from reconcile.jobs.make_plan.request import PlanRequest, list_sources
-from reconcile.jobs.make_plan.upper_layers.producers import ReadPayloads
 from reconcile.plan.manifest import PlanManifest
 from reconcile.rules.segments.member_names import demand_other_names
 from recovery.dataset import SPILL, read_inventories, write_part
@@ -38,6 +37,8 @@ from recovery.spark import over_buckets
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from reconcile.jobs.make_plan.upper_layers.producers import ReadPayloads
+
 
 def make_plan(
     request: PlanRequest,
@@ -46,7 +47,7 @@ def make_plan(
     *,
     now: Callable[[], datetime],
     progress: Callable[[int, int, str], None] = lambda _done, _all, _stage: None,
-    read_payloads: ReadPayloads | None = None,
+    read_payloads: "ReadPayloads | None" = None,
 ) -> PlanManifest:
     """Make a plan: a dataset of kind plan in the folder `out`, which `prepare` made ready.
 

@@ -16,7 +16,7 @@ Of records all are listed; of the order each topic, where these are few.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +24,6 @@ import pyarrow.compute as pc
 
 from reconcile.compare.evidence import Catalog
 from reconcile.jobs.make_plan.upper_layers.cursors import read_ends
-from reconcile.jobs.make_plan.upper_layers.producers import LedgerEnd, Producers, ReadPayloads, list_ends
 from reconcile.jobs.make_plan.upper_layers.topic_records import TopicRecords
 from reconcile.plan.views.candidates import Evidence
 from reconcile.topics import TOPIC, name_use
@@ -35,6 +34,9 @@ from recovery.dataset import Dataset, read_part, sort_by_key, write_part
 from recovery.manifest import Part
 from recovery.model import tables
 from recovery.place import DatasetPlace
+
+if TYPE_CHECKING:
+    from reconcile.jobs.make_plan.upper_layers.producers import ReadPayloads
 
 _SUREST_FIRST: Final = tuple(map(str, Evidence))
 _FEW: Final = 5
@@ -66,7 +68,7 @@ class Sources:
     records: TopicRecords
     out: DatasetPlace
     live: Dataset | None = None
-    read_payloads: ReadPayloads | None = None
+    read_payloads: "ReadPayloads | None" = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,9 +188,16 @@ def _buckets_of(rows: pa.Table) -> range:
 
 
 def _match_producers(
-    sources: Sources, read: ReadPayloads, unnamed: pa.Table, recorded: pa.Table, ends: pa.Table
+    sources: Sources, read: "ReadPayloads", unnamed: pa.Table, recorded: pa.Table, ends: pa.Table
 ) -> pa.Table:
     """Return what the messages of ledgers say of which no record says anything."""
+    # Loaded only where messages are read.
+    from reconcile.jobs.make_plan.upper_layers.producers import (  # noqa: PLC0415 - see above
+        LedgerEnd,
+        Producers,
+        list_ends,
+    )
+
     producers = Producers(read, list(list_ends(unnamed)))
     lasts = sources.records.lasts
     last_entry = ends["last_entry"].take(pc.index_in(lasts["last"], value_set=ends["ledger"].combine_chunks()))
