@@ -8,14 +8,16 @@
                                  entries, and nobody lost any, or others wrote than its members
                                  it is above all entries, and bookies were wiped or not seen   itself, copies missing
     last_entry, open             a segment begins behind the end: an entry before it was told  held
-    length                       the header of the last entry has another; an earlier one has  held
-                                 a larger one, or a later one a smaller one
+    length                       an earlier header, or that of the last entry, has a larger    held
+                                 one, or a later one a smaller one
+                                 all have smaller ones, and nothing is behind the end          guarded
     segments                     others wrote than its members, and no copy's mark explains it the bookies'
 
 The other fields (A, creation time, custom metadata, the password beside its key) stand on no bookie. A length above
 that of the last entry is right where an entry behind the end has it (DEFERRED_SYNC counts what was never forced), and
 so is 0 where the last segment is empty (a recovery that no member of it answered). Where headers show that ids were
 sent out of order (LedgerHandleAdv), the largest length of a header up to the end is right: its entry was sent last.
+Not all headers are read: where the largest one that was is below the record's, the entry sent last may be another.
 """
 
 from collections.abc import Iterator, Sequence
@@ -217,9 +219,13 @@ def _check_length(known: Facts, ledger: int, stored: LedgerMetadata) -> Iterator
     shown = read_length(known, ledger, end) if end >= 0 else 0
     # Running lengths never fall: not before the end, and not behind it.
     falls = (is_before & (lengths > length)) | (~is_before & (lengths < length))
+    # Only the writer's order explains a larger one; with entries behind the end it may as well be another ledger's.
+    is_larger = length > lengths.max(initial=0) and not known.overlapped[ledger]
+    is_unseen = is_larger and end == int(known.copies.end[ledger])
     if shown not in (-1, length):
         text = f"{shown}, as a header of entry {end} or of the one behind it has it" if end >= 0 else "0: no entry"
-        yield Contradiction("length", str(length), text, Refusal.LENGTHS_DIFFER)
+        refusal = Refusal.TWO_HISTORIES if is_unseen else Refusal.LENGTHS_DIFFER
+        yield Contradiction("length", str(length), text, refusal)
     elif falls.any():
         place = int(falls.argmax())
         yield Contradiction(

@@ -20,16 +20,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recovery.codecs import ledger_metadata
-from recovery.infer.copies import Ints, Mask
+from recovery.infer.copies import Ints
 from recovery.infer.facts import Facts
 from recovery.infer.ledger_row import Alternative, CustomItem, LedgerRow, SegmentRow, read_rows, write_rows
-from recovery.infer.readings import Reading
+from recovery.infer.readings import MOST_RUNS, Reading, find_holes
 from recovery.infer.refusal import Refusal
 from recovery.infer.search import MAX_RUNS
 from recovery.infer.segment_cases import NOBODY, Cases, Copies, Problem, TriedShape
 from recovery.infer.segment_costs import find_cheapest
+from recovery.infer.snapshot_agreement import KEPT, mark_agreeing
 from recovery.infer.snapshot_contradictions import (
-    UNPROVED,
     Contradiction,
     SnapshotDoubts,
     find_contradictions,
@@ -38,25 +38,11 @@ from recovery.infer.snapshot_contradictions import (
 )
 from recovery.infer.solve import PlacedCopies, Solution, solve_problems
 from recovery.model import tables
-from recovery.model.groups import KeyedGroups
+from recovery.model.groups import KeyedGroups, group_runs, to_arrow
 from recovery.model.metadata import NO_ENTRY, LedgerMetadata, Segment, State
 
-KEPT: Final = frozenset(
-    {
-        Refusal.ID_OUT_OF_RANGE,
-        Refusal.CONTRADICTION,
-        Refusal.TWO_KEYS,
-        Refusal.TWO_INCARNATIONS,
-        Refusal.LENGTHS_DIFFER,
-        Refusal.DIGESTS_DIFFER,
-        Refusal.LIMBO,
-        Refusal.DELETED_SOMEWHERE,
-        Refusal.LOGS_OR_JOURNALS_ONLY,
-    }
-)
-"""Reasons that a snapshot's record does not take away."""
-
 _GRADED: Final = tuple(name for name in tables.GRADED if name != "password")
+_LENGTH: Final = "the same entries; the length as the header of the last one has it"
 _READS_AS: Final = "as the earlier record had it: entries that moved since could not be read"
 _SHAPE: Final = "ensemble_size/write_quorum"
 _READS_AS_SHOWN: Final = "as bookies alone show it: the same entries; checks and repairs would count other copies"
@@ -91,13 +77,7 @@ def apply_snapshot(rows: pa.Table, known: Facts, catalog: pa.Table, doubts: Snap
     usable = pc.and_(pc.is_null(catalog["error"]), pc.is_valid(catalog["ensemble_size"])).to_numpy()
     numbers, places = numbers[usable[places]], places[usable[places]]
     shown, records = rows.take(pa.array(numbers)), catalog.take(pa.array(places))
-    agrees = _mark_same(shown, records) & pc.equal(records["state"], str(State.CLOSED)).to_numpy()
-    for name in ("last_entry", "length"):
-        agrees &= pc.fill_null(pc.equal(shown[name], records[name]), fill_value=False).to_numpy()
-    agrees &= ~_mark_different(shown["key"], records["password_hash"]) & ~_mark_different(
-        shown["digest"], records["digest"]
-    )
-    agrees &= _mark_uncontradicted(known, numbers, shown, records, doubts)
+    agrees = mark_agreeing(known, numbers, shown, records, doubts)
     taken = _restore_records(shown.filter(pa.array(agrees)), records.filter(pa.array(agrees)))
     rest = np.flatnonzero(~agrees)
     differing = shown.take(pa.array(rest))
@@ -108,9 +88,26 @@ def apply_snapshot(rows: pa.Table, known: Facts, catalog: pa.Table, doubts: Snap
         )
     ]
     untouched = np.setdiff1d(np.arange(rows.num_rows), numbers)
-    joined = pa.concat_tables([rows.take(pa.array(untouched)), taken, write_rows(differing, changed)])
+    written = _list_holes(write_rows(differing, changed), known, numbers[rest])
+    joined = pa.concat_tables([rows.take(pa.array(untouched)), taken, written])
     order = np.argsort(np.concatenate([untouched, numbers[agrees], numbers[rest]]))
     return joined.take(pa.array(order))
+
+
+def _list_holes(rows: pa.Table, known: Facts, numbers: Ints) -> pa.Table:
+    """List what nobody serves up to the ends of guarded records, which may be others than bookies show."""
+    is_guarded = pc.and_(pc.equal(rows["outcome"], "guarded"), pc.is_valid(rows["raw"])).to_numpy(zero_copy_only=False)
+    if not is_guarded.any():
+        return rows
+    ledgers = np.sort(numbers[is_guarded])
+    ends = np.full(known.count, NO_ENTRY)
+    ends[numbers[is_guarded]] = rows["last_entry"].to_numpy()[is_guarded]
+    listed = to_arrow(group_runs(find_holes(known, ledgers, ends)), known.count)
+    is_listed = is_guarded & (known.copies.count_runs()[numbers] <= MOST_RUNS)
+    either = pa.concat_arrays([rows["holes"].combine_chunks(), listed])
+    places = np.where(is_guarded, rows.num_rows + numbers, np.arange(rows.num_rows))
+    holes = either.take(pa.array(places, mask=is_guarded & ~is_listed))
+    return rows.set_column(rows.column_names.index("holes"), rows.schema.field("holes"), holes)
 
 
 def restore_as_recorded(records: pa.Table) -> pa.Table:
@@ -183,77 +180,6 @@ def match_records(known: Facts, catalog: pa.Table) -> tuple[Ints, Ints]:
     return numbers, matches[numbers]
 
 
-def _mark_uncontradicted(
-    known: Facts, numbers: Ints, shown: pa.Table, records: pa.Table, doubts: SnapshotDoubts
-) -> Mask:
-    """Say where nothing that rows do not show can speak against records that they agree with; see `_decide`.
-
-    A row under a guard may end below a LAC, beside the end that copies prove, or have a shape that they do not show.
-    """
-    end = pc.fill_null(records["last_entry"], NO_ENTRY).to_numpy()
-    proved = doubts.ends[numbers]
-    is_kept = pc.is_in(shown["reason"], value_set=pa.array(sorted(KEPT), pa.string())).to_numpy()
-    is_assumed = pc.fill_null(pc.equal(shown["reading"], str(Reading.UNIVERSAL)), fill_value=False).to_numpy()
-    is_end_free = (known.lac[numbers] <= end) & ((proved == UNPROVED) | (proved == end))
-    is_free: Mask = is_end_free & ~is_kept & ~(is_assumed & (end >= 0))
-    return is_free
-
-
-def _mark_different(shown: pa.ChunkedArray, records: pa.ChunkedArray) -> Mask:
-    """Say where both sides know something, and not the same."""
-    is_different: Mask = pc.fill_null(pc.not_equal(shown, records), fill_value=False).to_numpy()
-    return is_different
-
-
-def _mark_same(shown: pa.Table, records: pa.Table) -> Mask:
-    """Say which ledgers have the same segments on both sides, as far as a reader can tell: with W = E in any order."""
-    alike = [
-        pc.fill_null(pc.equal(shown[name], records[name]), fill_value=False)
-        for name in ("ensemble_size", "write_quorum")
-    ]
-    counts = [pc.fill_null(pc.list_value_length(side["segments"]), 0).to_numpy() for side in (shown, records)]
-    is_same: Mask = pc.and_(*alike).to_numpy() & (counts[0] == counts[1]) & (counts[0] > 0)
-    chosen = np.flatnonzero(is_same)
-    size = shown["ensemble_size"].take(pa.array(chosen)).to_numpy().astype(np.int64)
-    plain = size == shown["write_quorum"].take(pa.array(chosen)).to_numpy()
-    number = np.repeat(np.arange(len(chosen)), counts[0][chosen])
-    proposed, recorded = (
-        side["segments"].take(pa.array(chosen)).combine_chunks().flatten() for side in (shown, records)
-    )
-    low, high, start, width = (
-        column.to_numpy().astype(np.int64)
-        for column in (
-            proposed.field(1),
-            proposed.field(0),
-            recorded.field(0),
-            pc.list_value_length(recorded.field(1)),
-        )
-    )
-    fits = (low <= start) & (start <= high)
-    # Members stand side by side; where the widths differ the ledger is out anyway.
-    cells = [np.repeat(np.arange(len(number)), size[number]), np.repeat(np.arange(len(number)), width)]
-    members = [proposed.field(2).flatten(), recorded.field(1).flatten()]
-    names = pc.unique(pa.chunked_array([column.cast(pa.string()) for column in members], pa.string()))
-    folded = []
-    for segment, column in zip(cells, members, strict=True):
-        code = pc.index_in(column, value_set=names).to_numpy().astype(np.int64)
-        order = np.lexsort((np.where(plain[number][segment], code, np.arange(len(code))), segment))
-        folded.append(code[order])
-    right = fits & (width == size[number])
-    if right.all():
-        np.logical_and.at(right, cells[0], folded[0] == folded[1])
-    else:
-        begin = [np.cumsum(count) - count for count in (size[number], width)]
-        for place in np.flatnonzero(right).tolist():
-            left, other = (
-                side[start : start + size[number[place]]]
-                for side, start in zip(folded, (b[place] for b in begin), strict=True)
-            )
-            right[place] = np.array_equal(left, other)
-    is_same[chosen[np.unique(number[~right])]] = False
-    return is_same
-
-
 def _restore_records(shown: pa.Table, records: pa.Table) -> pa.Table:
     """Take the records of snapshots, byte for byte, for ledgers that bookies show as they were."""
     segments = records["segments"].combine_chunks()
@@ -290,6 +216,8 @@ def _decide(known: Facts, ledger: int, row: LedgerRow, record: _Record, doubts: 
     against = find_contradictions(known, ledger, row, stored, record.key, doubts)
     if row.reason in KEPT:
         return _add_contradictions(row, against)
+    if against and [(c.field, c.refusal) for c in against] == [("length", Refusal.TWO_HISTORIES)]:
+        return _guard(_restore_closed(known, ledger, row, record, doubts), row, against[0])
     if against:
         return _refuse(row, against)
     if stored.state is State.CLOSED:
@@ -316,6 +244,23 @@ def _refuse(row: LedgerRow, against: Sequence[Contradiction]) -> LedgerRow:
     return _add_contradictions(
         _hold(row, next(c.refusal for c in against if c.refusal is not None)),
         against,
+    )
+
+
+def _guard(restored: LedgerRow, shown: LedgerRow, against: Contradiction) -> LedgerRow:
+    """Keep all copies of a ledger of which only the length is in doubt; the length that headers show is offered."""
+    rows = (*(restored.contradictions or ()), against.row())
+    if restored.outcome != "restored":
+        return replace(restored, contradictions=rows)
+    length = against.bookies.partition(",")[0]
+    return replace(
+        restored,
+        outcome="guarded",
+        reason=str(Refusal.TWO_HISTORIES),
+        reading=str(Reading.LIKELIEST),
+        acked_high=shown.acked_high,
+        alternatives=(*restored.alternatives, Alternative("length", length, _LENGTH, 0.0)),
+        contradictions=rows,
     )
 
 

@@ -1,0 +1,120 @@
+"""Which records of a snapshot are what bookies show, in columns: such ledgers are not looked at one by one."""
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recovery.infer.copies import Ints, Mask
+from recovery.infer.facts import Facts
+from recovery.infer.readings import Reading
+from recovery.infer.refusal import Refusal
+from recovery.infer.snapshot_contradictions import UNPROVED, SnapshotDoubts
+from recovery.model.metadata import NO_ENTRY, State
+
+KEPT: Final = frozenset(
+    {
+        Refusal.ID_OUT_OF_RANGE,
+        Refusal.CONTRADICTION,
+        Refusal.TWO_KEYS,
+        Refusal.TWO_INCARNATIONS,
+        Refusal.LENGTHS_DIFFER,
+        Refusal.DIGESTS_DIFFER,
+        Refusal.LIMBO,
+        Refusal.DELETED_SOMEWHERE,
+        Refusal.LOGS_OR_JOURNALS_ONLY,
+    }
+)
+"""Reasons that a snapshot's record does not take away."""
+
+
+def mark_agreeing(known: Facts, numbers: Ints, shown: pa.Table, records: pa.Table, doubts: SnapshotDoubts) -> Mask:
+    """Say which closed records are what bookies show, and nothing that rows do not show speaks against them.
+
+    Args:
+        known: what bookies show.
+        numbers: of ledgers there.
+        shown: RECONSTRUCTION of these.
+        records: CATALOG_LEDGERS of these.
+        doubts: what may be hidden or lost, and which ends are proved.
+    """
+    agrees: Mask = _mark_same(shown, records) & pc.equal(records["state"], str(State.CLOSED)).to_numpy()
+    for name in ("last_entry", "length"):
+        agrees &= pc.fill_null(pc.equal(shown[name], records[name]), fill_value=False).to_numpy()
+    agrees &= ~_mark_different(shown["key"], records["password_hash"]) & ~_mark_different(
+        shown["digest"], records["digest"]
+    )
+    agrees &= _mark_uncontradicted(known, numbers, shown, records, doubts)
+    return agrees
+
+
+def _mark_uncontradicted(
+    known: Facts, numbers: Ints, shown: pa.Table, records: pa.Table, doubts: SnapshotDoubts
+) -> Mask:
+    """Say where nothing that rows do not show can speak against records that they agree with.
+
+    A row under a guard may end below a LAC, beside the end that copies prove, or have a shape that they do not show.
+    """
+    end = pc.fill_null(records["last_entry"], NO_ENTRY).to_numpy()
+    proved = doubts.ends[numbers]
+    is_kept = pc.is_in(shown["reason"], value_set=pa.array(sorted(KEPT), pa.string())).to_numpy()
+    is_assumed = pc.fill_null(pc.equal(shown["reading"], str(Reading.UNIVERSAL)), fill_value=False).to_numpy()
+    is_end_free = (known.lac[numbers] <= end) & ((proved == UNPROVED) | (proved == end))
+    is_free: Mask = is_end_free & ~is_kept & ~(is_assumed & (end >= 0))
+    return is_free
+
+
+def _mark_different(shown: pa.ChunkedArray, records: pa.ChunkedArray) -> Mask:
+    """Say where both sides know something, and not the same."""
+    is_different: Mask = pc.fill_null(pc.not_equal(shown, records), fill_value=False).to_numpy()
+    return is_different
+
+
+def _mark_same(shown: pa.Table, records: pa.Table) -> Mask:
+    """Say which ledgers have the same segments on both sides, as far as a reader can tell: with W = E in any order."""
+    alike = [
+        pc.fill_null(pc.equal(shown[name], records[name]), fill_value=False)
+        for name in ("ensemble_size", "write_quorum")
+    ]
+    counts = [pc.fill_null(pc.list_value_length(side["segments"]), 0).to_numpy() for side in (shown, records)]
+    is_same: Mask = pc.and_(*alike).to_numpy() & (counts[0] == counts[1]) & (counts[0] > 0)
+    chosen = np.flatnonzero(is_same)
+    size = shown["ensemble_size"].take(pa.array(chosen)).to_numpy().astype(np.int64)
+    plain = size == shown["write_quorum"].take(pa.array(chosen)).to_numpy()
+    number = np.repeat(np.arange(len(chosen)), counts[0][chosen])
+    proposed, recorded = (
+        side["segments"].take(pa.array(chosen)).combine_chunks().flatten() for side in (shown, records)
+    )
+    low, high, start, width = (
+        column.to_numpy().astype(np.int64)
+        for column in (
+            proposed.field(1),
+            proposed.field(0),
+            recorded.field(0),
+            pc.list_value_length(recorded.field(1)),
+        )
+    )
+    fits = (low <= start) & (start <= high)
+    # Members stand side by side; where the widths differ the ledger is out anyway.
+    cells = [np.repeat(np.arange(len(number)), size[number]), np.repeat(np.arange(len(number)), width)]
+    members = [proposed.field(2).flatten(), recorded.field(1).flatten()]
+    names = pc.unique(pa.chunked_array([column.cast(pa.string()) for column in members], pa.string()))
+    folded = []
+    for segment, column in zip(cells, members, strict=True):
+        code = pc.index_in(column, value_set=names).to_numpy().astype(np.int64)
+        order = np.lexsort((np.where(plain[number][segment], code, np.arange(len(code))), segment))
+        folded.append(code[order])
+    right = fits & (width == size[number])
+    if right.all():
+        np.logical_and.at(right, cells[0], folded[0] == folded[1])
+    else:
+        begin = [np.cumsum(count) - count for count in (size[number], width)]
+        for place in np.flatnonzero(right).tolist():
+            left, other = (
+                side[start : start + size[number[place]]]
+                for side, start in zip(folded, (b[place] for b in begin), strict=True)
+            )
+            right[place] = np.array_equal(left, other)
+    is_same[chosen[np.unique(number[~right])]] = False
+    return is_same
