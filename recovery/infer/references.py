@@ -38,6 +38,7 @@ SCHEMA: Final = pa.schema(
 _SURE: Final = ("observed", "verified")
 _READS_AS: Final = "as an upper layer has it: an entry that was acknowledged, as a LAC shows, would be cut off"
 _LENGTH: Final = "the same entries; the length as an upper layer has it"
+_LENGTH_READ: Final = "the same entries; the length as the header of the last one has it, not that of the next"
 _COUNTED: Final = "the same entries; the length with those that were sent and not acknowledged, as some writers count"
 _ABOVE: Final = "all that bookies hold: entries that the upper layer does not know, and no LAC shows to be acknowledged"
 
@@ -125,8 +126,11 @@ def _check_row(known: Facts, number: int, row: LedgerRow, reference: _Reference)
     alternatives = tuple(a for a in row.alternatives if a.field != "last_entry")
     if last < end:
         alternatives = (*alternatives, Alternative("last_entry", str(end), _ABOVE, 0.0))
-        if stated is None and row.length is not None:
-            alternatives = (*alternatives, Alternative("length", str(row.length), _COUNTED, 0.0))
+        if stated is None:
+            counted = {row.length: _COUNTED} if row.length is not None else {}
+            others = dict.fromkeys(_list_lengths(known, number, last), _LENGTH_READ) | counted
+            others.pop(-1 if length is None else length, None)
+            alternatives += tuple(Alternative("length", str(other), text, 0.0) for other, text in others.items())
     return replace(
         row,
         last_entry=last,
@@ -136,6 +140,13 @@ def _check_row(known: Facts, number: int, row: LedgerRow, reference: _Reference)
         alternatives=alternatives,
         acked_high=last,
     )
+
+
+def _list_lengths(known: Facts, number: int, entry: int) -> list[int]:
+    """Return the lengths that headers of an entry have, in order."""
+    low, high = np.searchsorted(known.headers.ledger, [number, number + 1])
+    lengths: list[int] = np.unique(known.headers.length[low:high][known.headers.entry[low:high] == entry]).tolist()
+    return lengths
 
 
 def _add_alternative(row: LedgerRow, field: str, value: int, reads_as: str) -> LedgerRow:

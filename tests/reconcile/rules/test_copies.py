@@ -1,6 +1,7 @@
 """What is not seen is not called lost: each way in which a bookie's silence proves nothing."""
 
 import tracemalloc
+from collections.abc import Collection
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -8,7 +9,7 @@ import pytest
 
 from reconcile.rules.segments import copies as rule
 from reconcile.rules.segments.copies import CopyFaults, Sight, find_faults
-from reconcile.rules.segments.faults import Fault
+from reconcile.rules.segments.faults import MOST_GROUPS, Fault
 from recovery.model import tables
 from tests.reconcile.rules.test_copies_properties import NOTHING_HIDDEN, Ledger, make_copies, make_stored
 
@@ -138,3 +139,54 @@ def test_positions_are_those_of_every_segment() -> None:
     faults = find_faults(make_stored([two]), make_copies([]), sight)
     # Ten entries, two copies each; bk2 and bk3 were not seen, on which 1, 2, 4, 5, 7 and 8 stand.
     assert (faults.positions, faults.judged) == (20, 14)
+
+
+def find_kinds(ledger: Ledger, *seen: str) -> dict[Fault, int]:
+    """The faults of a ledger whose bookies were looked at, or some of them, and how many entries have each."""
+    names = seen or [name for _, members in ledger.segments for name in members]
+    sight = Sight(dict.fromkeys(names), frozenset(), NOTHING_HIDDEN)
+    faults = find_faults(make_stored([ledger]), make_copies([ledger]), sight).faults.to_pylist()
+    return {Fault(row["fault"]): row["entries"] for row in faults}
+
+
+@pytest.mark.parametrize("write", [1, 2])
+@pytest.mark.parametrize("shift", [1, 2])
+@pytest.mark.parametrize("wrong", [(0,), (1,), (2,), (0, 1, 2)])
+def test_as_many_entries_of_another_position_are_not_its_own(wrong: Collection[int], shift: int, write: int) -> None:
+    """Of six entries each position has as many: counting alone would show nothing."""
+    members = ["bk0", "bk1", "bk2"]
+    due = [{e for e in range(6) if (place - e) % 3 < write} for place in range(3)]
+    held = [due[(place + shift) % 3] if place in wrong else due[place] for place in range(3)]
+    kinds = find_kinds(Ledger(write, 1, 5, [(0, members)], dict(zip(members, held, strict=True))))
+    kinds.pop(Fault.OVER_REPLICATED, None)
+    lacking = set().union(*(due[place] - held[place] for place in wrong))
+    assert sum(kinds.values()) == len(lacking) > 0
+
+
+def test_as_many_entries_in_another_step_are_not_its_own() -> None:
+    """Each second entry of a bookie that has each third one: as many of either."""
+    held = {"bk0": {0, 2, 4, 6}, "bk1": {1, 4, 7, 10}, "bk2": {2, 5, 8, 11}}
+    assert find_kinds(Ledger(1, 1, 11, [(0, ["bk0", "bk1", "bk2"])], held)) == {Fault.LOST: 2, Fault.OVER_REPLICATED: 2}
+
+
+def test_an_entry_behind_the_end_is_not_one_before_it() -> None:
+    """Ten entries of ten; the first is not among them."""
+    held = {"bk0": set(range(10)), "bk1": set(range(1, 11))}
+    assert find_kinds(Ledger(2, 1, 9, [(0, ["bk0", "bk1"])], held)) == {Fault.BELOW_WRITE_QUORUM: 1}
+
+
+def test_who_was_not_seen_counts_as_one_that_has_it() -> None:
+    """One copy, one that may be there, one that is gone: two of two that must be."""
+    ledger = Ledger(3, 2, 9, [(0, ["bk0", "bk1", "bk2"])], {"bk0": set(range(10))})
+    assert find_kinds(ledger, "bk0", "bk2") == {Fault.BELOW_WRITE_QUORUM: 10}
+    assert find_kinds(ledger) == {Fault.BELOW_ACK_QUORUM: 10}
+
+
+def test_so_many_places_are_listed_of_each_ledger() -> None:
+    """Of two ledgers that lack entries ever further apart, which are in no step."""
+    last = 20_000
+    gaps = {n * (n + 1) // 2 for n in range(199)}
+    torn = Ledger(2, 1, last, [(0, ["bk0", "bk1"])], {"bk0": set(range(last + 1)), "bk1": set(range(last + 1)) - gaps})
+    sight = Sight({"bk0": None, "bk1": None}, frozenset(), NOTHING_HIDDEN)
+    faults = find_faults(make_stored([torn, torn]), make_copies([torn, torn]), sight).faults.to_pylist()
+    assert [(row["entries"], len(row["groups"])) for row in faults] == [(len(gaps), MOST_GROUPS)] * 2

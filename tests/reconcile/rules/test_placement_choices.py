@@ -182,3 +182,23 @@ def test_no_more_racks_are_asked_for_than_an_entry_has_copies() -> None:
     sets = judge_write_sets(np.arange(4)[None, :], 2, 2, locations, settings)
     kept, violated = Placement.KEPT, Placement.VIOLATED
     assert sets.tolist() == [[kept, kept, violated, violated]]
+
+
+@pytest.mark.parametrize(
+    ("places", "write", "least", "desired", "verdict"),
+    [
+        (["/a/1", "/a/1", "/b/2"], 3, 2, 2, Placement.VIOLATED),
+        (["/a/1", "/a/2", "/b/2"], 3, 2, 2, Placement.KEPT),
+        (["/a/1", "/a/2", "/b/2"], 3, 2, 3, Placement.SOFT),
+        (["/a/1", "/a/2", "/a/3"], 3, 2, 2, Placement.VIOLATED),
+        (["/a/1", "/b/2", "/c"], 3, 2, 2, Placement.VIOLATED),
+        (["/a/1", "/b/1", "/a/2", "/b/2"], 2, 1, 3, Placement.KEPT),
+    ],
+)
+def test_zones_of_a_write_set(places: list[str], write: int, least: int, desired: int, verdict: Placement) -> None:
+    """Those of one zone stand in more than one upgrade domain; as many zones are desired as an entry has copies."""
+    settings = PlacementSettings(Policy.ZONE_AWARE, min_zones=least, desired_zones=desired)
+    names = BOOKIES[: len(places)]
+    locations = locate(names, {f"bk{n}": place for n, place in enumerate(places)}, settings)
+    sets = judge_write_sets(np.arange(len(places))[None, :], write, 1, locations, settings)
+    assert set(sets.ravel().tolist()) == {verdict}

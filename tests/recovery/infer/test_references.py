@@ -27,11 +27,11 @@ def given(folder: Path, *lines: dict[str, Any]) -> pa.Table:
     return read(path)
 
 
-def recovered(references: pa.Table) -> dict[str, Any]:
-    """Reconstruct ledger 7: three bookies hold 0 to 19, the LAC is 15."""
+def recovered(references: pa.Table, more: int = 0) -> dict[str, Any]:
+    """Reconstruct ledger 7: three bookies hold 0 to 19, the LAC is 15; so many bytes were sent between 17 and 18."""
     headers = [
-        {"entry": entry, "lac": 15, "length": 10 * (entry + 1), "size": 46, "digest": "CRC32C"}
-        for entry in (17, 18, 19)
+        {"entry": at, "lac": 15, "length": 10 * (at + 1) + (at > 17) * more, "size": 46, "digest": "CRC32C"}
+        for at in (17, 18, 19)
     ]
     rows = [simulator.copy_row(7, name, range(20), headers=headers) for name in NAMES]
     copies = pa.Table.from_pylist(rows, schema=tables.COPIES)
@@ -51,6 +51,9 @@ def test_a_last_entry_that_bookies_allow_closes_the_ledger(tmp_path: Path) -> No
     assert (found["last_entry"], found["length"], found["outcome"]) == (17, 180, "restored")
     assert found["grades"]["last_entry"] == found["grades"]["length"] == "reference"
     assert [(a["field"], a["value"]) for a in found["alternatives"]] == [("last_entry", "19"), ("length", "200")]
+    unordered = recovered(given(tmp_path, {"ledger": 7, "last_entry": 17}), more=5)
+    assert unordered["length"] == 185
+    assert [a["value"] for a in unordered["alternatives"] if a["field"] == "length"] == ["180", "205"]
     found = recovered(given(tmp_path, {"ledger": 7, "last_entry": 15, "length": 160}))
     assert (found["last_entry"], found["length"]) == (15, 160)
     assert [(a["field"], a["value"]) for a in found["alternatives"]] == [("last_entry", "19")]
