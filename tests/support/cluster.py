@@ -142,7 +142,7 @@ class Cluster:
         ledgers: list[int] = []
 
         # A bookie that collects while a ledger comes may never list it, so that it stays there: another one is taken.
-        @retry(retry=retry_if_exception_type(ClusterError), stop=stop_after_attempt(5), reraise=True)
+        @retry(retry=retry_if_exception_type(ClusterError), stop=stop_after_attempt(3), reraise=True)
         def end_pass() -> None:
             shape = {"E": running, "W": running, "A": running}
             ledgers.append(self._small(shape))

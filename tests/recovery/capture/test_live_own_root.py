@@ -1,6 +1,6 @@
 """bkmeta's own root beside the ledgers is in every capture, whole, at the keys that it has in the store."""
 
-from collections.abc import Iterable, Iterator
+import threading
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,7 @@ from recovery.codecs.store import Layout
 from tests.recovery.capture.test_scan import fill, run
 from tests.support.scannable_store import ScannableMemory
 
+MOST_TOGETHER = 4
 OWN = {
     "/ledgers-bkmeta": b"mark",
     "/ledgers-bkmeta/tombstones": b"",
@@ -79,13 +80,22 @@ def test_who_looks_only_does_not_read_it(kind: type[MemoryStore], tmp_path: Path
 class Narrow(MemoryStore):
     """Notes how many nodes of our own root are asked for together."""
 
-    most = 0
+    def __init__(self) -> None:
+        super().__init__()
+        self._asked = threading.Condition()
+        self._together = 0
+        self.most = 0
 
-    def get_many(self, keys: Iterable[str]) -> Iterator[tuple[str, Versioned | None]]:
-        """Return what stands at keys."""
-        asked = list(keys)
-        self.most = max(self.most, sum("/tombstones/t" in key for key in asked))
-        return super().get_many(asked)
+    def get(self, key: str) -> Versioned | None:
+        """Return what stands at a key; of a tombstone's node after all that are asked for with it have come."""
+        if "/tombstones/t" in key:
+            with self._asked:
+                self._together += 1
+                self.most = max(self.most, self._together)
+                self._asked.notify_all()
+                self._asked.wait_for(lambda: self._together > MOST_TOGETHER, timeout=0.05)
+                self._together -= 1
+        return super().get(key)
 
 
 def test_its_nodes_are_read_a_few_at_a_time(tmp_path: Path) -> None:
@@ -97,7 +107,7 @@ def test_its_nodes_are_read_a_few_at_a_time(tmp_path: Path) -> None:
     _, catalog = run(source, tmp_path / "one")
     paths = catalog.read("own_root")["path"].to_pylist()
     assert sorted(path.rpartition("/")[2] for path in paths if "/t" in path and path[-1] in "01") == names
-    assert 1 <= source.most <= 4
+    assert 1 <= source.most <= MOST_TOGETHER
 
 
 class Splitting(MemoryStore):

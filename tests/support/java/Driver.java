@@ -319,8 +319,23 @@ public final class Driver {
     private boolean collect(int n, long ledger, int seconds) throws Exception {
         LedgerStorage storage = ((BookieImpl) server(n).getBookie()).getLedgerStorage();
         storage.forceGC();
-        await("the ledger is deleted", seconds, () -> !storage.ledgerExists(ledger));
+        try {
+            await("bookie " + n + " deletes ledger " + ledger, seconds, () -> !storage.ledgerExists(ledger));
+        } catch (IOException e) {
+            throw new IOException(e.getMessage() + "; its collector: " + collectors(), e);
+        }
         return true;
+    }
+
+    /** Where the threads stand that collect garbage, of all bookies. */
+    private static String collectors() {
+        StringBuilder text = new StringBuilder();
+        Thread.getAllStackTraces().forEach((thread, frames) -> {
+            if (thread.getName().startsWith("GarbageCollector")) {
+                text.append(thread.getName()).append(' ').append(List.of(frames)).append("; ");
+            }
+        });
+        return text.toString();
     }
 
     /**
@@ -337,7 +352,7 @@ public final class Driver {
         }
         client().deleteLedger(ledger);
         for (int n : bookies.keySet()) {
-            collect(n, ledger, 20);
+            collect(n, ledger, 60);
         }
         return true;
     }
