@@ -126,10 +126,11 @@ def _check_row(known: Facts, number: int, row: LedgerRow, reference: _Reference)
     alternatives = tuple(a for a in row.alternatives if a.field != "last_entry")
     if last < end:
         alternatives = (*alternatives, Alternative("last_entry", str(end), _ABOVE, 0.0))
-        if stated is None:
+        if stated is None or (is_known and stated != length):
             counted = {row.length: _COUNTED} if row.length is not None else {}
             others = dict.fromkeys(_list_lengths(known, number, last), _LENGTH_READ) | counted
-            others.pop(-1 if length is None else length, None)
+            for given in (length, stated):
+                others.pop(-1 if given is None else given, None)
             alternatives += tuple(Alternative("length", str(other), text, 0.0) for other, text in others.items())
     return replace(
         row,

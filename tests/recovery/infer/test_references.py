@@ -54,6 +54,9 @@ def test_a_last_entry_that_bookies_allow_closes_the_ledger(tmp_path: Path) -> No
     unordered = recovered(given(tmp_path, {"ledger": 7, "last_entry": 17}), more=5)
     assert unordered["length"] == 185
     assert [a["value"] for a in unordered["alternatives"] if a["field"] == "length"] == ["180", "205"]
+    wrong = recovered(given(tmp_path, {"ledger": 7, "last_entry": 17, "length": 190}), more=5)
+    assert wrong["length"] == 185
+    assert [a["value"] for a in wrong["alternatives"] if a["field"] == "length"] == ["190", "180", "205"]
     found = recovered(given(tmp_path, {"ledger": 7, "last_entry": 15, "length": 160}))
     assert (found["last_entry"], found["length"]) == (15, 160)
     assert [(a["field"], a["value"]) for a in found["alternatives"]] == [("last_entry", "19")]
