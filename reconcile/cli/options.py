@@ -108,6 +108,26 @@ def scope_option(command: Callable[P, R]) -> Callable[P, R]:
     )(command)
 
 
+def names_options(command: Callable[P, R]) -> Callable[P, R]:
+    """Add --ledger-scope-id and --ledger-qualified-name, beside ledgers that are named; see `parse_ledgers`."""
+    return click.option(
+        "--ledger-qualified-name",
+        "qualified",
+        multiple=True,
+        metavar="NAME",
+        help="One more ledger, by its 32 hex digits.",
+    )(scope_option(command))
+
+
+def parse_ledgers(
+    texts: Sequence[str], scope: str | None, qualified: Sequence[str], *, hint: str = "LEDGER"
+) -> "tuple[LedgerId, ...]":
+    """Return the ledgers that texts and qualified names name, each once, as `parse_ledger` does."""
+    named = [parse_ledger(text, scope, hint=hint) for text in texts]
+    named += [parse_ledger(name, scope, hint="--ledger-qualified-name") for name in qualified]
+    return tuple(dict.fromkeys(named))
+
+
 def parse_ledger(text: str, scope: str | None = None, *, hint: str = "LEDGER") -> "LedgerId":
     """Return the ledger that a text names: a number, scope:number, or a qualified name of 32 hex digits.
 

@@ -4,6 +4,7 @@
     <ledgers root>-bkmeta/tombstones    nodes of tombstones (`packed`)
     <ledgers root>-bkmeta/archive       nodes of archive marks
     <ledgers root>-bkmeta/listed        LastListing: how many ledgers the last verification listed
+    <ledgers root>-bkmeta/clock         ClockCheck: written so that the store says what time it has
 
 The nodes hold ledgers' records, which may have passwords in them: where the store has rights, they get those of the
 ledgers root, or those that somebody named.
@@ -23,6 +24,7 @@ from reconcile.deletes.records import (
     ARCHIVE,
     TOMBSTONES,
     ArchiveMark,
+    ClockCheck,
     LastListing,
     RootMark,
     decode_last_listing,
@@ -36,6 +38,7 @@ from recovery.errors import FormatError
 
 JOURNAL_KIND: Final = "deletes"
 _LISTED: Final = "/listed"
+_CLOCK: Final = "/clock"
 _TOMBSTONES: Final = "tombstones"
 _ARCHIVE: Final = "archive"
 _MASKED: Final = "x"
@@ -154,22 +157,41 @@ def write_last_listing(store: MetadataStore, own: OwnRoot, listing: LastListing,
     log.carry_out(store, "listed", [change], {key: None if stored is None else stored.value})
 
 
-def demand_clock(store: MetadataStore, own: OwnRoot, at_ms: int) -> None:
-    """Check a time against the store's clock, by the node of the listing that was just written.
+def demand_clock(store: MetadataStore, own: OwnRoot, now: Callable[[], datetime], by: str, log: ChangeLog) -> None:
+    """Check this host's clock against the store's, by a node that is written for it.
 
-    Soaks are counted by the clocks of those who verify: a first one that is behind, or a second one that is ahead,
-    would end them early. A store that keeps no times (etcd) says nothing.
+    Soaks, certificates and retentions are counted by the clocks of those who verify, purge and let tombstones go: one
+    that is ahead or behind would end them early, or never. A store that keeps no times (etcd) says nothing.
+
+    Args:
+        store: writable.
+        own: our own root in it.
+        now: the clock.
+        by: whose it is.
+        log: by which the node is written.
 
     Raises:
         GuardRefusedError: it is not the store's.
     """
-    stored = store.get(own.key + _LISTED)
-    if stored is None or stored.changed_ms is None or abs(at_ms - stored.changed_ms) <= SKEW_MS:
+    mark = store.get(own.key)
+    if mark is None or mark.changed_ms is None:
         return
-    seconds = abs(at_ms - stored.changed_ms) // SECOND_MS
-    side = "ahead of" if at_ms > stored.changed_ms else "behind"
-    problem = f"is {seconds} seconds {side} the store's: soaks would end too early"
-    raise GuardRefusedError("the clock of this host", problem, "set the clock that is wrong, then verify again")
+    key = own.key + _CLOCK
+    stored = store.get(key)
+    began_ms = _to_ms(now())
+    change = Write(key, ClockCheck(began_ms, by).encode(), None if stored is None else stored.version, own.acl)
+    log.carry_out(store, "clock", [change], {key: None if stored is None else stored.value})
+    ended_ms = _to_ms(now())
+    # Where another one wrote it meanwhile, its time is as good.
+    written = store.get(key)
+    if written is None or written.changed_ms is None:
+        return
+    ahead_ms, behind_ms = began_ms - written.changed_ms, written.changed_ms - ended_ms
+    if max(ahead_ms, behind_ms) <= SKEW_MS:
+        return
+    side, off_ms = ("ahead of", ahead_ms) if ahead_ms > behind_ms else ("behind", behind_ms)
+    problem = f"is {off_ms // SECOND_MS} seconds {side} the store's: what ends by time would end at a wrong one"
+    raise GuardRefusedError("the clock of this host", problem, "set the clock that is wrong, then run it again")
 
 
 def read_tombstones(store: MetadataStore, key: str) -> PackedRecords[Tombstone]:
@@ -211,3 +233,7 @@ def _choose_acl(store: MetadataStore, ledgers_root: str, acl: str | None) -> str
         problem = "has rights that the store does not show whole"
         raise GuardRefusedError(ledgers_root, problem, "name those that bkmeta's own root shall have")
     return rights.text
+
+
+def _to_ms(time: datetime) -> int:
+    return int(time.timestamp() * 1000)

@@ -152,6 +152,7 @@ def undo_deletes(
     own: OwnRoot,
     log: ChangeLog,
     sightings: Mapping[LedgerId, Mapping[str, Sighting]],
+    at_ms: int,
 ) -> dict[LedgerId, str]:
     """Take deletes back: before the purge nothing was removed, after it the record is put back while all hold it.
 
@@ -161,6 +162,7 @@ def undo_deletes(
         own: where their tombstones are.
         log: by which it is written.
         sightings: of each ledger the last look at each bookie since the purge.
+        at_ms: now.
 
     Returns:
         What could not be taken back, and why.
@@ -176,7 +178,7 @@ def undo_deletes(
             refused[ledger] = "nobody asked for its delete, or that was undone"
             return None
         try:
-            demand_undoable(tombstone, sightings.get(ledger))
+            demand_undoable(tombstone, sightings.get(ledger), at_ms)
         except StepRefusedError as error:
             refused[ledger] = str(error)
             return None

@@ -68,6 +68,24 @@ class LastListing:
 
 
 @dataclass(frozen=True, slots=True)
+class ClockCheck:
+    """What a host's clock said when it was held against the store's.
+
+    Attributes:
+        at_ms: the time, ms since 1970.
+        by: whose.
+    """
+
+    at_ms: int
+    by: str
+
+    def encode(self) -> bytes:
+        """Return the value of its node."""
+        message = pb.ClockCheck(version=VERSION, at_ms=self.at_ms, by=self.by)
+        return bytes(message.SerializeToString(deterministic=True))
+
+
+@dataclass(frozen=True, slots=True)
 class ArchiveMark:
     """That a backup application has a ledger.
 

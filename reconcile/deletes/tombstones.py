@@ -337,7 +337,8 @@ def take_sightings(tombstone: Tombstone, sightings: Collection[Sighting], at_ms:
     """Return a removed ledger's tombstone after bookies were looked at; looks from before the purge say nothing.
 
     A holder is released by a look that shows the same life without the ledger: the same incarnation, or folders that
-    were formatted before the holder was last seen. Whoever is seen with it is a holder, released or not before.
+    were formatted before the holder was last seen; but not by one of a time to come. Whoever is seen with it is a
+    holder, released or not before.
     """
     purged_ms = tombstone.find_time(State.PURGED)
     if tombstone.state not in REMOVED or purged_ms is None:
@@ -349,6 +350,8 @@ def take_sightings(tombstone: Tombstone, sightings: Collection[Sighting], at_ms:
         key = (sighting.bookie, sighting.incarnation)
         if sighting.holds:
             holders[key] = Holder(*key, sighting.at_ms)
+            continue
+        if sighting.at_ms > at_ms + SKEW_MS:
             continue
         for life, holder in holders.items():
             if holder.released_ms is None and _is_same_life(holder, sighting) and sighting.at_ms >= holder.seen_ms:
@@ -416,12 +419,13 @@ def list_overdue(tombstone: Tombstone, now_ms: int, retention_ms: int = RETENTIO
     return list_waiting(tombstone) if late else ()
 
 
-def demand_undoable(tombstone: Tombstone, sightings: Mapping[str, Sighting] | None) -> None:
+def demand_undoable(tombstone: Tombstone, sightings: Mapping[str, Sighting] | None, at_ms: int) -> None:
     """Check that an undo is possible.
 
     Args:
         tombstone: of a ledger; before its purge anything is possible.
         sightings: the last look at each bookie since the purge; None: nobody looked.
+        at_ms: now.
 
     Raises:
         StepRefusedError: the record was removed, and a holder was not seen to hold the ledger since.
@@ -434,6 +438,8 @@ def demand_undoable(tombstone: Tombstone, sightings: Mapping[str, Sighting] | No
         look = looks.get(bookie)
         if look is None or look.at_ms < purged_ms:
             raise StepRefusedError(f"its record was removed, and bookie {bookie} was not looked at since")
+        if look.at_ms > at_ms + SKEW_MS:
+            raise StepRefusedError(f"its record was removed, and bookie {bookie} was looked at later than now")
         if not look.holds:
             raise StepRefusedError(f"its record was removed, and bookie {bookie} does not hold it any more")
         if any(h.released_ms is not None for h in tombstone.holders if h.bookie == bookie):

@@ -186,7 +186,7 @@ class World:
             known = own.tombstones.read_some([ledger])
             cluster = Cluster(self.recorder, self.root, self.layout)
             sightings = {ledger: {one.bookie: one for one in self.see(ledger)}}
-            refused = undo_deletes([ledger], cluster, own, log, sightings)
+            refused = undo_deletes([ledger], cluster, own, log, sightings, int(self.read_clock().timestamp() * 1000))
             if ledger in known and ledger not in self.purged and meddled == self.counts["meddled"]:
                 assert not refused, refused
                 assert self.read(ledger) == stood, "an undo before the purge changed a record"

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from reconcile.cli.command import Command, Exit
-from reconcile.cli.options import FILE, make_context, make_output, output_options, parse_ledger, scope_option
+from reconcile.cli.options import FILE, make_context, make_output, names_options, output_options, parse_ledgers
 from reconcile.cli.output import Result
 from reconcile.words import count_noun
 
@@ -30,14 +30,21 @@ def certificate() -> None:
 @click.argument("file", type=FILE)
 @click.argument("ledgers", metavar="[LEDGER]...", nargs=-1)
 @click.option("--key", type=FILE, help="PEM of the Ed25519 public key that must have signed it.")
-@scope_option
+@names_options
 @output_options
-def check(file: Path, ledgers: tuple[str, ...], key: Path | None, scope: str | None, **shared: Any) -> None:  # noqa: ANN401 - the shared options
+def check(
+    file: Path,
+    ledgers: tuple[str, ...],
+    key: Path | None,
+    scope: str | None,
+    qualified: tuple[str, ...],
+    **shared: Any,  # noqa: ANN401 - the shared options
+) -> None:
     """Say whether the certificate in FILE holds, and names each LEDGER."""
     from reconcile.jobs.deletes import certificate as job
 
     output = make_output(shared)
-    named = tuple(parse_ledger(text, scope) for text in ledgers)
+    named = parse_ledgers(ledgers, scope, qualified)
     done = job.check(job.CertificateRequest(file, key, named), make_context(output))
     verdict = f"valid, of {count_noun(done.ledgers, 'ledger')}"
     if done.problems:

@@ -22,15 +22,15 @@ from reconcile.cli.options import (
     inventory_options,
     make_context,
     make_output,
+    names_options,
     now,
     output_options,
-    parse_ledger,
+    parse_ledgers,
     parse_quorum,
     quote_command,
     read_aliases,
     reason_option,
     references_option,
-    scope_option,
 )
 from reconcile.cli.output import Result
 from reconcile.cli.wording.impacts import list_not_applicable, make_set_json, word_details, word_verdict
@@ -88,7 +88,7 @@ def _split(_context: click.Context, _option: click.Parameter, values: tuple[str,
 @click.option("--weights", type=FILE, help="Capacity of bookies: lines of `id weight`. [default: 1 each]")
 @click.option("--default-quorum", callback=parse_quorum, metavar="E/W/A", help="What new ledgers need.")
 @click.option("--ledgers", multiple=True, metavar="LEDGER", help="Only these ledgers.")
-@scope_option
+@names_options
 @references_option
 @inventory_options("What a bookie really holds, or a table of entries; it counts instead of what records promise.")
 @click.option("--catalog", "cache", type=FOLDER, help="Keeps captures of the store. [default: in ~/.cache/bkmeta]")
@@ -137,6 +137,7 @@ def check_impact(
     default_quorum: tuple[int, int, int] | None,
     ledgers: tuple[str, ...],
     scope: str | None,
+    qualified: tuple[str, ...],
     references: tuple[str, ...],
     inventories: tuple[str, ...],
     cache: Path | None,
@@ -166,7 +167,7 @@ def check_impact(
         raise click.UsageError("a list of bookies or hosts is empty")
     for names, option in ((sets, "--bookies"), (unrecoverable, "--unrecoverable")):
         demand_bookie_ids([name for part in names for name in part], option)
-    named = tuple(parse_ledger(text, scope, hint="--ledgers") for text in ledgers) or None
+    named = parse_ledgers(ledgers, scope, qualified, hint="--ledgers") or None
     with output.progress("loading what the check needs", "modules"):
         from reconcile.check.impact.segments.columns import Shape
         from reconcile.check.placement_files import read_placement, read_topology

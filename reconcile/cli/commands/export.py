@@ -14,10 +14,10 @@ from reconcile.cli.options import (
     by_bookie,
     make_context,
     make_output,
+    names_options,
     output_options,
-    parse_ledger,
+    parse_ledgers,
     read_passwords,
-    scope_option,
 )
 from reconcile.cli.output import Result
 from reconcile.words import count_noun
@@ -45,8 +45,8 @@ _WORDS: Final = {
     },
     epilog="Example: bkmeta export 12345 --disk bk1:3181=/mnt/bk1 --disk bk2:3181=/mnt/bk2 --out entries",
 )
-@click.argument("ledgers", metavar="LEDGER...", nargs=-1, required=True)
-@scope_option
+@click.argument("ledgers", metavar="[LEDGER]...", nargs=-1)
+@names_options
 @click.option(
     "--disk", "disks", multiple=True, required=True, callback=by_bookie, metavar="ID=DIR", help="A bookie's folder."
 )
@@ -58,6 +58,7 @@ _WORDS: Final = {
 def export(
     ledgers: tuple[str, ...],
     scope: str | None,
+    qualified: tuple[str, ...],
     disks: dict[str, list[Path]],
     passwords: Path | None,
     *,
@@ -75,7 +76,9 @@ def export(
     from reconcile.jobs import export as job
 
     output = make_output(shared)
-    named = tuple(dict.fromkeys(parse_ledger(text, scope) for text in ledgers))
+    named = parse_ledgers(ledgers, scope, qualified)
+    if not named:
+        raise click.UsageError("name ledgers: LEDGER, or --ledger-qualified-name")
     request = job.ExportRequest(named, disks, out, read_passwords(passwords), is_raw=raw, has_leftovers=logs)
     sys.exit(output.show(_make_result(job.export(request, make_context(output)), out, has_logs=logs)))
 

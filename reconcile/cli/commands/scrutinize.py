@@ -2,8 +2,11 @@
 
 import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -111,7 +114,14 @@ def _parse_share(_context: click.Context, _parameter: click.Parameter, value: st
     "--buckets", "share", metavar="N/M", callback=_parse_share, help="Only the N-th of M shares of all ledgers."
 )
 @references_option
-@click.option("--since", type=PLACE, metavar="RUN", help="The run before: says what is new, and what is resolved.")
+@click.option(
+    "--since",
+    "--baseline",
+    "since",
+    type=PLACE,
+    metavar="RUN",
+    help="The run before: says what is new, and what is resolved.",
+)
 @click.option("--suppress", type=FILE, help="TOML: findings that somebody answers for, and until when.")
 @click.option(
     "--against",
@@ -122,7 +132,7 @@ def _parse_share(_context: click.Context, _parameter: click.Parameter, value: st
 @click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
 @executor_option
 @wire_options
-@click.option("--out", type=PLACE, required=True, help="A new folder for the run; it will hold passwords.")
+@click.option("--out", type=PLACE, help="A new folder for the run; it will hold passwords. [default: nothing is kept]")
 @output_options
 def scrutinize(
     uri: str,
@@ -143,7 +153,7 @@ def scrutinize(
     metrics: Path | None,
     master: str,
     python: Path | None,
-    out: DatasetPlace,
+    out: DatasetPlace | None,
     **shared: Any,  # noqa: ANN401 - click's options
 ) -> None:
     """Look at every closed ledger: does each entry stand on the bookies that its record names? Reads only.
@@ -157,6 +167,8 @@ def scrutinize(
     move of the metadata; what differs is read again.
     """
     if against is not None:
+        if out is None:
+            raise click.UsageError("--against needs --out: a new folder for what differs")
         sys.exit(_scrutinize_against(uri, against, out, share, fail_on, shared))
     from reconcile.check.placement_files import read_placement, read_topology
     from reconcile.check.scrutiny.judge import Demands
@@ -174,30 +186,42 @@ def scrutinize(
         None if topology is None else read_topology(topology),
         PlacementSettings() if placement is None else read_placement(placement),
     )
-    request = ScrutinyRequest(
-        uri,
-        out,
-        inventories,
-        asked,
-        demands,
-        share,
-        fail_on,
-        min_coverage,
-        recheck_after,
-        rechecks,
-        since,
-        suppressions,
-        metrics,
-        master,
-        python,
-        effective_settings(),
-        aliases,
-        references,
-    )
-    scrutinized = run_scrutiny(request, make_context(output))
+    with _give_place(out) as place:
+        request = ScrutinyRequest(
+            uri,
+            place,
+            inventories,
+            asked,
+            demands,
+            share,
+            fail_on,
+            min_coverage,
+            recheck_after,
+            rechecks,
+            since,
+            suppressions,
+            metrics,
+            master,
+            python,
+            effective_settings(),
+            aliases,
+            references,
+            is_kept=out is not None,
+        )
+        scrutinized = run_scrutiny(request, make_context(output))
     result = _make_result(scrutinized, request.min_coverage, out)
     notes = [f"suppression is over: {suppression}" for suppression in expired]
     sys.exit(output.show(replace(result, details=[*result.details, *notes])))
+
+
+@contextmanager
+def _give_place(out: DatasetPlace | None) -> Iterator[DatasetPlace]:
+    """Give the folder of the run; one that is gone afterwards where nobody names any."""
+    if out is not None:
+        yield out
+        return
+    with TemporaryDirectory(prefix="bkmeta-scrutiny-") as folder:
+        yield Path(folder) / "run"
 
 
 def _scrutinize_against(
@@ -217,7 +241,7 @@ def _scrutinize_against(
     return output.show(make_result(scrutinize_against(request, make_context(output)), fail_on, out))
 
 
-def _make_result(scrutinized: "Scrutinized", min_coverage: float, out: DatasetPlace) -> Result:
+def _make_result(scrutinized: "Scrutinized", min_coverage: float, out: DatasetPlace | None) -> Result:
     covered = scrutinized.covered_pct
     code = (
         Exit.FAILED
@@ -260,33 +284,42 @@ def _make_result(scrutinized: "Scrutinized", min_coverage: float, out: DatasetPl
     ]
     following = ""
     if scrutinized.failing:
-        following = f"all are in {out}/findings; of one ledger: " + quote_command("bkmeta", "explain", "LEDGER")
+        where = "with --out RUN all of them are kept" if out is None else f"all are in {out}/findings"
+        following = f"{where}; of one ledger: " + quote_command("bkmeta", "explain", "LEDGER")
     elif coverage["without_lists"]:
         following = (
             "on each host of a bookie that gives no lists: bkmeta collect --bookie-conf bk_server.conf --out DIR; "
             "then scrutinize again with --wire --inventory DIR"
         )
+    sums = {
+        "looked_at": scrutinized.looked_at,
+        "clean": scrutinized.clean,
+        "skipped": dict(scrutinized.skipped),
+        "undecided": dict(scrutinized.undecided),
+        "rechecked": scrutinized.rechecked,
+        "new": scrutinized.new,
+        "resolved": scrutinized.resolved,
+    }
     return Result(
         "scrutinize",
         verdict,
         code,
         counts={
             "listed": scrutinized.listed,
-            "looked_at": scrutinized.looked_at,
-            "clean": scrutinized.clean,
-            "skipped": dict(scrutinized.skipped),
-            "undecided": dict(scrutinized.undecided),
+            **sums,
             "with_findings": scrutinized.with_findings,
-            "rechecked": scrutinized.rechecked,
             "failing": scrutinized.failing,
             "suppressed": scrutinized.suppressed,
-            "new": scrutinized.new,
-            "resolved": scrutinized.resolved,
         },
         coverage={**coverage, "judged_pct": round(covered, 3)},
         details=details,
         following=following,
-        facts={"found": dict(scrutinized.found), "by_severity": dict(scrutinized.by_severity), "out": str(out)},
+        facts={
+            "found": dict(scrutinized.found),
+            "by_severity": dict(scrutinized.by_severity),
+            **sums,
+            "out": None if out is None else str(out),
+        },
     )
 
 

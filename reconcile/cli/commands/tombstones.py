@@ -72,7 +72,7 @@ def list_tombstones(uri: str, states: tuple[str, ...], **shared: Any) -> None:  
         Exit.DONE: "those that may go are gone; perhaps there were none",
         Exit.FAILED: "the store did not answer, or the journal's disk is full",
         Exit.USAGE: "a URI or a journal that cannot be used",
-        Exit.REFUSED: "what stands at the key of bkmeta's own root is not ours",
+        Exit.REFUSED: "bkmeta's own root is not ours, or this host's clock is not the store's",
         Exit.PARTLY: "stopped midway: run the same command again",
     },
     epilog="Example: bkmeta tombstones expire --metadata zk+hierarchical://zk1:2181/ledgers",

@@ -14,9 +14,10 @@ from reconcile.cli.options import (
     FILE,
     FOLDER,
     inventory_options,
+    names_options,
     parse_ledger,
+    parse_ledgers,
     read_aliases,
-    scope_option,
 )
 from reconcile.operator_files import read_operator_text
 from recovery.errors import InputError
@@ -52,8 +53,8 @@ def metadata_option(command: Callable[..., R]) -> Callable[..., R]:
 
 
 def ledger_arguments(command: Callable[..., R]) -> Callable[..., R]:
-    """Add LEDGER..., --from and --ledger-scope-id; `take_ledgers` takes them out again."""
-    command = scope_option(command)
+    """Add LEDGER..., --from and what names ledgers of a scope; `take_ledgers` takes them out again."""
+    command = names_options(command)
     command = click.option(
         "--from", "source", type=FILE, help='Ledgers, one a line; or JSON lines with "ledger", as orphans writes them.'
     )(command)
@@ -99,7 +100,7 @@ def take_ledgers(values: dict[str, Any], *, may_be_none: bool = False) -> "tuple
         InputError: a file cannot be read, or has a line that names no ledger.
     """
     named, source, scope = values.pop("ledgers"), values.pop("source"), values.pop("scope")
-    ledgers = [parse_ledger(text, scope) for text in named]
+    ledgers = [*parse_ledgers(named, scope, values.pop("qualified"))]
     if source is not None:
         ledgers += _read_ledgers(source, scope)
     if not ledgers and not may_be_none:

@@ -45,6 +45,16 @@ class LastListing(_message.Message):
     by: str
     def __init__(self, version: _Optional[int] = ..., at_ms: _Optional[int] = ..., ledgers: _Optional[int] = ..., by: _Optional[str] = ...) -> None: ...
 
+class ClockCheck(_message.Message):
+    __slots__ = ("version", "at_ms", "by")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    AT_MS_FIELD_NUMBER: _ClassVar[int]
+    BY_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    at_ms: int
+    by: str
+    def __init__(self, version: _Optional[int] = ..., at_ms: _Optional[int] = ..., by: _Optional[str] = ...) -> None: ...
+
 class TombstoneNode(_message.Message):
     __slots__ = ("version", "texts", "tombstones")
     VERSION_FIELD_NUMBER: _ClassVar[int]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from backends.registry import OpenStore
 from reconcile.deletes.certificate import Certificate, Validity, judge_certificate, read_certificate
-from reconcile.deletes.own_root import read_instance_id
+from reconcile.deletes.own_root import demand_clock, read_instance_id
 from reconcile.deletes.purge import Purged, PurgeRequest, count_lately, purge_ledgers
 from reconcile.deletes.tombstones import REMOVED, StepRefusedError
 from reconcile.deletes.verification.evidence import Listing
@@ -66,7 +66,8 @@ def purge_deletes(job: PurgeJob, context: Context) -> PurgedLedgers:
     """Remove the records of a certificate's ledgers.
 
     Raises:
-        GuardRefusedError: no valid certificate of this cluster, a soak that is not over, or the breaker.
+        GuardRefusedError: no valid certificate of this cluster, a soak that is not over, the breaker, or a clock
+            that is not the store's.
         InputError: the certificate cannot be read.
         PartlyAppliedError: stopped midway.
         UnavailableError: the store does not answer.
@@ -81,6 +82,8 @@ def purge_deletes(job: PurgeJob, context: Context) -> PurgedLedgers:
         context.reporter.progress("purging", "ledgers") as progress,
     ):
         _demand_same_cluster(certificate, target, str(job.certificate))
+        # By a clock that is behind a certificate would hold for ever.
+        demand_clock(target.cluster.store, target.own, context.now, target.by, target.log)
         _demand_unbroken(certificate, target, job.confirmed, context)
         archived = bool(certificate.body["evidence"]["rules"]["archived"])
         naming = _Naming(certificate, target.opened, context)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from reconcile.deletes.own_root import demand_clock
 from reconcile.deletes.packed import Decision
 from reconcile.deletes.tombstones import (
     REMOVED,
@@ -145,10 +146,11 @@ def expire_tombstones(target: Target, retention_ms: int, context: Context) -> tu
     """Remove the tombstones whose ledgers nobody holds, after the retention; return them, and how many are kept.
 
     Raises:
-        GuardRefusedError: what stands at the key of our own root is not ours.
+        GuardRefusedError: what stands at the key of our own root is not ours, or the clock is not the store's.
         UnavailableError: the store does not answer.
     """
     with open_deletes(target, context) as opened:
+        demand_clock(opened.cluster.store, opened.own, context.now, opened.by, opened.log)
         at_ms = now_ms(context)
         expired, kept = list[LedgerId](), 0
         for item in _iterate_removed(opened):

@@ -203,7 +203,7 @@ def undo(request: UndoRequest, context: Context) -> UndoneDeletes:
             for number, ledger in enumerate(wanted.ledgers):
                 sightings[ledger] = {item.bookie: item for item in list_sightings(holdings, number)}
         ledgers = tuple(dict.fromkeys(request.ledgers))
-        refused = undo_deletes(ledgers, target.cluster, target.own, target.log, sightings)
+        refused = undo_deletes(ledgers, target.cluster, target.own, target.log, sightings, now_ms(context))
         undone = tuple(ledger for ledger in ledgers if ledger not in refused)
         target.log.end({"undone": len(undone), "refused": len(refused)}, 0)
     return UndoneDeletes(undone, tuple(item for item in undone if item in removed), refused)

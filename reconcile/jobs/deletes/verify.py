@@ -309,9 +309,9 @@ def _write(
             # Somebody changed it while everything was looked at: what they wrote stands.
             return None
 
+        demand_clock(target.cluster.store, target.own, context.now, target.by, target.log)
         if not any(text.startswith(_DOUBTS) for item in verifications for text in item.reasons):
             write_last_listing(target.cluster.store, target.own, gathered.listing, target.log)
-            demand_clock(target.cluster.store, target.own, at_ms)
         target.own.tombstones.change(list(changed), decide, target.log, rows=_ROWS)
         target.log.end({"verified": len(changed), "purgeable": len(ready)}, 0)
     if request.certificate is not None and gathered.certificate is not None:

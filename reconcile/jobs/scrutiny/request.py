@@ -35,6 +35,7 @@ class ScrutinyRequest:
         settings: of the run, each with where it came from, for the manifest.
         aliases: other names of bookies in records → ids.
         references: files and URIs of what upper layers know.
+        is_kept: a later run can go on from the folder.
     """
 
     uri: str
@@ -55,6 +56,7 @@ class ScrutinyRequest:
     settings: Mapping[str, object] = field(default_factory=dict)
     aliases: Mapping[str, str] = field(default_factory=dict)
     references: tuple[str, ...] = ()
+    is_kept: bool = True
 
     @property
     def buckets(self) -> range:

@@ -6,7 +6,7 @@ from typing import Final
 
 OUTPUT: Final = ("--json", "--progress", "none")
 """How every command is told to say its result."""
-OWN: Final = ("--metadata", "--out", "--json", "--progress", "--buckets", "--since", "--master")
+OWN: Final = ("--metadata", "--out", "--json", "--progress", "--buckets", "--since", "--baseline", "--master")
 """Options that the service gives itself."""
 OVER_WIRE: Final = ("--wire",)
 """How bookies are looked at, where the configuration says nothing else."""

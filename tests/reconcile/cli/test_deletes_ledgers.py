@@ -35,10 +35,14 @@ def test_every_form_of_an_id_is_read(tmp_path: Path) -> None:
     path.write_text("\n".join(lines))
     ids = [(0, 5), (7, 3), (7, 9), (0, 6), (7, 4), (0, 8), (-2, -1), (0, -3)]
     assert read(path) == [LedgerId(*pair) for pair in ids]
-    assert read(path, "6", "11") == [
+    assert read(
+        path, "6", "11", "--ledger-qualified-name", f"{7:016x}{3:016x}", "--ledger-qualified-name", "0" * 32
+    ) == [
         LedgerId(0, 6),
         LedgerId(0, 11),
-        *(LedgerId(*pair) for pair in ids if pair != (0, 6)),
+        LedgerId(7, 3),
+        LedgerId(0, 0),
+        *(LedgerId(*pair) for pair in ids if pair not in ((0, 6), (7, 3))),
     ]
 
 

@@ -2,6 +2,7 @@
 
 import base64
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from backends.errors import VersionConflictError
 from backends.memory import WORLD, MemoryStore
-from backends.protocols import Write
+from backends.protocols import Versioned, Write
 from reconcile.deletes.own_root import (
     demand_clock,
     make_own_root,
@@ -272,20 +273,51 @@ def test_the_last_listing_is_the_one_that_was_written_last(tmp_path: Path) -> No
         assert read_last_listing(store, own) == LastListing(3, 43, "rival")
 
 
+class Timeless(MemoryStore):
+    """A store that keeps no times of keys, as etcd."""
+
+    def get(self, key: str) -> Versioned | None:
+        """Return what stands at a key."""
+        stored = super().get(key)
+        return None if stored is None else replace(stored, changed_ms=None)
+
+
 def test_a_clock_that_is_not_the_stores_is_refused(tmp_path: Path) -> None:
-    """Five minutes are nothing; where no listing was written nothing says what time the store has."""
-    store = MemoryStore(lambda: 1_000_000)
+    """Five minutes are nothing, nor is what it takes to write; what another one wrote meanwhile tells the time, too."""
+    store = Raced(lambda: 1_000_000)
+    store.write([Write(ROOT, b"")])
+
+    def read(*times_ms: int) -> Callable[[], datetime]:
+        times = iter(times_ms)
+        return lambda: datetime.fromtimestamp(next(times) / 1000, UTC)
+
+    with open_log(tmp_path / "own", store, ROOT, clock) as log:
+        own = make_own_root(store, ROOT, log)
+        for began_ms, ended_ms in ((700_000, 700_000), (1_300_000, 1_300_000), (1, 700_000)):
+            demand_clock(store, own, read(began_ms, ended_ms), "op", log)
+        with pytest.raises(GuardRefusedError, match="is 300 seconds ahead of the store's"):
+            demand_clock(store, own, read(1_300_001, 1_300_001), "op", log)
+        with pytest.raises(GuardRefusedError, match="is 300 seconds behind the store's"):
+            demand_clock(store, own, read(699_999, 699_999), "op", log)
+
+        def write_too() -> None:
+            with open_log(tmp_path / "rival", store, ROOT, clock) as rivals:
+                demand_clock(store, own, read(1_000_000, 1_000_000), "rival", rivals)
+
+        store.rival = write_too
+        with pytest.raises(GuardRefusedError, match="is 301 seconds behind the store's"):
+            demand_clock(store, own, read(699_000, 699_000), "op", log)
+
+
+def test_a_store_without_times_says_nothing_of_clocks(tmp_path: Path) -> None:
+    """Nothing is written there."""
+    store = Timeless()
     store.write([Write(ROOT, b"")])
     with open_log(tmp_path, store, ROOT, clock) as log:
         own = make_own_root(store, ROOT, log)
-        demand_clock(store, own, 1 << 60)
-        write_last_listing(store, own, LastListing(1, 2, "op"), log)
-    for at_ms in (700_000, 1_000_000, 1_300_000):
-        demand_clock(store, own, at_ms)
-    with pytest.raises(GuardRefusedError, match="is 300 seconds ahead of the store's"):
-        demand_clock(store, own, 1_300_001)
-    with pytest.raises(GuardRefusedError, match="is 300 seconds behind the store's"):
-        demand_clock(store, own, 699_999)
+        known = store.dump()
+        demand_clock(store, own, lambda: datetime(1999, 1, 1, tzinfo=UTC), "op", log)
+    assert store.dump() == known
 
 
 def test_a_journal_that_is_gone_on_with_counts_on(tmp_path: Path) -> None:

@@ -138,7 +138,8 @@ class House:
     ) -> dict[LedgerId, str]:
         """Take deletes back."""
         with open_log(self.folder, self.store, ROOT, lambda: self.now) as log:
-            return undo_deletes(ledgers, self.cluster, make_own_root(self.store, ROOT, log), log, sightings)
+            own = make_own_root(self.store, ROOT, log)
+            return undo_deletes(ledgers, self.cluster, own, log, sightings, int(self.now.timestamp() * 1000))
 
     def name_owners(self, ledgers: Sequence[LedgerId]) -> dict[LedgerId, str]:
         """Return who names ledgers now."""

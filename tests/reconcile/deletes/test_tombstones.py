@@ -8,6 +8,7 @@ from reconcile.deletes.tombstones import (
     CERTIFICATE_MS,
     DAY_MS,
     RETENTION_MS,
+    SKEW_MS,
     SOAK_MS,
     Holder,
     Sighting,
@@ -133,8 +134,17 @@ def test_a_holder_is_released_only_by_its_own_life() -> None:
         see("b2", 11, at),
     ):
         assert list_waiting(take_sightings(purged, [look], at, "op")) == ("b1", "b2"), look
-    for look in (see("b1", 11, at), see("b1", 99, at, formatted_ms=99)):
+    for look in (see("b1", 11, at), see("b1", 99, at, formatted_ms=99), see("b1", 11, at + SKEW_MS)):
         assert list_waiting(take_sightings(purged, [look], at, "op")) == ("b2",), look
+
+
+def test_a_look_of_a_time_to_come_releases_nobody() -> None:
+    """Another clock says so, perhaps of a look from before the purge; that it was seen counts whenever that was."""
+    purged = make_purged(1000 + SOAK)
+    at = 1000 + SOAK
+    ahead = at + SKEW_MS + 1
+    looks = [see("b1", 11, ahead), see("b9", 9, ahead, holds=True)]
+    assert list_waiting(take_sightings(purged, looks, at, "op")) == ("b1", "b2", "b9")
 
 
 def test_all_released_is_confirmed_and_data_that_come_back_are_not() -> None:
@@ -173,8 +183,8 @@ def test_an_undo_after_the_purge_needs_every_holder() -> None:
     purged = make_purged()
     at = purged.since_ms
     both = {bookie: see(bookie, 11, at, holds=True) for bookie in ("b1", "b2")}
-    demand_undoable(purged, both)
-    demand_undoable(make_purgeable(), None)
+    demand_undoable(purged, both, at - SKEW_MS)
+    demand_undoable(make_purgeable(), None, at)
     late = take_sightings(purged, [see("b1", 11, at)], at, "op")
     for tombstone, looks in (
         (purged, None),
@@ -183,9 +193,11 @@ def test_an_undo_after_the_purge_needs_every_holder() -> None:
         (purged, both | {"b2": see("b2", 12, at)}),
     ):
         with pytest.raises(StepRefusedError):
-            demand_undoable(tombstone, looks)
+            demand_undoable(tombstone, looks, at)
     with pytest.raises(StepRefusedError, match="bookie b1 was seen without it since"):
-        demand_undoable(late, both)
+        demand_undoable(late, both, at)
+    with pytest.raises(StepRefusedError, match="bookie b1 was looked at later than now"):
+        demand_undoable(purged, both, at - SKEW_MS - 1)
 
 
 def test_a_clock_that_was_set_back_purges_nothing() -> None:

@@ -75,6 +75,10 @@ def test_every_job_is_a_command_and_what_is_told_of_spark_is_what_takes_it() -> 
         (_ALONE + "[jobs.capture]\njitter = 0.1", r"jobs\.capture\.every: is missing"),
         (_ALONE + '[jobs.capture]\nevery = "1h"\nshares = 2', r"jobs\.capture\.shares"),
         (_ALONE + '[jobs.capture]\nevery = "1h"\narguments = ["--out=/x"]', "--out=/x is given by the service"),
+        (
+            _ALONE + '[jobs.scrutinize]\nevery = "1h"\narguments = ["--baseline", "/x"]',
+            "--baseline is given by the service",
+        ),
         (_ALONE + '[jobs.capture]\nevery = "1h"\narguments = "--wire"', "write a list of texts"),
         (_ALONE + '[requests]\nexplain = ["--json"]', r"requests\.explain: --json is given by the service"),
         (_ALONE + "[requests]\nat_once = 0", r"requests\.at_once"),

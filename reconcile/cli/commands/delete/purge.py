@@ -19,7 +19,8 @@ from reconcile.words import count_noun
         Exit.DONE: "the records of all its ledgers are removed",
         Exit.FAILED: "the store did not answer, or the journal's disk is full",
         Exit.USAGE: "a certificate, a key or a URI that cannot be used",
-        Exit.REFUSED: "no valid certificate of this cluster, a ledger that may not be purged now, or the breaker",
+        Exit.REFUSED: "no valid certificate of this cluster, a ledger that may not be purged now, the breaker, or this "
+        "host's clock is not the store's",
         Exit.PARTLY: "stopped midway at the first ledger that is not as it was, or as the store did not answer",
     },
     epilog="Example: bkmeta delete purge --metadata zk+hierarchical://zk1:2181/ledgers --certificate purge.json",

@@ -8,7 +8,7 @@ import click
 
 from reconcile.cli.command import Command, Exit
 from reconcile.cli.option_groups.deletes import SHOWN, describe_tombstones, metadata_option
-from reconcile.cli.options import make_context, make_output, output_options, parse_ledger, quote_command, scope_option
+from reconcile.cli.options import make_context, make_output, names_options, output_options, parse_ledgers, quote_command
 from reconcile.cli.output import Result
 from reconcile.words import count_noun
 
@@ -25,17 +25,23 @@ from reconcile.words import count_noun
     epilog="Example: bkmeta delete status --metadata zk+hierarchical://zk1:2181/ledgers 123",
 )
 @click.argument("ledgers", metavar="[LEDGER]...", nargs=-1)
-@scope_option
+@names_options
 @metadata_option
 @output_options
-def status(ledgers: tuple[str, ...], scope: str | None, uri: str, **shared: Any) -> None:  # noqa: ANN401 - the shared options
+def status(
+    ledgers: tuple[str, ...],
+    scope: str | None,
+    qualified: tuple[str, ...],
+    uri: str,
+    **shared: Any,  # noqa: ANN401 - the shared options
+) -> None:
     """Say where deletes are: of the ledgers that are named, or of all. Nothing is written."""
     from reconcile.jobs.deletes.clusters import now_ms
     from reconcile.jobs.deletes.requests import read_tombstones
 
     output = make_output(shared)
     context = make_context(output)
-    named = tuple(parse_ledger(text, scope) for text in ledgers)
+    named = parse_ledgers(ledgers, scope, qualified)
     tombstones = read_tombstones(uri, named, context)
     shown = describe_tombstones(tombstones, now_ms(context))
     states = Counter(str(item["state"]) for item in shown)

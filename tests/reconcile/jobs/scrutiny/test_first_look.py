@@ -97,9 +97,15 @@ def test_a_ledger_that_gets_lost_on_the_way_makes_the_run_invalid(
 
 
 def test_tables_of_ones_own_stand_for_bookies(
-    zookeeper_server: ZooKeeperServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    zookeeper_server: ZooKeeperServer,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What they list is there, in each command that takes inventories; what they do not list nobody knows."""
+    """What they list is there, in each command that takes inventories; what they do not list nobody knows.
+
+    A scrutiny without a folder says the same, and keeps nothing.
+    """
     root = f"/{tmp_path.name}/ledgers"
     uri = f"zk+hierarchical://{zookeeper_server.hosts}{root}"
     with open_store(uri, writable=True) as opened:
@@ -116,6 +122,15 @@ def test_tables_of_ones_own_stand_for_bookies(
     assert whole.result["counts"]["clean"] == len(LEDGERS)
     assert (part.result["counts"]["undecided"], part.result["counts"]["clean"]) == ({"not seen": 1}, len(LEDGERS) - 1)
     assert part.result["found"].keys() == {"GENERATOR_BEHIND"}
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "scratch"))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    (tmp_path / "scratch").mkdir()
+    unkept = run(capsys, "scrutinize", *words["part"], "--baseline", tmp_path / "run-whole")
+    assert (unkept.code, unkept.result["out"], unkept.result["new"]) == (3, None, 0)
+    sums = ("looked_at", "clean", "skipped", "undecided", "rechecked", "new", "resolved")
+    assert {name: unkept.result[name] for name in sums} == {name: unkept.result["counts"][name] for name in sums}
+    assert "with --out RUN" in unkept.result["next"]
+    assert not list((tmp_path / "scratch").iterdir())
     orphans = run(capsys, "orphans", *words["part"], "--out", tmp_path / "orphans")
     assert (orphans.code, orphans.result["counts"]["listed"]) == (4, len(LEDGERS)), orphans  # no upper layer was named
     impact = run(capsys, "check-impact", *words["part"], "--bookies", "bk1:3181", "--catalog", tmp_path / "kept")
