@@ -18,13 +18,15 @@ _BOOKIES: Final = 3
 _ENTRIES: Final = 20
 _OPEN_FILES: Final = {"openFileLimit": "2000"}
 """Of three bookies in one process; each keeps as many open to read as to write, 20,000 by itself."""
+_SERVERS: Final = ("-Xmx4g", "-XX:TieredStopAtLevel=4")
+"""ZooKeeper, three bookies and the auditor: a server's memory, and all that Java compiles."""
 
 
 @contextmanager
 def _whole(place: Place) -> Iterator[dict[str, Contestant]]:
     with (
         tempfile.TemporaryDirectory(prefix="bkmeta-bench-") as folder,
-        Cluster(Path(folder, "home")) as cluster,
+        Cluster(Path(folder, "home"), options=_SERVERS) as cluster,
     ):
         cluster.start_zookeeper("zookeeper", "/ledgers")
         cluster("format", layout="hierarchical")

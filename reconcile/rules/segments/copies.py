@@ -293,7 +293,9 @@ def _find_suspects(cells: _Cells, held_groups: _Held, pairs: _Pairs, ledgers: in
         phase = (cells.position[own] - write + 1) % ensemble
         runs = sequence.run_counts(groups.first, groups.last, groups.period)
         striped = (groups.first - phase) % ensemble + groups.size <= write
-        striped &= (runs == 1) | (groups.period % ensemble == 0)
+        # Two runs may be a whole stripe and the half of one that the end cuts off: closer than a step.
+        striped &= (groups.last - phase) % ensemble + groups.size <= write
+        striped &= (runs <= 2) | (groups.period % ensemble == 0)
         inside &= (striped | (write == ensemble)) & (groups.first >= cells.low[own])
         inside &= groups.last + (groups.size - 1) <= cells.high[own]
     entries = sequence.count(groups.first, groups.last, groups.size, groups.period)

@@ -102,6 +102,26 @@ def test_what_is_shown_counts_as_judged_whoever_it_is_shown_by() -> None:
     assert (faults.faults.num_rows, faults.undecided.tolist(), faults.judged) == (0, [], 20)
 
 
+@pytest.mark.parametrize("last", [0, 1, 2, 3, 7, 8, 9])
+@pytest.mark.parametrize("change", [None, 1, 4])
+@pytest.mark.parametrize("write", [1, 2])
+def test_whole_stripes_are_judged_whoever_shows_them(write: int, change: int | None, last: int) -> None:
+    """Each position has its own entries, in steps or in one piece: none of them is in doubt."""
+    segments = [(0, ["bk0", "bk1", "bk2"])]
+    if change is not None and change <= last:
+        segments.append((change, ["bk3", "bk4", "bk5"]))
+    held: dict[str, set[int]] = {}
+    for entry in range(last + 1):
+        members = next(names for first, names in reversed(segments) if first <= entry)
+        for place in range(write):
+            held.setdefault(members[(entry + place) % 3], set()).add(entry)
+    ledger = Ledger(write, write, last, segments, held)
+    faults = find_faults(make_stored([ledger]), make_copies([ledger]), Sight({}, frozenset(), NOTHING_HIDDEN))
+    copies = write * (last + 1)
+    assert (faults.faults.num_rows, faults.undecided.tolist()) == (0, [])
+    assert (faults.positions, faults.judged) == (copies, copies)
+
+
 def test_ledgers_that_nobody_was_asked_about_cost_nothing() -> None:
     """Where bookies are dark and nothing else is odd, no entry is laid out, so such a comparison is small."""
     stored = make_stored([Ledger(2, 2, 1 << 20, [(0, ["bk0", "bk1", "bk2"])], {}) for _ in range(4)])
@@ -169,6 +189,17 @@ def test_as_many_entries_in_another_step_are_not_its_own() -> None:
     assert find_kinds(Ledger(1, 1, 11, [(0, ["bk0", "bk1", "bk2"])], held)) == {Fault.LOST: 2, Fault.OVER_REPLICATED: 2}
 
 
+@pytest.mark.parametrize(
+    ("last", "due", "held"), [(5, {0, 3}, {1, 3}), (5, {0, 3}, {0, 2}), (11, {0, 4, 8}, {0, 2, 4})]
+)
+def test_a_step_whose_ends_are_right_is_not_right_between(last: int, due: set[int], held: set[int]) -> None:
+    """As many entries as are due, one end of them or both where it belongs."""
+    width = 4 if last == 11 else 3
+    copies = {f"bk{n}": set(range(n, last + 1, width)) for n in range(1, width)} | {"bk0": held}
+    kinds = find_kinds(Ledger(1, 1, last, [(0, [f"bk{n}" for n in range(width)])], copies))
+    assert kinds == {Fault.LOST: len(due - held), Fault.OVER_REPLICATED: len(held - due)}
+
+
 def test_an_entry_behind_the_end_is_not_one_before_it() -> None:
     """Ten entries of ten; the first is not among them."""
     held = {"bk0": set(range(10)), "bk1": set(range(1, 11))}
@@ -180,12 +211,23 @@ def test_who_was_not_seen_counts_as_one_that_has_it() -> None:
     ledger = Ledger(3, 2, 9, [(0, ["bk0", "bk1", "bk2"])], {"bk0": set(range(10))})
     assert find_kinds(ledger, "bk0", "bk2") == {Fault.BELOW_WRITE_QUORUM: 10}
     assert find_kinds(ledger) == {Fault.BELOW_ACK_QUORUM: 10}
+    elsewhere = Ledger(3, 2, 9, ledger.segments, {"bk0": set(range(10)), "bk9": set(range(10))})
+    assert find_kinds(elsewhere, "bk0", "bk2", "bk9") == {Fault.MISPLACED: 10}
+
+
+@pytest.mark.parametrize("runs", [1, 2, 3, 4])
+def test_faults_are_the_same_however_few_runs_are_laid_out_together(
+    runs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a ledger of three runs: two positions, and one group that a bookie has."""
+    monkeypatch.setattr(rule, "_RUNS", runs)
+    assert find_kinds(LACKS) == {Fault.BELOW_ACK_QUORUM: 10}
 
 
 def test_so_many_places_are_listed_of_each_ledger() -> None:
     """Of two ledgers that lack entries ever further apart, which are in no step."""
-    last = 20_000
-    gaps = {n * (n + 1) // 2 for n in range(199)}
+    last = 40_000
+    gaps = {n * (n + 1) // 2 for n in range(280)}
     torn = Ledger(2, 1, last, [(0, ["bk0", "bk1"])], {"bk0": set(range(last + 1)), "bk1": set(range(last + 1)) - gaps})
     sight = Sight({"bk0": None, "bk1": None}, frozenset(), NOTHING_HIDDEN)
     faults = find_faults(make_stored([torn, torn]), make_copies([torn, torn]), sight).faults.to_pylist()
