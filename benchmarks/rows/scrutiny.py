@@ -1,5 +1,6 @@
 """Rows about scrutiny: a whole run against the auditor's own check, the rules alone against reading the same."""
 
+import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -36,6 +37,9 @@ def _whole(place: Place) -> Iterator[dict[str, Contestant]]:
         shape = {"E": 3, "W": 3, "A": 2, "password": encoded(b"")}
         if lacking := cluster("fill", count=place.ledgers, entries=_ENTRIES, **shape):
             raise ValueError(f"{lacking:,} of {place.ledgers:,} ledgers could not be written")
+        # An index file a ledger: while they are made, ZooKeeper waits for the same disk, and answers nobody.
+        cluster("flush")
+        os.sync()
         uri = f"zk+hierarchical://{cluster.zookeeper}/ledgers"
 
         # The auditor runs in the process of the servers: CPU seconds are both sides' with what the servers do for them.

@@ -216,9 +216,7 @@ def test_who_was_not_seen_counts_as_one_that_has_it() -> None:
 
 
 @pytest.mark.parametrize("runs", [1, 2, 3, 4])
-def test_faults_are_the_same_however_few_runs_are_laid_out_together(
-    runs: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_faults_are_the_same_however_few_runs_are_laid_out_together(runs: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a ledger of three runs: two positions, and one group that a bookie has."""
     monkeypatch.setattr(rule, "_RUNS", runs)
     assert find_kinds(LACKS) == {Fault.BELOW_ACK_QUORUM: 10}

@@ -863,6 +863,11 @@ public final class Driver {
                 return true;
             case "collect":
                 return collect(a.get("n").asInt(), a.get("ledger").asLong(), 120);
+            case "flush":
+                for (int n : bookies.keySet()) {
+                    ((BookieImpl) server(n).getBookie()).getLedgerStorage().flush();
+                }
+                return true;
             case "pass":
                 return pass(a.get("ledger").asLong());
             case "read":
