@@ -55,7 +55,7 @@ from recovery.model import tables
 from recovery.model.ids import BUCKETS
 from recovery.out_folder import claim_folder, disk_error, release_folder, sync_folder, write_whole
 from recovery.place import DatasetPlace, open_system, to_place
-from recovery.verified_file import BLOCK, VerifiedFile, hash_blocks
+from recovery.verified_file import BLOCK, VerifiedFile, hash_whole
 
 MANIFEST: Final = "manifest.json"
 _LARGEST_MANIFEST: Final = 1 << 30
@@ -482,7 +482,7 @@ class Dataset:
             for part in self.parts(name):
                 try:
                     with system.open_input_stream(f"{root}/{part.file}") as source:
-                        digest, _ = hash_blocks(source)
+                        digest = hash_whole(source)
                 except (OSError, pa.ArrowException) as error:
                     raise self._broken(part.file, "cannot be read") from error
                 if digest != part.sha256:

@@ -31,7 +31,7 @@ from typing import Any, Final, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from recovery.errors import InputError
-from recovery.verified_file import hash_blocks
+from recovery.verified_file import hash_whole
 
 REMOTE: Final = ("s3", "gs", "hdfs")
 _FILE: Final = "file"
@@ -181,7 +181,7 @@ class RemotePlace:
             if system.get_file_info(path).size != size:
                 return False
             with system.open_input_stream(path) as source:
-                return hash_blocks(source)[0] == sha256
+                return hash_whole(source) == sha256
         return False
 
 
@@ -316,7 +316,7 @@ def copy_tree(source: DatasetPlace, target: DatasetPlace) -> None:
             kept = Path(folder) / "file"
             _fetch(item, kept)
             with kept.open("rb") as file:
-                digest, _ = hash_blocks(file)
+                digest = hash_whole(file)
             (target / item.name).put(kept, digest)
 
 

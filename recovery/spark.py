@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 _ROOT: Final = Path(__file__).resolve().parent.parent
 _PACKAGES: Final = ("recovery", "reconcile", "backends")
 """Below `_ROOT`: what a task may import of this program."""
+_JAVA_OPTIONS: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+"""Of the driver's JVM, which hands tasks out and gathers small answers: Java's second compiler would gain nothing."""
 _LOG_SETTINGS: Final = "log4j2-quiet.properties"
 _OLDEST_JAVA: Final = 17
 _BROKEN: Final = "dataset error"
@@ -112,7 +114,7 @@ def session(
         "spark.pyspark.python": interpreter,
         "spark.pyspark.driver.python": sys.executable,
         "spark.driver.memory": memory,
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{quiet} -XX:+UseSerialGC",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{quiet} {_JAVA_OPTIONS}",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         **(local if master.startswith("local") else {}),
@@ -120,7 +122,8 @@ def session(
         **({} if python is None else {"spark.executorEnv.PEX_INHERIT_PATH": "fallback"}),
         **(settings or {}),
     }
-    environment = {"PYSPARK_PYTHON": interpreter}
+    launcher = os.environ.get("SPARK_LAUNCHER_OPTS", _JAVA_OPTIONS)
+    environment = {"PYSPARK_PYTHON": interpreter, "SPARK_LAUNCHER_OPTS": launcher}
     if not executors:
         # Else Java looks this host's name up, which in a container nothing may know.
         environment["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP", "127.0.0.1")

@@ -17,6 +17,14 @@ _KEPT: Final = 4
 """Blocks that are kept: a read rarely ends where the next one begins."""
 
 
+def hash_whole(source: "BinaryIO | pa.NativeFile") -> str:
+    """Return the SHA-256 of a file, without that of each block."""
+    whole = hashlib.sha256()
+    while block := source.read(BLOCK):
+        whole.update(block)
+    return whole.hexdigest()
+
+
 def hash_blocks(source: "BinaryIO | pa.NativeFile") -> tuple[str, list[str]]:
     """Return the SHA-256 of a file, and that of each block; no blocks where the file is a single one."""
     whole = hashlib.sha256()

@@ -1,11 +1,13 @@
 """A plan of made-up inventories as `recover` makes it, and the journal that `apply` of it would leave.
 
-    plan/       of the inventories of as many ledgers, for a store that is empty
-    journal/    each write announced and done, a hundred at a time
+    plan/           of the inventories of as many ledgers, for a store that is empty
+    recover.json    what making it took: seconds, CPU seconds, peak bytes of its largest process
+    journal/        each write announced and done, a hundred at a time
 
 The digest of a value, which a journal announces, is the id of its action here: it is as long.
 """
 
+import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,6 +25,7 @@ from recovery.dataset import open_dataset
 
 PLAN: Final = "plan"
 JOURNAL: Final = "journal"
+COST: Final = "recover.json"
 _MASTER: Final = "local[2]"
 _FIELDS: Final = ("seq", "op", "id", "key", "expects")
 
@@ -36,7 +39,9 @@ def write(folder: Path, ledgers: int) -> None:
     expected.write_text("".join(f"{name}\n" for name in BOOKIES))
     options = ("--layout", LAYOUT.value, "--passwords", passwords, "--expect-bookies", expected, "--master", _MASTER)
     made = ("recover", "--inventory-dir", found, *options, "--out", folder / PLAN, "--json", "--progress", "none")
-    run(bkmeta(*made))
+    cost = run(bkmeta(*made))
+    taken = {"seconds": cost.seconds, "cpu_s": cost.cpu_s, "peak": cost.peaks[""]}
+    (folder / COST).write_text(json.dumps(taken))
     binding = {"plan": str(open_dataset(folder / PLAN, "plan").manifest["hash"]), "root": "/ledgers", "store": "zk://"}
     with Journal.open(
         folder / JOURNAL, binding, resume=False, now=lambda: datetime.now(UTC), replay=lambda _record: None

@@ -1,5 +1,6 @@
 """The row about commands that people wait for: what they take of a plan, whatever its size."""
 
+import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from benchmarks.measure import Cost, bkmeta, python, run
 from benchmarks.pairs import Contestant
 from benchmarks.rows.row import STAGES, Place, Row, demand_whole
 
+_MIB: Final = 1 << 20
 _BYTES: Final = "cat of the plan's files"
 
 
@@ -25,9 +27,16 @@ def _commands(place: Place) -> Iterator[dict[str, Contestant]]:
     def ask(*words: object) -> Cost:
         return run(bkmeta(*words, "--json"))
 
+    taken = json.loads((folder / recovered.COST).read_text())
+    note = (
+        f"`recover` of them, the whole command: {taken['seconds']:.1f} s, cpu {taken['cpu_s']:.1f} s, "
+        f"its largest process {taken['peak'] / _MIB:.0f} MiB"
+    )
+
     def show() -> Cost:
         shown = ask("plan", "show", plan)
-        return demand_whole(place, Cost(shown.seconds, shown.cpu_s, shown.peaks, dict(shown.said["counts"])))
+        said = {**shown.said["counts"], "note": note}
+        return demand_whole(place, Cost(shown.seconds, shown.cpu_s, shown.peaks, said))
 
     def edit() -> Cost:
         shutil.rmtree(out, ignore_errors=True)

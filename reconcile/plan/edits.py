@@ -244,7 +244,10 @@ class _Editor:
         rows = self._set_acl(rows, buckets)
         named = {ledger for ledger in self._named if ledger.bucket in buckets}
         if named:
-            listed = rows.to_pylist()
+            # Only rows beside those that are named are taken apart: a file has tens of thousands of others.
+            touched = {ledger.bucket for ledger in named}
+            beside = pc.is_in(rows["bucket"], pa.array([*touched], rows["bucket"].type))
+            others, listed = rows.filter(pc.invert(beside)), rows.filter(beside).to_pylist()
             readings = alternatives.read_numbers(reconstruction, named & set(self._edits.choose))
             self._deleted |= _of_outcome(reconstruction, "deleted")
             kept = []
@@ -258,8 +261,8 @@ class _Editor:
                 if edited is not None:
                     kept.append(edited)
             kept += self._removals(named & self._edits.accept_loss, listed, buckets)
-            kept.sort(key=lambda row: row["seq"])
-            rows = pa.Table.from_pylist(kept, schema=tables.ACTIONS)
+            edited_rows = pa.concat_tables([others, pa.Table.from_pylist(kept, schema=tables.ACTIONS)])
+            rows = edited_rows.take(pc.sort_indices(edited_rows, [("seq", "ascending")]))
         return with_ids(rows)
 
     def _edit_action(

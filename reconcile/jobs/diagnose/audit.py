@@ -126,7 +126,7 @@ def read_journal(path: Path, heads: Sequence[str]) -> JournalAccount:
     """
     with report_foreign(path):
         account = JournalAccount(path)
-        batches: dict[int, list[str]] = {}
+        batches: dict[int, list[bytes]] = {}
         for record in scan(path, _decode):
             if isinstance(record, Torn):
                 account.torn = record.length
@@ -138,17 +138,16 @@ def read_journal(path: Path, heads: Sequence[str]) -> JournalAccount:
 
 
 def _decode(content: bytes) -> Any:  # noqa: ANN401 - as JSON has it
-    """Return the fields of a line; of a batch that is announced only its ops, each as the second of its write."""
+    """Return the fields of a line; of a batch that is announced only its ops, as bytes."""
     begun = _INTENT.match(content)
     if begun is None:
         return json.loads(content)
     number, previous, at, batch = begun.groups()
-    writes = [(None, op.decode()) for op in _OP.findall(content, begun.end())]
     fields = {"n": int(number), "prev": previous.decode(), "at": at.decode(), "event": "intent"}
-    return {**fields, "batch": int(batch), "writes": writes}
+    return {**fields, "batch": int(batch), "ops": _OP.findall(content, begun.end())}
 
 
-def _count_record(account: JournalAccount, record: Record, batches: dict[int, list[str]]) -> None:
+def _count_record(account: JournalAccount, record: Record, batches: dict[int, list[bytes]]) -> None:
     """Add a line to the run that it is of.
 
     Args:
@@ -165,13 +164,17 @@ def _count_record(account: JournalAccount, record: Record, batches: dict[int, li
     run = account.runs[-1]
     run.until = record.at
     run.ended = _ENDS.get(record.event, run.ended)
-    if record.event == "intent" and "writes" in fields:
-        batches[fields["batch"]] = [str(row[1]) for row in fields["writes"]]
+    if record.event == "intent" and "ops" in fields:
+        batches[fields["batch"]] = fields["ops"]
+    elif record.event == "intent" and "writes" in fields:
+        batches[fields["batch"]] = [str(row[1]).encode() for row in fields["writes"]]
     elif record.event == "intent":
         run.writes[str(fields["op"])] += 1
     elif record.event == "done" and "versions" in fields:
-        ops = batches.pop(fields["batch"], [])
-        run.writes.update(op for op, version in zip(ops, fields["versions"], strict=True) if version is not None)
+        ops, versions = batches.pop(fields["batch"], []), fields["versions"]
+        written = (op for op, version in zip(ops, versions, strict=True) if version is not None)
+        # Counted as bytes: a journal has millions of writes, and a handful of ops.
+        run.writes.update({op.decode(): count for op, count in Counter(written).items()})
         run.conflicts += len(fields["conflicts"])
     elif record.event == "undoing":
         run.writes["taken back"] += len(fields["writes"])
