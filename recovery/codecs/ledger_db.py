@@ -118,6 +118,12 @@ def decode_ledgers_row(key: bytes, value: bytes) -> LedgerRow | StorageFlags | N
     return _ledger_row(LedgerId(0, ledger), value, rebuilt=len(key) > _I64.size)
 
 
+def read_plain_key(key: bytes) -> int | None:
+    """Return the ledger that a key of `ledgers` names by its id alone; None: it is of another form, or reserved."""
+    ledger: int = _I64.unpack(key)[0] if len(key) == _I64.size else -1
+    return ledger if ledger >= 0 else None
+
+
 def decode_scoped_ledgers_row(key: bytes, value: bytes) -> LedgerRow:
     """Return a row of the `ledgers-scoped` database.
 

@@ -119,7 +119,13 @@ def _decode_facts(
     decode = ledger_db.decode_scoped_ledgers_row if name == SCOPED_LEDGERS else ledger_db.decode_ledgers_row
     facts: list[tuple[int, ...]] = []
     scopes: list[int] = []
+    # Most ledgers share their value with many others, of the same password; those with an explicit LAC do not.
+    alike: dict[bytes, tuple[int, ...]] = {}
     for key, value in zip(*rows, strict=True):
+        if value in alike and (ledger := ledger_db.read_plain_key(key)) is not None:
+            facts.append((ledger, *alike[value]))
+            scopes.append(0)
+            continue
         try:
             row = decode(key, value)
         except FormatError as error:
@@ -130,6 +136,8 @@ def _decode_facts(
             if not (row.rebuilt and database.is_foreign(row.ledger)):
                 facts.append(_make_fact(row, database, secrets))
                 scopes.append(row.scope)
+                if row.explicit_lac is None:
+                    alike[value] = facts[-1][1:]
         elif isinstance(row, StorageFlags) and row.needs_integrity_check:
             detail = "the bookie's own flags say that entries may be missing (NEEDS_INTEGRITY_CHECK)"
             damage.add(Unread(file, Reason.CONFLICT, Hides.EVERYTHING, detail=detail))

@@ -176,3 +176,21 @@ def test_both_kinds_of_index_are_read(tmp_path: Path) -> None:
     seen = look(made, tmp_path)
     assert (seen.entries("index", 4), seen.entries("index", 6)) == ([0, 1, 2, 5], [0])
     assert seen.bookie["storage"] == "mixed"
+
+
+def test_rows_with_the_same_value_are_of_their_own_ledgers(tmp_path: Path) -> None:
+    """What one ledger's value says is taken for others that have the same; fenced ones and reserved keys are apart."""
+    held = {ledger: [0] for ledger in range(1, 7)}
+    made = make_db(tmp_path, held, folders=1)
+    current = made.ledger_dirs[0] / "current"
+    _, plain = row(1)
+    reserved = (-7).to_bytes(8, "big", signed=True)
+    write_database(
+        current / "ledgers", [row(3, fenced=True), row(5, limbo=True), row(6, fenced=True), (reserved, plain)]
+    )
+    seen = look(made, tmp_path)
+    assert {ledger for ledger in held if seen.row(ledger)["fenced"]} == {3, 6}
+    assert {ledger for ledger in held if seen.row(ledger)["limbo"]} == {5}
+    assert {seen.row(ledger)["key_kind"] for ledger in held} == {"set"}
+    assert seen.damage == []
+    assert seen.bookie["ledgers"] == len(held)
