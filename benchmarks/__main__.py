@@ -9,7 +9,7 @@ from typing import Final
 
 from benchmarks.data.cache import default_home
 from benchmarks.measure import RunFailedError
-from benchmarks.pairs import Result, beside, growth, in_turns, table
+from benchmarks.pairs import Result, beside, growth, in_turns, served, table
 from benchmarks.rows.row import Place, Row
 from benchmarks.rows.table import ROWS
 
@@ -21,7 +21,7 @@ _WARMED: Final = 1_000_000
 
 
 def _parsed() -> argparse.Namespace:
-    epilog = "rows:\n" + "\n".join(f"  {row.name:12} {row.compares}; goal {row.goal:g}" for row in ROWS)
+    epilog = "rows:\n" + "\n".join(f"  {row.name:12} {row.compares}; goal {row.goals}" for row in ROWS)
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
         description="Times stages beside the floor that nothing can go below, in turns; lower ratios are better.",
@@ -71,11 +71,14 @@ def _measured(row: Row, home: Path, ledgers: int, rounds: int, *, alone: bool, e
         # A run of minutes hardly knows that its caches and compilers were cold.
         is_long = alone and ledgers > _WARMED
         result = in_turns(running, ledgers, rounds, warm=row.fewest > 1 and not is_long)
-    print(f"\n{row.name}, {ledgers:,} ledgers, {rounds} rounds in turns; goal {1 if earlier else row.goal:g}")
+    goal = "1" if earlier else row.goals
+    print(f"\n{row.name}, {ledgers:,} ledgers, {rounds} rounds in turns; goal {goal}")
     print(f"  {f'against the same of {earlier}' if earlier else row.compares}")
     for line in table(result) if not alone else growth([result]):
         print(f"  {line}")
     for line in beside(result, row.beside) if not (alone or earlier) else ():
+        print(f"  {line}")
+    for line in served(result):
         print(f"  {line}")
     for note in sorted({str(cost.said["note"]) for cost in result.rounds[next(iter(running))] if "note" in cost.said}):
         print(f"  {note}")

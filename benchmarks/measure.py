@@ -15,14 +15,17 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 """The checkout: where stages run."""
+
+SERVERS: Final = "servers_cpu_s"
+"""Said of a run: what the servers used that it asked."""
 
 _LAUNCH: Final = Path(__file__).with_name("launch.py")
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
@@ -60,8 +63,8 @@ def python(module: str, *arguments: object) -> list[str]:
 
 
 def bkmeta(*words: object) -> list[str]:
-    """Return the command that runs the product with these words; it also runs where the checkout is not installed."""
-    return [sys.executable, "-c", "from reconcile.cli.main import main; main()", *map(str, words)]
+    """Return the command that runs the product with these words, by its own door, whether installed or not."""
+    return python("reconcile.cli", *words)
 
 
 def run(command: Sequence[str], *, codes: Sequence[int] = (0,)) -> Cost:
@@ -159,6 +162,13 @@ def staying(command: Sequence[str], checkout: Path = ROOT) -> Iterator[Staying]:
 def count_cpu(root: int) -> float:
     """Return the CPU seconds that a process and all below it have used."""
     return sum(_tree(root).values())
+
+
+def beside_servers(process: int, work: Callable[[], Cost]) -> Cost:
+    """Do some work; its cost says what servers, a process and all below it, used of the same cores meanwhile."""
+    before = count_cpu(process)
+    cost = work()
+    return replace(cost, said={**cost.said, SERVERS: count_cpu(process) - before})
 
 
 def _tree(root: int) -> dict[int, float]:

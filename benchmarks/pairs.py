@@ -11,7 +11,7 @@ from operator import attrgetter
 from statistics import median
 from typing import Final
 
-from benchmarks.measure import Cost
+from benchmarks.measure import SERVERS, Cost
 
 Contestant = Callable[[], Cost]
 _MIB: Final = 1 << 20
@@ -87,6 +87,17 @@ def beside(result: Result, goals: Mapping[str, float]) -> list[str]:
         f"cpu {median(result.ratios(stage, attrgetter('cpu_s'), name)):.2f}; goal {goal:g}"
         for name, goal in goals.items()
     ]
+
+
+def served(result: Result) -> list[str]:
+    """Return what the servers used that contestants asked, on the same cores; nothing where there were none."""
+    medians = {
+        name: median(cost.said[SERVERS] for cost in costs)
+        for name, costs in result.rounds.items()
+        if all(SERVERS in cost.said for cost in costs)
+    }
+    each = ", ".join(f"{name} {cpu_s:.2f}" for name, cpu_s in medians.items())
+    return [f"cpu s of the servers meanwhile, median: {each}"] if medians else []
 
 
 _GROWTH_COLUMNS: Final = f"{'':24}{'ledgers':>12}{'median s':>10}{'cpu s':>9}{'µs each':>9}{'µs more':>9}  peak MiB"

@@ -226,6 +226,10 @@ def encode(request: Request, txn: int) -> bytes:
         message.auth.authPluginName, message.auth.payload = plugin, payload
     else:
         message.startTls.SetInParent()
+    return _frame(message)
+
+
+def _frame(message: pb.Request) -> bytes:
     raw = message.SerializeToString()
     return _SIZE.pack(len(raw)) + raw
 
@@ -245,18 +249,18 @@ def interpret(request: Request, response: pb.Response) -> Answer:
     operation, status = request.operation, response.status
     if response.header.operation != operation:
         return _not_understood(status, f"an answer to operation {response.header.operation}")
-    outcome = _OUTCOMES.get(status, Outcome.REFUSED if status in _CODES else Outcome.NOT_UNDERSTOOD)
+    outcome = _OUTCOMES.get(status) or (Outcome.REFUSED if status in _CODES else Outcome.NOT_UNDERSTOOD)
     name = _INNER[operation]
     if not response.HasField(name):
         # So are those answered who may not ask yet, and what the bookie does not serve.
         if outcome in (Outcome.ANSWER, Outcome.NEGATIVE):
             return _not_understood(status, "without what was asked for")
         return Answer(outcome, status)
-    if operation == Operation.AUTH:
+    if name == "auth":
         return Answer(outcome, status, body=response.auth.payload, plugin=response.auth.authPluginName)
-    if operation == Operation.START_TLS:
+    if name == "startTls":
         return Answer(outcome, status)
-    if operation == Operation.BOOKIE_INFO:
+    if name == "info":
         info = response.info
         if info.status != status:
             return _two(status, info.status)
@@ -306,6 +310,9 @@ class Conversation(Generic[T]):
         self._outstanding: dict[int, tuple[Request, T, float]] = {}
         self._data = bytearray()
         self._next = 1
+        self._listing = pb.Request()
+        self._listing_header, self._listed = self._listing.header, self._listing.list
+        self._listing_header.version, self._listing_header.operation = _VERSION, Operation.LIST_ENTRIES
         self.dropped = 0
 
     def __len__(self) -> int:
@@ -322,7 +329,11 @@ class Conversation(Generic[T]):
         txn = self._next
         self._next = txn + 1
         self._outstanding[txn] = request, context, due
-        return encode(request, txn)
+        if request.operation is not Operation.LIST_ENTRIES or request.scope:
+            return encode(request, txn)
+        # Nearly all requests are these. A message that is kept says the same in a fifth of the time.
+        self._listing_header.txnId, self._listed.ledgerId = txn, request.ledger
+        return _frame(self._listing)
 
     def receive(self, data: bytes | bytearray | memoryview) -> list[tuple[Request, T, Answer]]:
         """Take bytes, cut anywhere, and return the answers that they complete, in their order.

@@ -2,6 +2,7 @@
 
     capture URI OUT                 a store into a catalog
     etcd URI OUT                    a live etcd likewise
+    etcd-answers HOSTS ROOT         the same pages of a live etcd asked for, and dropped as they come
     apply PLAN URI ROOT JOURNAL     a plan into a store
     infer INVENTORIES               nothing but `reconstruct`, on one core, copies read beforehand
     index FOLDER N OF               a share of the index files of one bookie, into groups that are thrown away
@@ -111,6 +112,30 @@ def etcd(uri: str, out: str) -> dict[str, Any]:
                 ledgers += len(found.rows)
             complete = not opened.store.point().gaps
         return {"ledgers": ledgers, "complete": complete}
+
+    return _timed(work)
+
+
+def etcd_answers(hosts: str, root: str) -> dict[str, Any]:
+    """Ask a live etcd for the pages that ledgers are on: what nothing that reads them so can take less than."""
+    from backends.etcd import pages, rpc
+    from backends.etcd.channel import Asked, Channel
+
+    def work() -> Mapping[str, Any]:
+        channel = Channel(hosts, uri=f"etcd://{hosts}", auth=None, tls=None, answer_s=30.0)
+
+        def ask(request: Any) -> Asked:  # noqa: ANN401 - a message
+            return channel.send(lambda client: client.kvstub.RangePage, request)
+
+        def answer(_: Any, asked: Asked) -> Any:  # noqa: ANN401 - messages
+            return channel.answer(asked, root)
+
+        _, ledgers, _ = pages.ranges(root.encode())
+        count_only = rpc.RangeRequest(key=root.encode(), count_only=True)
+        revision = answer(count_only, ask(count_only)).header.revision
+        keys = sum(len(page.kvs) for page in pages.read([ledgers], revision, ask, answer))
+        channel.close()
+        return {"ledgers": keys}
 
     return _timed(work)
 
@@ -324,9 +349,10 @@ def wire(ledgers: str, requests: str, *addresses: str) -> dict[str, Any]:
         with Wire(places, Options(deadline_s=60)) as bookies:
             await asyncio.gather(*(ask(bookies[a], share // 10) for a in addresses))
             answered = 0
-            began = time.perf_counter()
+            began, used = time.perf_counter(), time.process_time()
             await asyncio.gather(*(ask(bookies[a], share) for a in addresses))
-            return {"seconds": time.perf_counter() - began, "ledgers": answered}
+            seconds, cpu_s = time.perf_counter() - began, time.process_time() - used
+            return {"seconds": seconds, "cpu_s": cpu_s, "ledgers": answered}
 
     return asyncio.run(all_of_them())
 
@@ -524,6 +550,7 @@ def scrutiny_read(folder: str, catalog: str) -> AbstractContextManager[Callable[
 _ENDING: Final[Mapping[str, Callable[..., dict[str, Any]]]] = {
     "capture": capture,
     "etcd": etcd,
+    "etcd-answers": etcd_answers,
     "apply": apply,
     "page": page,
     "impact": impact,

@@ -4,7 +4,6 @@ import os
 import shlex
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -14,7 +13,7 @@ from typing import Final
 
 from benchmarks.data import bookie_folder, large_index, locations, records, scoped
 from benchmarks.data.cache import kept
-from benchmarks.measure import Cost, RunFailedError, python, run
+from benchmarks.measure import Cost, RunFailedError, bkmeta, python, run
 from benchmarks.pairs import Contestant
 from benchmarks.rows.row import STAGES, Place, Row, demand_whole
 
@@ -195,10 +194,8 @@ def all_locations(place: Place) -> Iterator[dict[str, Contestant]]:
 def _collecting(place: Place, ledgers: Path, journal: Path) -> Contestant:
     """Return the whole command on the folders of a bookie."""
     out = place.scratch / "inventory"
-    folders = ["--ledger-dir", str(ledgers), "--journal-dir", str(journal)]
-    # `-c` instead of the installed program: it also runs where the checkout is not installed.
-    program = [sys.executable, "-c", "from reconcile.cli.main import main; main()"]
-    collect = [*program, "collect", *folders, "--out", str(out), "--progress", "none", "--json"]
+    folders = ["--ledger-dir", ledgers, "--journal-dir", journal]
+    collect = bkmeta("collect", *folders, "--out", out, "--progress", "none", "--json")
 
     def product() -> Cost:
         shutil.rmtree(out, ignore_errors=True)

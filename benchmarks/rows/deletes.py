@@ -54,12 +54,12 @@ def _etcd(place: Place) -> Iterator[dict[str, Contestant]]:
     runs = _number_runs(place)
 
     def product() -> Cost:
-        with etcd.server() as hosts:
+        with etcd.server() as (_, hosts):
             etcd.load(hosts, plan, keeps_ids=True)
             return demand_whole(place, run(python(_PROGRAM, f"etcd://{hosts}{etcd.ROOT}", looks, next(runs))))
 
     def floor() -> Cost:
-        with etcd.server() as hosts:
+        with etcd.server() as (_, hosts):
             began, used = time.perf_counter(), sum(os.times()[:4])
             etcd.load(hosts, plan, keeps_ids=True)
             seconds, cpu_s = time.perf_counter() - began, sum(os.times()[:4]) - used

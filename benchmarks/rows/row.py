@@ -39,6 +39,7 @@ class Row:
     Attributes:
         name: on the command line.
         goal: the ratio to stay at or below.
+        cpu_goal: that of CPU seconds, where the clock says more of servers on the same cores; None: there is none.
         compares: what with what, in one line.
         largest: ledgers that growth is looked at up to.
         open: makes ready; gives the contestants, the stage first and the floor last.
@@ -55,6 +56,12 @@ class Row:
     beside: Mapping[str, float] = field(default_factory=dict)
     has_earlier: bool = False
     fewest: int = 5
+    cpu_goal: float | None = None
+
+    @property
+    def goals(self) -> str:
+        """What ratios are to stay at or below, in words."""
+        return f"{self.goal:g}" + ("" if self.cpu_goal is None else f", by CPU {self.cpu_goal:g}")
 
 
 def demand_whole(place: Place, cost: Cost) -> Cost:

@@ -12,7 +12,7 @@ from backends.zookeeper.store import ZooKeeperStore
 from benchmarks.data import plans, snapshots
 from benchmarks.data.cache import kept
 from benchmarks.data.ledgers import INSTANCE
-from benchmarks.measure import Cost, python, run
+from benchmarks.measure import Cost, beside_servers, python, run
 from benchmarks.pairs import Contestant
 from benchmarks.rows.row import STAGES, Place, Row, demand_whole
 from benchmarks.servers import etcd
@@ -75,7 +75,7 @@ def _capture(place: Place) -> Iterator[dict[str, Contestant]]:
 def _etcd(place: Place) -> Iterator[dict[str, Contestant]]:
     plan = kept(place.home, plans.write, place.ledgers)
     catalog = place.scratch / "catalog"
-    with etcd.server() as hosts:
+    with etcd.server() as (process, hosts):
         etcd.load(hosts, plan)
         uri = f"etcd://{hosts}{etcd.ROOT}"
 
@@ -83,10 +83,14 @@ def _etcd(place: Place) -> Iterator[dict[str, Contestant]]:
             shutil.rmtree(catalog, ignore_errors=True)
             return demand_whole(place, run(python(STAGES, "capture", uri, catalog)))
 
+        raw = python(STAGES, "etcd", uri, place.scratch / "raw.parquet")
+        answers = python(STAGES, "etcd-answers", hosts, etcd.ROOT)
+        printed = ["bash", "-c", f"{shlex.join(etcd.get_all(hosts))} > /dev/null"]
         yield {
-            "etcd, raw": lambda: demand_whole(place, run(python(STAGES, "etcd", uri, place.scratch / "raw.parquet"))),
-            "capture, all parsed": parsed,
-            "etcdctl get --prefix": lambda: run(["bash", "-c", f"{shlex.join(etcd.get_all(hosts))} > /dev/null"]),
+            "etcd, raw": lambda: demand_whole(place, beside_servers(process, lambda: run(raw))),
+            "capture, all parsed": lambda: beside_servers(process, parsed),
+            "answers alone": lambda: demand_whole(place, beside_servers(process, lambda: run(answers))),
+            "etcdctl get --prefix": lambda: beside_servers(process, lambda: run(printed)),
         }
 
 

@@ -37,8 +37,8 @@ def client(home: Path) -> list[str]:
 
 
 @contextmanager
-def bookies(count: int) -> Iterator[list[str]]:
-    """Run so many bookies that all have the same ledgers, and give their addresses."""
+def bookies(count: int) -> Iterator[tuple[int, list[str]]]:
+    """Run so many bookies that all have the same ledgers, and give their process and their addresses."""
     with tempfile.TemporaryDirectory(prefix="bkmeta-bench-bookies-") as folder, Cluster(Path(folder, "cluster")) as one:
         one.start_zookeeper("zookeeper", "/ledgers")
         one("format", layout="hierarchical")
@@ -51,4 +51,4 @@ def bookies(count: int) -> Iterator[list[str]]:
             one("close", ledger=ledger)
         with open_store(f"zk://{one.zookeeper}/ledgers") as opened:
             members = read_members(opened.store, opened.root, None, {})
-        yield [str(members.find(name).address) for name in names]
+        yield one.pid, [str(members.find(name).address) for name in names]

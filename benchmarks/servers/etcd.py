@@ -45,8 +45,8 @@ def get_all(hosts: str) -> list[str]:
 
 
 @contextmanager
-def server() -> Iterator[str]:
-    """Run one member with nothing in it, and give what clients connect to; it does not sync its log."""
+def server() -> Iterator[tuple[int, str]]:
+    """Run one member with nothing in it; give its process and what clients connect to. It does not sync its log."""
     with tempfile.TemporaryDirectory(prefix="bkmeta-bench-etcd-") as folder:
         client, peer = (f"http://127.0.0.1:{_free_port()}" for _ in range(2))
         command = [program("etcd"), "--name", "one", "--data-dir", f"{folder}/data", "--log-level", "error"]
@@ -58,7 +58,7 @@ def server() -> Iterator[str]:
         try:
             hosts = client.removeprefix("http://")
             _await(hosts)
-            yield hosts
+            yield running.pid, hosts
         finally:
             running.kill()
             running.wait()

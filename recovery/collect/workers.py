@@ -43,8 +43,8 @@ from recovery.errors import ProcessLostError
 
 _UNITS: Final = 16
 """Units that the subfolders are dealt into: few, so that the reads of a unit are close together in each entry log."""
-_WORTH_S: Final = 0.5
-"""Seconds of work after which others are called in: each takes about as long to start."""
+_WORTH_S: Final = 1.0
+"""Seconds of work that is left for which others are called in: each takes half as long to start."""
 _STOPPING: Final = (signal.SIGINT, signal.SIGTERM)
 _AT_ONCE: Final = 4096
 """Files that are looked at at a time."""
@@ -227,9 +227,11 @@ def run_units(units: Iterable[Unit], setups: Sequence[Setup], meter: Meter, proc
         ProcessLostError: another process was killed.
     """
     todo = deque(units)
-    begun = meter.clock()
-    while todo and (processes == 1 or meter.clock() - begun < _WORTH_S):
+    begun, finished = meter.clock(), 0
+    # What is left takes as long as what was done, a unit.
+    while todo and (processes == 1 or (meter.clock() - begun) * len(todo) < _WORTH_S * max(finished, 1)):
         yield _run_unit(todo.popleft(), setups, meter)
+        finished += 1
     if not todo:
         return
     helpers = min(processes, len(todo)) - 1

@@ -1,6 +1,7 @@
 """Benchmarks: what they make is what the product takes, and their figures are what they say."""
 
 import itertools
+import os
 import struct
 import subprocess
 import sys
@@ -16,8 +17,8 @@ import pytest
 from benchmarks.data import bookie_folder, catalogs, cluster_disks, inventories, locations, nasties, plans
 from benchmarks.data.cache import kept
 from benchmarks.data.ledgers import BOOKIES, ENSEMBLE, PASSWORD, WRITE, chunk, groups, stays
-from benchmarks.measure import Cost, RunFailedError, python, run, staying
-from benchmarks.pairs import Contestant, Result, growth, in_turns, table
+from benchmarks.measure import Cost, RunFailedError, beside_servers, bkmeta, python, run, staying
+from benchmarks.pairs import Contestant, Result, growth, in_turns, served, table
 from benchmarks.programs import stages
 from benchmarks.rows import bookie_files
 from benchmarks.rows.row import Place
@@ -191,9 +192,8 @@ def test_a_made_up_bookie_is_collected_completely(tmp_path: Path) -> None:
     """Nothing of the folder is damage, every ledger is there, and the headers of its first and last entry were read."""
     bookie_folder.write(tmp_path / "bookie", LEDGERS)
     folders = [tmp_path / "bookie" / name for name in (bookie_folder.LEDGERS, bookie_folder.JOURNAL)]
-    program = "from reconcile.cli.main import main; main()"
     options = ["--ledger-dir", folders[0], "--journal-dir", folders[1], "--out", tmp_path / "inventory"]
-    cost = run([sys.executable, "-c", program, "collect", *map(str, options), "--json"])
+    cost = run(bkmeta("collect", *options, "--json"))
     assert cost.said["coverage"]["complete"]
     assert cost.said["counts"]["damaged"] == 0
     rows = open_dataset(tmp_path / "inventory", "inventory").read("copies").to_pylist()
@@ -209,8 +209,7 @@ def test_made_up_disks_of_a_cluster_bring_every_ledger_back(tmp_path: Path) -> N
     for number in range(len(cluster_disks.BOOKIES)):
         bookie, out = cluster_disks.folder_of(tmp_path / "disks", number), tmp_path / f"inventory-{number}"
         folders = ("--ledger-dir", bookie / cluster_disks.LEDGERS, "--journal-dir", bookie / cluster_disks.JOURNAL)
-        program = "from reconcile.cli.main import main; main()"
-        run([sys.executable, "-c", program, "collect", *map(str, folders), "--out", str(out)])
+        run(bkmeta("collect", *folders, "--out", out))
         found.append(open_dataset(out, "inventory"))
     copies, bookies, damage = (pa.concat_tables([one.read(name) for one in found]) for name in tables.INVENTORY)
     assert bookies["storage"].to_pylist() == ["interleaved"] * 2 + ["db"] * 2
@@ -272,6 +271,21 @@ def test_a_staying_program_is_measured_run_by_run() -> None:
         assert (first.seconds, second.seconds) == (0, 1)
         assert first.peaks["python"] - second.peaks["python"] > 40 << 20
         assert second.cpu_s > 0
+
+
+def test_what_servers_use_meanwhile_is_said_beside_the_figures() -> None:
+    """Of a process that works while something else is measured, and of nobody's where there is none."""
+    with subprocess.Popen([sys.executable, "-S", "-c", "sum(range(20_000_000))"]) as server:
+
+        def work() -> Cost:
+            os.waitid(os.P_PID, server.pid, os.WEXITED | os.WNOWAIT)
+            return Cost(1.0, 0.5, {}, {"ledgers": 3})
+
+        cost = beside_servers(server.pid, work)
+    assert cost.said["ledgers"] == 3
+    used = float(served(Result(3, None, {"stage": [cost]}))[0].rpartition(" ")[2])
+    assert used > 4 * run([sys.executable, "-S", "-c", "pass"]).cpu_s
+    assert not served(Result(3, None, {"stage": [Cost(1.0, 0.5, {}, {})]}))
 
 
 def test_ratios_are_taken_round_by_round() -> None:

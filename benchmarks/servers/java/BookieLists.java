@@ -1,5 +1,7 @@
+import com.sun.management.OperatingSystemMXBean;
 import io.netty.buffer.PooledByteBufAllocator;
 import io.netty.channel.nio.NioEventLoopGroup;
+import java.lang.management.ManagementFactory;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.concurrent.Executors;
@@ -18,7 +20,7 @@ import org.apache.bookkeeper.stats.NullStatsLogger;
  * BookKeeper's own client asking for lists of entries: {@code BookieLists LEDGERS REQUESTS IN-FLIGHT HOST:PORT...}.
  *
  * <p>Requests go to all bookies in turn, for ledgers 0 to LEDGERS - 1. A tenth goes before that is not timed. Prints
- * {"seconds", "ledgers"}: how many were answered.
+ * {"seconds", "cpu_s", "ledgers"}: how many were answered.
  */
 public final class BookieLists {
     public static void main(String[] args) throws Exception {
@@ -38,10 +40,13 @@ public final class BookieLists {
         BookieClient client = new BookieClientImpl(
             conf, loops, PooledByteBufAllocator.DEFAULT, workers, timers, NullStatsLogger.INSTANCE, addresses::get);
         ask(client, bookies, ledgers, requests / 10, inFlight);
+        OperatingSystemMXBean system = (OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean();
+        long used = system.getProcessCpuTime();
         long began = System.nanoTime();
         long answered = ask(client, bookies, ledgers, requests, inFlight);
         double seconds = (System.nanoTime() - began) / 1e9;
-        System.out.println("{\"seconds\": " + seconds + ", \"ledgers\": " + answered + "}");
+        double cpu = (system.getProcessCpuTime() - used) / 1e9;
+        System.out.println("{\"seconds\": " + seconds + ", \"cpu_s\": " + cpu + ", \"ledgers\": " + answered + "}");
         System.out.flush();
         Runtime.getRuntime().halt(0);
     }

@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
@@ -46,6 +47,7 @@ _IN_FLIGHT: Final = 16
 """Batches, and folders, that wait for a cold disk at a time; threads cost more than they give where nothing waits."""
 _WAITS: Final = 200e-6
 """Seconds of waiting for a file that tell a cold disk; work does not count."""
+_SCHEDULED: Final = Path("/proc/thread-self/schedstat")
 _COLD_BATCHES: Final = 128
 """After so many, one batch is timed alone again."""
 _PAGES: Final = (4096, 2048, 1024, 512)
@@ -59,8 +61,15 @@ _KEY_AT: Final = slice(12, 12 + _KEY_SIZE)
 
 
 def _read_idle_clock() -> float:
-    """Return a clock that stands still while this thread works: what passes, it waited."""
-    return time.monotonic() - time.thread_time()
+    """Return a clock that stands still while this thread works, or would if a processor were free: it waited for that.
+
+    Else a busy machine would look like a slow disk, as it does where the system does not tell. Source: Linux,
+    Documentation/scheduler/sched-stats.rst: what `schedstat` has second are nanoseconds on a run queue.
+    """
+    queued = 0
+    with suppress(OSError, ValueError, IndexError):
+        queued = int(_SCHEDULED.read_bytes().split()[1])
+    return time.monotonic() - time.thread_time() - queued * 1e-9
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from itertools import groupby, islice
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -43,8 +42,7 @@ class IndexFile(NamedTuple):
     folder: int
 
 
-@dataclass(frozen=True, slots=True)
-class Level:
+class Level(NamedTuple):
     """A subfolder.
 
     Attributes:
@@ -85,10 +83,10 @@ def find_files(
     for is_scoped, levels_of_kind in groupby(levels, lambda level: _SCOPED_FOLDER.fullmatch(level.name) is not None):
         if not is_scoped:
             for level in levels_of_kind:
-                lows = [*_find_subfolders(level.paths, level.name, _FOLDER, damage)]
-                listed = _list_names([path for low in lows for path in low.paths.values()], ahead())
-                for low in lows:
-                    yield from _find_files_in(low.paths, f"{level.name}/{low.name}", listed, damage)
+                lows = [(low.name, low.paths) for low in _find_subfolders(level.paths, level.name, _FOLDER, damage)]
+                listed = _list_names([path for _, paths in lows for path in paths.values()], ahead())
+                for name, paths in lows:
+                    yield from _find_files_in(paths, f"{level.name}/{name}", listed, damage)
             continue
         scoped_files = _find_scoped_files(levels_of_kind, damage, scopes)
         while files := list(islice(scoped_files, _NAMED)):
@@ -110,7 +108,8 @@ def _find_subfolders(
                 for item in listing:
                     if item.is_dir() and named.fullmatch(item.name):
                         numbers = (*having.get(item.name, ()), number)
-                        above.setdefault(numbers, {n: folders[n] for n in numbers})
+                        if numbers not in above:
+                            above[numbers] = {n: folders[n] for n in numbers}
                         having[item.name] = numbers
                     elif inside:
                         _report_stray(item.path, item.name, inside, damage)
@@ -163,6 +162,15 @@ def _find_files_in(
         if isinstance(names, OSError):
             _report_unlisted(folder, names, damage)
             continue
+        if len(folders) == 1:
+            files = [
+                IndexFile(f"{folder}/{name}", ledger, number)
+                for name, ledger in zip(names, ledgers_in(inside, names), strict=True)
+                if ledger is not None
+            ]
+            if len(files) == len(names):  # nearly always: there is nothing else in it, and no copy
+                yield from files
+                return
         for name, ledger in zip(names, ledgers_in(inside, [n.removesuffix(_COPY) for n in names]), strict=True):
             path = f"{folder}/{name}"
             if ledger is None:

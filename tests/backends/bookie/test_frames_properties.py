@@ -108,6 +108,15 @@ def test_answers_in_any_order_and_cut_anywhere_find_their_requests(
     assert (talk.dropped, len(talk)) == (1, 0)
 
 
+@given(st.lists(requests, min_size=1, max_size=8))
+def test_a_conversation_sends_each_request_as_it_is_encoded_alone(sent: list[Request]) -> None:
+    """Whatever was sent before it, nothing of that is in its bytes."""
+    talk: Conversation[int] = Conversation()
+    assert [talk.send(request, 0) for request in sent] == [
+        frames.encode(request, n) for n, request in enumerate(sent, 1)
+    ]
+
+
 @given(requests, st.integers(1, (1 << 63)))
 def test_no_request_says_more_than_its_kind(request: Request, txn: int) -> None:
     """Whatever the ids: only reading operations, version 3, no priority, no unknown field; a read has no field 100."""

@@ -3,6 +3,8 @@
 import errno
 import multiprocessing
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -425,3 +427,29 @@ def test_what_is_asked_ahead_of_a_cold_disk_is_what_a_warm_one_gives(
     assert max(ahead) > 1
     assert warm[0]
     assert warm[1]
+
+
+def test_a_disk_waits_and_a_busy_machine_does_not() -> None:
+    """Of the time that does not work, what waits for a processor is not waiting for a disk; what waits for data is."""
+    own = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(own)})
+    # It shares the one processor that this process is left.
+    busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        begun, idle = time.monotonic() - time.thread_time(), index_files._read_idle_clock()
+        while (queued := time.monotonic() - time.thread_time() - begun) < 0.05:
+            pass
+        assert index_files._read_idle_clock() - idle < queued / 2
+    finally:
+        busy.kill()
+        busy.wait()
+        os.sched_setaffinity(0, own)
+    reading, writing = os.pipe()
+    with subprocess.Popen([sys.executable, "-c", "import os; os.write(1, b'.')"], stdout=writing) as late:
+        begun, idle = time.monotonic() - time.thread_time(), index_files._read_idle_clock()
+        os.read(reading, 1)
+        waited = time.monotonic() - time.thread_time() - begun
+        assert index_files._read_idle_clock() - idle > waited / 2
+        late.wait()
+    os.close(reading)
+    os.close(writing)
