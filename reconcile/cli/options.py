@@ -200,10 +200,11 @@ def read_passwords(path: Path | None) -> tuple[bytes, ...]:
 
 
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_LONGEST: Final = timedelta(days=36_500)
 
 
 class Duration(click.ParamType[timedelta]):
-    """A number and a unit: 90s, 10m, 24h, 7d; a number alone is seconds."""
+    """A number and a unit: 90s, 10m, 24h, 7d; a number alone may be meant as any of them."""
 
     name = "duration"
 
@@ -211,10 +212,13 @@ class Duration(click.ParamType[timedelta]):
         """Return how long it is."""
         if isinstance(value, timedelta):
             return value
-        match = re.fullmatch(r"([0-9]{1,7})([smhd]?)", str(value))
+        match = re.fullmatch(r"([0-9]{1,10})([smhd])", str(value))
         if match is None:
             self.fail(f"{value!r} is no duration; write 90s, 10m, 24h or 7d", param, ctx)
-        return timedelta(seconds=int(match[1]) * _SECONDS[match[2] or "s"])
+        duration = timedelta(seconds=int(match[1]) * _SECONDS[match[2]])
+        if duration > _LONGEST:
+            self.fail(f"{value} is more than a hundred years", param, ctx)
+        return duration
 
 
 DURATION = Duration()

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
@@ -14,8 +15,10 @@ import click
 from reconcile.cli.command import Command, Exit
 from reconcile.cli.option_groups.wire import take_wire, wire_options
 from reconcile.cli.options import (
+    DURATION,
     FILE,
     PLACE,
+    carry_options,
     executor_option,
     inventory_options,
     make_context,
@@ -34,28 +37,11 @@ from recovery.place import DatasetPlace
 if TYPE_CHECKING:
     from reconcile.jobs.scrutiny.request import Scrutinized
 
-_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-_DURATION: Final = re.compile(r"([0-9]{1,6})([smhd])")
 _SHARE: Final = re.compile(r"([0-9]{1,4})/([0-9]{1,4})")
 _MOST_SHARES: Final = 4096
 _TYPED: Final = click.core.ParameterSource.COMMANDLINE
 _OF_STORES: Final = frozenset({"uri", "against", "out", "share", "fail_on", "as_json", "progress"})
 """Parameters that mean something with --against."""
-
-
-class Duration(click.ParamType[float]):
-    """A number and a unit, s, m, h or d; in seconds."""
-
-    name = "duration"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return the seconds."""
-        if isinstance(value, float):
-            return value
-        match = _DURATION.fullmatch(str(value))
-        if match is None:
-            self.fail(f"{value!r} is no duration: write a number and s, m, h or d, for example 30m", param, ctx)
-        return float(int(match[1]) * _UNITS[match[2]])
 
 
 def _parse_share(_context: click.Context, _parameter: click.Parameter, value: str | None) -> tuple[int, int]:
@@ -89,10 +75,10 @@ def _parse_share(_context: click.Context, _parameter: click.Parameter, value: st
 )
 @click.option("--placement", type=FILE, help="A client's or a bookie's configuration file: its placement policy.")
 @click.option(
-    "--grace", type=Duration(), default="24h", show_default=True, help="How long a mark or a recovery may stand."
+    "--grace", type=DURATION, default="24h", show_default=True, help="How long a mark or a recovery may stand."
 )
 @click.option(
-    "--recheck-after", type=Duration(), default="10m", show_default=True, help="Until silent bookies are asked again."
+    "--recheck-after", type=DURATION, default="10m", show_default=True, help="Until silent bookies are asked again."
 )
 @click.option("--rechecks", type=click.IntRange(0, 10), default=1, show_default=True, help="How often they are.")
 @click.option(
@@ -140,8 +126,8 @@ def scrutinize(
     inventories: tuple[str, ...],
     topology: Path | None,
     placement: Path | None,
-    grace: float,
-    recheck_after: float,
+    grace: timedelta,
+    recheck_after: timedelta,
     rechecks: int,
     fail_on: str,
     min_coverage: float,
@@ -182,7 +168,7 @@ def scrutinize(
     aliases = read_aliases(shared["aliases"])
     asked = take_wire(shared, wire=wire or not inventories, without=frozenset({"aliases"}))
     demands = Demands(
-        grace,
+        grace.total_seconds(),
         None if topology is None else read_topology(topology),
         PlacementSettings() if placement is None else read_placement(placement),
     )
@@ -196,7 +182,7 @@ def scrutinize(
             share,
             fail_on,
             min_coverage,
-            recheck_after,
+            recheck_after.total_seconds(),
             rechecks,
             since,
             suppressions,
@@ -285,7 +271,8 @@ def _make_result(scrutinized: "Scrutinized", min_coverage: float, out: DatasetPl
     following = ""
     if scrutinized.failing:
         where = "with --out RUN all of them are kept" if out is None else f"all are in {out}/findings"
-        following = f"{where}; of one ledger: " + quote_command("bkmeta", "explain", "LEDGER")
+        sources = carry_options("--metadata", "--inventory", "--inventory-dir")
+        following = f"{where}; of one ledger: " + quote_command("bkmeta", "explain", "LEDGER", *sources)
     elif coverage["without_lists"]:
         following = (
             "on each host of a bookie that gives no lists: bkmeta collect --bookie-conf bk_server.conf --out DIR; "

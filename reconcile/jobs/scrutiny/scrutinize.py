@@ -369,7 +369,10 @@ def _find_of_bookies(
 ) -> list[Finding]:
     """Return the findings of bookies; those that did not answer are asked once more before."""
     why = {} if bookies.summary is None else {result.bookie: result.why for result in bookies.summary.bookies}
-    silent, absent = second_look.recheck_bookies(bookies.silent, bookies.absent)
+    # One that no record names any more, decommissioned and with its cookie still there, is not waited for.
+    named = {bookies.renames.get(name, name) for name in sample_ledgers(catalog)}
+    absent = [name for name in bookies.absent if name in named]
+    silent, gone = second_look.recheck_bookies(bookies.silent, absent)
     task = second_look.task
     findings = [
         *bookie_findings.list_silent(silent, why),
@@ -379,12 +382,10 @@ def _find_of_bookies(
     ]
     nodes = catalog.read("nodes")
     replication = second_look.replication
-    named = {bookies.renames.get(name, name) for name in sample_ledgers(catalog)}
-    gone = named.intersection(absent)
     unmarked: Counter[str] = Counter()
     for part in _cut_share(request.buckets, catalog, ()) if gone else ():
         stored = catalog.read("ledgers", buckets=part)
-        unmarked.update(bookie_findings.count_naming(stored, gone, replication.marks))
+        unmarked.update(bookie_findings.count_naming(stored, set(gone), replication.marks))
     delay = bookie_findings.read_lost_bookie_delay(nodes)
     return [*findings, *bookie_findings.list_unaware(unmarked, replication, delay, second_look.waited_s)]
 

@@ -280,8 +280,12 @@ class SecondLook:
         """
         if self.wire is None or not (silent or absent):
             return [], list(absent)
-        if not self.waited_s:
-            self.wait(self.recheck_after_s)
+        if self.rechecks and not self.waited_s:
+            of_all = round(self.recheck_after_s)
+            with self.context.reporter.progress("waiting for bookies that do not answer", "seconds") as show:
+                show(0, of_all)
+                self.wait(self.recheck_after_s)
+                show(of_all, of_all)
             self.waited_s += self.recheck_after_s
         members = self.read_members(self.wire)
         again = [members.find(bookie) for bookie in silent]

@@ -47,7 +47,7 @@ _MOST_GATES: Final = 100
 _LONGEST_NAMES: Final = 2000
 """Bytes of all bookies or domains: the record in the store holds all those of a maintenance."""
 _NAME: Final = re.compile(r"[A-Za-z0-9_.:\-]{1,64}")
-_SOAK: Final = re.compile(r"[0-9]{1,7}[smhd]?")
+_SOAK: Final = re.compile(r"[0-9]{1,7}[smhd]")
 _HASH: Final = re.compile(r"[0-9A-Fa-f]{0,128}")
 _LONGEST_LINE: Final = 500
 _MOST_NAMED: Final = 1000

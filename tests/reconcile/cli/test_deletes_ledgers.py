@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from reconcile.cli.option_groups.deletes import ledger_arguments, take_ledgers
+from reconcile.cli.options import DURATION
 from recovery.errors import InputError
 from recovery.model.ids import LedgerId
 
@@ -44,6 +45,15 @@ def test_every_form_of_an_id_is_read(tmp_path: Path) -> None:
         LedgerId(0, 0),
         *(LedgerId(*pair) for pair in ids if pair not in ((0, 6), (7, 3))),
     ]
+
+
+@pytest.mark.parametrize("text", ["7", "", "1.5d", "7w", "-1d", "36501d", "1d "])
+def test_a_duration_has_a_unit_and_an_end(text: str) -> None:
+    """A soak of 7 may be meant as days, and would be over in seconds."""
+    with pytest.raises(click.BadParameter, match=r"no duration|a hundred years"):
+        DURATION.convert(text, None, None)
+    spans = {"0s": 0, "90s": 90, "10m": 600, "24h": 86_400, "7d": 604_800}
+    assert {DURATION.convert(span, None, None).total_seconds() for span in spans} == set(spans.values())
 
 
 @pytest.mark.parametrize(

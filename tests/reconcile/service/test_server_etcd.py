@@ -222,6 +222,7 @@ def test_a_ledger_has_its_scope_in_every_question(service: RunningService, fake:
         ("request-deletes", {"ledgers": [{"ledger_id": 7}], "reason": "\0"}, "one line"),
         ("request-deletes", {"ledgers": [{"ledger_id": 7}], "reason": "x" * 100_000}, "one line"),
         ("verify-deletes", {"confirm_count": -3}, "confirm_count"),
+        ("request-deletes", {"ledgers": [{"ledger_id": 7}], "soak": "7"}, "write soak as"),
         ("purge-deletes", {}, "certificate"),
         ("purge-deletes", {"certificate": "AAAA", "confirm_hash": "--journal=/x"}, "hexadecimal"),
         ("check-impact", {}, "name bookies"),

@@ -135,3 +135,15 @@ def test_tables_of_ones_own_stand_for_bookies(
     assert (orphans.code, orphans.result["counts"]["listed"]) == (4, len(LEDGERS)), orphans  # no upper layer was named
     impact = run(capsys, "check-impact", *words["part"], "--bookies", "bk1:3181", "--catalog", tmp_path / "kept")
     assert any("bk1:3181" in reason for reason in impact.result["coverage"]["undecided"])
+
+
+def test_a_bookie_that_no_record_names_is_not_waited_for(
+    zookeeper_server: ZooKeeperServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its cookie is there, it is not registered: decommissioned. Nothing is to be learned of it by waiting."""
+    root = f"/{tmp_path.name}/ledgers"
+    uri = f"zk+hierarchical://{zookeeper_server.hosts}{root}"
+    with open_store(uri, writable=True) as opened:
+        fill_store(opened.store, root, Layout.HIERARCHICAL, ())
+    done = run(capsys, "scrutinize", "--metadata", uri, "--recheck-after", "1d", "--out", tmp_path / "run", "--json")
+    assert (done.code, done.result["found"], done.result["looked_at"]) == (0, {"COOKIE_WITHOUT_BOOKIE": 3}, 0)
