@@ -54,7 +54,7 @@ from recovery.manifest import Part, demand_shape, digest_of
 from recovery.model import tables
 from recovery.model.ids import BUCKETS
 from recovery.out_folder import claim_folder, disk_error, release_folder, sync_folder, write_whole
-from recovery.place import DatasetPlace, open_system, to_place
+from recovery.place import DatasetPlace, demand_there, open_system, to_place
 from recovery.verified_file import BLOCK, VerifiedFile, hash_whole
 
 MANIFEST: Final = "manifest.json"
@@ -530,14 +530,16 @@ def open_dataset(path: str | DatasetPlace, kind: str) -> Dataset:
     where = str(to_place(path).absolute())
     system, root = open_system(where)
     with _name_unreadable(where):
-        is_there = system.get_file_info(root).type != pafs.FileType.NotFound
-    if not is_there:
-        raise DatasetError(where, "no such folder", f"name the folder that a bkmeta command wrote as its {kind}")
+        there = system.get_file_info(root).type
+    if there in (pafs.FileType.NotFound, pafs.FileType.File):
+        problem = "no such folder" if there == pafs.FileType.NotFound else "is a file"
+        raise DatasetError(where, problem, f"name the folder that a bkmeta command wrote as its {kind}")
     try:
         file = system.get_file_info(f"{root}/{MANIFEST}")
         if file.type not in (pafs.FileType.File, pafs.FileType.NotFound) or (file.size or 0) > _LARGEST_MANIFEST:
             problem = "is no regular file, or too large for a manifest"
             raise DatasetError(f"{where}/{MANIFEST}", problem, f"name the folder of a bkmeta {kind}")
+        demand_there(system, f"{root}/{MANIFEST}")
         with system.open_input_stream(f"{root}/{MANIFEST}") as source:
             manifest = json.loads(source.read())
     except FileNotFoundError as error:

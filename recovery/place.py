@@ -24,6 +24,7 @@ import shutil
 from collections.abc import Hashable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from fnmatch import fnmatch
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
@@ -35,11 +36,17 @@ from recovery.verified_file import hash_whole
 
 REMOTE: Final = ("s3", "gs", "hdfs")
 _FILE: Final = "file"
+_AMAZON: Final = "s3"
+_GOOGLE: Final = "gcs"
+_HADOOP: Final = "hdfs"
+"""What Arrow calls file systems."""
 _ATTEMPTS: Final = 5
 """Of each call, and of each file that is written: the waits between them double, and end after half a minute or so."""
 _PATIENCE_S: Final = 20
 """An answer of which nothing comes for so long is given up, and asked for again."""
 _COPIED: Final = 1 << 20
+_GOOGLE_CREDENTIALS: Final = "GOOGLE_APPLICATION_CREDENTIALS"
+_EMULATOR: Final = "CLOUD_STORAGE_EMULATOR_ENDPOINT"
 _VARIABLES: Final = (
     "AWS_ACCESS_KEY_ID",
     "AWS_SECRET_ACCESS_KEY",
@@ -50,8 +57,8 @@ _VARIABLES: Final = (
     "AWS_ENDPOINT_URL_S3",
     "AWS_ENDPOINT_URL",
     "AWS_CA_BUNDLE",
-    "GOOGLE_APPLICATION_CREDENTIALS",
-    "CLOUD_STORAGE_EMULATOR_ENDPOINT",
+    _GOOGLE_CREDENTIALS,
+    _EMULATOR,
     "HADOOP_USER_NAME",
 )
 """What a client is made by."""
@@ -120,8 +127,11 @@ class RemotePlace:
         from pyarrow import fs  # noqa: PLC0415 - takes longer to load than a small command
 
         system, path = open_system(self.uri)
-        entries = system.get_file_info(fs.FileSelector(path, allow_not_found=True))
-        yield from sorted(self / entry.base_name for entry in entries)
+        # Of Google's, Arrow lists no folder in a folder: what is below it shows that it is there.
+        is_flat = system.type_name == _GOOGLE
+        entries = system.get_file_info(fs.FileSelector(path, allow_not_found=True, recursive=is_flat))
+        names = {entry.path.removeprefix(f"{path}/").partition("/")[0] for entry in entries}
+        yield from sorted(self / name for name in names)
 
     def glob(self, pattern: str) -> Iterator["RemotePlace"]:
         """Yield what is in a folder and has such a name."""
@@ -130,6 +140,7 @@ class RemotePlace:
     def read_bytes(self) -> bytes:
         """Return what a file holds."""
         system, path = open_system(self.uri)
+        demand_there(system, path)
         with system.open_input_stream(path) as source:
             return bytes(source.read())
 
@@ -138,9 +149,12 @@ class RemotePlace:
         system, path = open_system(self.uri)
         try:
             system.delete_file(path)
-        except FileNotFoundError:
-            if not missing_ok:
+        except OSError as error:
+            # HDFS says of a file that is not there only that it failed.
+            if not isinstance(error, FileNotFoundError) and self.is_file():
                 raise
+            if not missing_ok:
+                raise FileNotFoundError(self.uri) from error
 
     def put(self, whole: Path, sha256: str) -> None:
         """Store a local file here, in place of one that is there; whoever reads sees the old one, the new one, or none.
@@ -151,12 +165,13 @@ class RemotePlace:
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 self._copy(whole)
-            except OSError:
-                # The answer may have been lost, and not the file: an upload in parts can be ended only once.
+            except (OSError, ValueError) as error:
+                # The answer may have been lost, and not the file: an upload in parts can be ended only once. And who
+                # writes on to a stream of Google's that failed gets a ValueError, for it is closed.
                 if self._holds(whole.stat().st_size, sha256):
                     return
                 if attempt == _ATTEMPTS:
-                    raise
+                    raise OSError(str(error.__context__ or error)) from error
                 continue
             if self._holds(whole.stat().st_size, sha256):
                 return
@@ -164,7 +179,7 @@ class RemotePlace:
 
     def _copy(self, whole: Path) -> None:
         system, path = open_system(self.uri)
-        is_atomic = system.type_name in ("s3", "gcs")
+        is_atomic = system.type_name in (_AMAZON, _GOOGLE)
         target = path if is_atomic else f"{path}.{os.getpid()}.tmp"
         if not is_atomic:
             system.create_dir(path.rsplit("/", 1)[0], recursive=True)
@@ -247,6 +262,16 @@ def open_system(text: str) -> tuple[Any, str]:
         ) from error
 
 
+def demand_there(system: Any, path: str) -> None:  # noqa: ANN401 - a file system of pyarrow
+    """Refuse a file that is not there before it is opened: HDFS's own library writes to stderr then.
+
+    Raises:
+        FileNotFoundError: it is not there.
+    """
+    if system.type_name == _HADOOP and not system.get_file_info(path).is_file:
+        raise FileNotFoundError(path)
+
+
 @lru_cache
 def _connect(scheme: str, authority: str, _surroundings: Hashable) -> Any:  # noqa: ANN401 - a file system of pyarrow
     """Return the client of a store: one a process and environment, for connections do not outlive a fork."""
@@ -267,7 +292,9 @@ def _connect(scheme: str, authority: str, _surroundings: Hashable) -> Any:  # no
             retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=_ATTEMPTS),
         )
     if scheme == "gs":
-        return fs.GcsFileSystem()
+        # As Google's own libraries have it: nobody asks an emulator's users who they are.
+        is_open = bool(os.environ.get(_EMULATOR)) and not os.environ.get(_GOOGLE_CREDENTIALS)
+        return fs.GcsFileSystem(anonymous=is_open, retry_time_limit=timedelta(seconds=_PATIENCE_S))
     host, _, port = authority.partition(":")
     try:
         return fs.HadoopFileSystem(host, int(port or 8020))
@@ -288,6 +315,8 @@ def remove_tree(place: DatasetPlace, *, ignore_errors: bool = True) -> None:
     system, path = open_system(place.uri)
     try:
         system.delete_dir(path)
+    except FileNotFoundError:
+        """Nothing is there; or all that was is gone, and Google's never had an object that stands for the folder."""
     except OSError:
         if not ignore_errors:
             raise

@@ -44,6 +44,9 @@ _LINES: Final = (".jsonl", ".json", ".ndjson")
 _REMEDY: Final = "rows of bookie, ledger, entries, and of these ranges of a first and a last: docs/formats/inventory.md"
 _LAST_ENTRY: Final = (1 << 63) - 2
 _LEDGERS_AT_ONCE: Final = 1 << 16
+_LEAST_BLOCK: Final = 1 << 20
+_LARGEST_BLOCK: Final = (1 << 31) - 1
+"""Bytes; Arrow counts them in 31 bits."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,7 +71,10 @@ def write_listed(table: Path, out: DatasetPlace, now: datetime) -> list[DatasetP
         InputError: the table cannot be read, or says what cannot be.
         DatasetError: an inventory cannot be written.
     """
-    names, ranges = _check(table, _read(table))
+    rows = _read(table)
+    if not rows.num_rows:
+        raise InputError(str(table), "has no rows, so it names no bookie", _REMEDY)
+    names, ranges = _check(table, rows)
     order = np.lexsort((ranges.ledger, ranges.bookie))
     bounds = np.searchsorted(ranges.bookie[order], np.arange(len(names) + 1))
     folders: list[DatasetPlace] = []
@@ -92,7 +98,8 @@ def _read(table: Path) -> pa.Table:
     try:
         if table.suffix in _LINES:
             options = pyarrow.json.ParseOptions(explicit_schema=SCHEMA, unexpected_field_behavior="error")
-            rows = pyarrow.json.read_json(table, parse_options=options)
+            blocks = pyarrow.json.ReadOptions(block_size=_find_block(table))
+            rows = pyarrow.json.read_json(table, parse_options=options, read_options=blocks)
         else:
             rows = pq.read_table(table, columns=SCHEMA.names)
         return rows.select(SCHEMA.names).cast(SCHEMA)
@@ -103,6 +110,12 @@ def _read(table: Path) -> pa.Table:
         raise InputError(str(table), f"cannot be read ({error.strerror or error})", _REMEDY) from error
 
 
+def _find_block(table: Path) -> int:
+    """Return a size of blocks that the longest line fits into: Arrow takes none that reaches into a third one."""
+    with table.open("rb") as lines:
+        return min(max(map(len, lines), default=0) + _LEAST_BLOCK, _LARGEST_BLOCK)
+
+
 def _check(table: Path, rows: pa.Table) -> tuple[Sequence[str], _Ranges]:
     """Return the names of bookies, and the ranges with their bookie's number.
 
@@ -111,12 +124,12 @@ def _check(table: Path, rows: pa.Table) -> tuple[Sequence[str], _Ranges]:
     """
     for column in SCHEMA.names:
         _refuse(table, rows, pc.is_null(rows[column]), f"has no {column}")
-    coded = pc.dictionary_encode(rows["bookie"].combine_chunks()) if rows.num_rows else pa.array([], pa.string())
-    names = coded.dictionary.to_pylist() if rows.num_rows else []
+    coded = pc.dictionary_encode(rows["bookie"].combine_chunks())
+    names = coded.dictionary.to_pylist()
     strange = pa.array([name for name in names if not is_bookie_id(name)], pa.string())
     _refuse(table, rows, pc.is_in(rows["bookie"], value_set=strange), "has no bookie id")
     _refuse(table, rows, pc.less(rows["ledger"], 0), "has no ledger's id")
-    entries = rows["entries"].combine_chunks() if rows.num_rows else pa.array([], SCHEMA.field("entries").type)
+    entries = rows["entries"].combine_chunks()
     row_of = pc.list_parent_indices(entries).to_numpy(zero_copy_only=False)
     pairs = entries.flatten()
     odd = pc.fill_null(pc.not_equal(pc.list_value_length(pairs), 2), fill_value=True)
@@ -125,7 +138,7 @@ def _check(table: Path, rows: pa.Table) -> tuple[Sequence[str], _Ranges]:
     _refuse_ranges(table, np.repeat(row_of, 2), np.asarray(ends.is_null().to_numpy(zero_copy_only=False)))
     first, last = ends.to_numpy(zero_copy_only=False).reshape(-1, 2).T.astype(np.int64)
     _refuse_ranges(table, row_of, (first < 0) | (last < first) | (last > _LAST_ENTRY))
-    bookie = coded.indices.to_numpy(zero_copy_only=False).astype(np.int64) if rows.num_rows else np.empty(0, np.int64)
+    bookie = coded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     ledger = rows["ledger"].to_numpy()
     return names, _Ranges(bookie[row_of], ledger[row_of], first, last)
 

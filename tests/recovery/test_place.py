@@ -12,24 +12,34 @@ from recovery.errors import DatasetError, InputError
 from recovery.out_folder import MARK, write_whole
 from recovery.place import RemotePlace, copy_tree, remove_tree, to_place
 from tests.recovery.test_dataset import ledgers, write
-from tests.support.object_store import BUCKET, Fault, FaultyProxy, ObjectStore, every, started_store
+from tests.support.google_store import GoogleStore, started_google_store
+from tests.support.object_store import Fault, FaultyProxy, ObjectStore, every, started_store
 
+Store = ObjectStore | GoogleStore
 LARGE = 11 << 20
 """Bytes that go up in several parts."""
 
 
+BOTH = pytest.mark.parametrize("server", ["s3", "gs"], indirect=True)
+"""The protocols that a server is at hand for."""
+
+
 @pytest.fixture(scope="module")
-def server() -> Iterator[ObjectStore]:
-    """A server of its own for this module."""
-    with started_store() as started:
-        yield started
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """A server of its own for this module; of S3's protocol where nothing else is asked for."""
+    if getattr(request, "param", "s3") == "gs":
+        with started_google_store(tmp_path_factory.mktemp("account")) as google:
+            yield google
+    else:
+        with started_store() as started:
+            yield started
 
 
 _numbers = itertools.count()
 
 
 @pytest.fixture
-def place(server: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> RemotePlace:
+def place(server: Store, monkeypatch: pytest.MonkeyPatch) -> RemotePlace:
     """A new folder in the store, which the environment names."""
     for name, value in server.environment().items():
         monkeypatch.setenv(name, value)
@@ -44,15 +54,19 @@ def through(proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
 
 
-def keys(server: ObjectStore, place: RemotePlace) -> list[str]:
+def key_of(place: RemotePlace) -> str:
+    """Name of an object."""
+    return place.uri.split("/", 3)[3]
+
+
+def keys(server: Store, place: RemotePlace) -> list[str]:
     """Names of the objects in a folder, without what stands for folders."""
-    prefix = place.uri.removeprefix(f"s3://{BUCKET}/")
+    prefix = key_of(place)
     return [key.removeprefix(f"{prefix}/") for key in server.list_keys(f"{prefix}/") if not key.endswith("/")]
 
 
-def test_a_dataset_comes_back_in_order(
-    place: RemotePlace, server: ObjectStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@BOTH
+def test_a_dataset_comes_back_in_order(place: RemotePlace, server: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a disk, spilled runs included; of what it needed meanwhile nothing is left."""
     monkeypatch.setattr("recovery.dataset._SPILL_ROWS", 40)
     write(place, ledgers([*range(100, 0, -1)]), ledgers([*range(101, 201)]))
@@ -68,6 +82,7 @@ def test_a_dataset_comes_back_in_order(
     assert not [name for name in names if MARK in name or "spill" in name]
 
 
+@BOTH
 def test_the_same_rows_have_the_same_hashes_on_a_disk(place: RemotePlace, tmp_path: Path) -> None:
     """A dataset that is copied down, or up, is the same one."""
     write(place, ledgers([1, 2, 3]))
@@ -79,11 +94,12 @@ def test_the_same_rows_have_the_same_hashes_on_a_disk(place: RemotePlace, tmp_pa
     assert len(digests) == 1
 
 
+@BOTH
 @pytest.mark.parametrize("altered", ["cut", "another byte", "gone"])
-def test_a_file_that_is_another_one_is_refused(place: RemotePlace, server: ObjectStore, altered: str) -> None:
+def test_a_file_that_is_another_one_is_refused(place: RemotePlace, server: Store, altered: str) -> None:
     """By its size, by its hash, or because it is not there; each names it."""
     write(place, ledgers([1, 2, 3]))
-    key = f"{place.uri.removeprefix(f's3://{BUCKET}/')}/ledgers/part-00000.parquet"
+    key = f"{key_of(place)}/ledgers/part-00000.parquet"
     raw = server.read(key)
     if altered == "gone":
         server.remove(key)
@@ -94,9 +110,10 @@ def test_a_file_that_is_another_one_is_refused(place: RemotePlace, server: Objec
     assert refused.value.path.startswith(place.uri)
 
 
-def test_what_a_broken_off_run_left_is_cleared_and_nothing_else(place: RemotePlace, server: ObjectStore) -> None:
+@BOTH
+def test_what_a_broken_off_run_left_is_cleared_and_nothing_else(place: RemotePlace, server: Store) -> None:
     """A folder without our mark is refused as it is; one with it is written anew."""
-    prefix = place.uri.removeprefix(f"s3://{BUCKET}/")
+    prefix = key_of(place)
     server.write(f"{prefix}/ledgers/theirs", b"of somebody")
     with pytest.raises(DatasetError, match="is not empty"):
         write(place, ledgers([1]))
@@ -108,7 +125,8 @@ def test_what_a_broken_off_run_left_is_cleared_and_nothing_else(place: RemotePla
         write(place, ledgers([2]))
 
 
-def test_a_run_that_fails_leaves_no_dataset(place: RemotePlace, server: ObjectStore) -> None:
+@BOTH
+def test_a_run_that_fails_leaves_no_dataset(place: RemotePlace, server: Store) -> None:
     """Parts may be there; the manifest, which makes them a dataset, is not."""
 
     def fail() -> None:
@@ -126,7 +144,7 @@ def test_a_run_that_fails_leaves_no_dataset(place: RemotePlace, server: ObjectSt
 @pytest.mark.parametrize("size", [1000, LARGE])
 @pytest.mark.parametrize("fault", [Fault.THROTTLED, Fault.CUT_UPLOAD, Fault.TORN_UPLOAD, Fault.LOST_ANSWER, Fault.SLOW])
 def test_a_file_is_whole_whatever_becomes_of_requests(
-    place: RemotePlace, server: ObjectStore, monkeypatch: pytest.MonkeyPatch, fault: Fault, size: int
+    place: RemotePlace, server: Store, monkeypatch: pytest.MonkeyPatch, fault: Fault, size: int
 ) -> None:
     """Every third request goes wrong: in the end the store has the bytes that were written."""
     raw = bytes(range(256)) * (size // 256 + 1)
@@ -136,12 +154,26 @@ def test_a_file_is_whole_whatever_becomes_of_requests(
             file.sink.write(raw)
         assert (place / "file").read_bytes() == raw
     assert proxy.happened[fault]
-    assert server.read(f"{(place / 'file').uri.removeprefix(f's3://{BUCKET}/')}") == raw
+    assert server.read(key_of(place / "file")) == raw
+
+
+@pytest.mark.parametrize("server", ["gs"], indirect=True)
+@pytest.mark.parametrize("fault", [Fault.CUT_UPLOAD, Fault.TORN_UPLOAD, Fault.LOST_ANSWER])
+def test_a_file_of_googles_is_whole_whatever_becomes_of_requests(
+    place: RemotePlace, server: Store, monkeypatch: pytest.MonkeyPatch, fault: Fault
+) -> None:
+    """A small one: this server does not say how far a large one came, which goes up in parts."""
+    with FaultyProxy(server, every(3, fault)) as proxy:
+        through(proxy, monkeypatch)
+        with write_whole(place / "file", secret=True) as file:
+            file.sink.write(b"12345678" * 100)
+    assert proxy.happened[fault]
+    assert server.read(key_of(place / "file")) == b"12345678" * 100
 
 
 @pytest.mark.parametrize("fault", [Fault.THROTTLED, Fault.CUT_DOWNLOAD, Fault.LOST_ANSWER, Fault.SLOW])
 def test_a_dataset_is_read_whatever_becomes_of_requests(
-    place: RemotePlace, server: ObjectStore, monkeypatch: pytest.MonkeyPatch, fault: Fault
+    place: RemotePlace, server: Store, monkeypatch: pytest.MonkeyPatch, fault: Fault
 ) -> None:
     """Every third answer is late, cut, or not there: asked again, the rows are right."""
     write(place, ledgers([*range(500)]))
@@ -153,7 +185,7 @@ def test_a_dataset_is_read_whatever_becomes_of_requests(
 
 
 def test_bytes_that_are_other_ones_are_never_taken(
-    place: RemotePlace, server: ObjectStore, monkeypatch: pytest.MonkeyPatch
+    place: RemotePlace, server: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A wrong bit on the way is an error, and not a row."""
     write(place, ledgers([*range(500)]))
@@ -165,7 +197,7 @@ def test_bytes_that_are_other_ones_are_never_taken(
 
 
 def test_a_store_that_never_holds_what_was_written_is_an_error(
-    place: RemotePlace, server: ObjectStore, monkeypatch: pytest.MonkeyPatch
+    place: RemotePlace, server: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All uploads are torn, and all answers are good: nothing is called written."""
     with FaultyProxy(server, lambda method, _path, _port: Fault.TORN_UPLOAD if method == "PUT" else None) as proxy:
@@ -177,14 +209,29 @@ def test_a_store_that_never_holds_what_was_written_is_an_error(
             file.sink.write(b"12345678")
 
 
-def test_removing_leaves_what_stands_beside(place: RemotePlace, server: ObjectStore) -> None:
+@BOTH
+def test_removing_leaves_what_stands_beside(place: RemotePlace, server: Store) -> None:
     """A folder goes with what is in it, and not one whose name begins alike."""
-    prefix = place.uri.removeprefix(f"s3://{BUCKET}/")
+    prefix = key_of(place)
     for name in ("a/b/c", "a/d", "ab/e"):
         server.write(f"{prefix}/{name}", b"1")
-    remove_tree(place / "a")
+    assert [item.name for item in place.iterdir()] == ["a", "ab"]
+    assert [item.name for item in (place / "a").iterdir()] == ["b", "d"]
+    remove_tree(place / "a", ignore_errors=False)
     assert keys(server, place) == ["ab/e"]
+    (place / "a" / "d").unlink(missing_ok=True)
+    with pytest.raises(FileNotFoundError):
+        (place / "a" / "d").unlink()
     assert [item.name for item in place.iterdir() if item.is_dir() and not item.is_file()][-1] == "ab"
+
+
+def test_google_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nobody listens, that is said when patience is over, and not after a quarter of an hour."""
+    monkeypatch.setattr(place_, "_PATIENCE_S", 1)
+    monkeypatch.setenv("CLOUD_STORAGE_EMULATOR_ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
+    with pytest.raises(DatasetError, match=r"gs://bucket/dir: cannot be read"):
+        open_dataset("gs://bucket/dir", "catalog")
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from enum import StrEnum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BufferedIOBase, BytesIO
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, Protocol, Self
 from xml.etree import ElementTree as ET
 
 from tests.support.waiting import free_port, until
@@ -136,6 +136,18 @@ def started_store() -> Iterator[ObjectStore]:
         process.wait()
 
 
+class Listening(Protocol):
+    """A store that clients find by their environment."""
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+
+    def environment(self, port: int | None = None) -> dict[str, str]:
+        """Return what a client finds it by; or a proxy before it, at another port."""
+        ...
+
+
 @dataclass(slots=True)
 class FaultyProxy:
     """Passes requests on to a store, and does to some what networks and stores do.
@@ -146,7 +158,7 @@ class FaultyProxy:
         happened: how often what was done.
     """
 
-    store: ObjectStore
+    store: Listening
     choose: Choose
     happened: "Counter[Fault]" = field(default_factory=Counter)
     _server: ThreadingHTTPServer = field(init=False)
@@ -164,7 +176,12 @@ class FaultyProxy:
     @property
     def environment(self) -> dict[str, str]:
         """What a client finds the proxy by."""
-        return self.store.environment(self._server.server_address[1])
+        return self.store.environment(self.port)
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return int(self._server.server_address[1])
 
 
 def _make_handler(proxy: FaultyProxy) -> type[BaseHTTPRequestHandler]:
@@ -208,7 +225,10 @@ def _make_handler(proxy: FaultyProxy) -> type[BaseHTTPRequestHandler]:
             raw = got.read()
             onward.close()
             size = [] if self.command != "HEAD" else [("Content-Length", got.getheader("Content-Length") or "0")]
-            return got.status, [*size, *(h for h in got.getheaders() if h[0].lower() not in _OF_ONE_CONNECTION)], raw
+            # Google's says where an upload goes on: that is here, too.
+            ways = f":{proxy.store.port}/", f":{proxy.port}/"
+            named = [(name, value.replace(*ways)) for name, value in got.getheaders()]
+            return got.status, [*size, *(h for h in named if h[0].lower() not in _OF_ONE_CONNECTION)], raw
 
         def _answer(self, status: int, headers: list[tuple[str, str]], raw: bytes, fault: Fault | None) -> None:
             self.send_response(status)

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 
 from reconcile.explain.bookie import see_range
 from reconcile.jobs.capture import capture_store
+from reconcile.jobs.collect.tables import with_tables
 from reconcile.jobs.context import Context, connect, throttle
 from reconcile.jobs.make_plan.request import open_inventories
 from reconcile.report.bookie_page import bookie_page
@@ -99,7 +100,11 @@ def explain_bookie(request: BookieRequest, context: Context) -> BookieSides:
         UnsupportedStoreError: the URI is malformed, or of a store that is not read.
         UnavailableError: the store does not answer.
     """
-    inventories = open_inventories(request.inventories)
+    with with_tables(request.inventories, context.now()) as folders:
+        return _explain_by(open_inventories(folders), request, context)
+
+
+def _explain_by(inventories: Sequence[Dataset], request: BookieRequest, context: Context) -> BookieSides:
     if request.out is not None:
         prepare(request.out, "bookie", secret=True)
     with _read_store(request, context) as catalog, ExitStack() as stack:

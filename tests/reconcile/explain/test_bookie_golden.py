@@ -1,10 +1,12 @@
 """A bookie of a real cluster: files of ids, a page, and what changes when another bookie is not collected."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from recovery.dataset import REPORT, open_dataset
+from recovery.errors import DatasetError
 from recovery.model.tables import BOOKIE_LISTS
 from tests.support import acid
 from tests.support.cases import case_dir, truth
@@ -73,3 +75,18 @@ def test_what_it_alone_holds_depends_on_who_was_collected(
     unknown = explain(capsys, [path for path in inventories.iterdir() if path != own], bookie)
     assert (unknown.code, unknown.result["counts"]["held"]) == (4, 0)
     assert explain(capsys, [own], bookie, "--layout", "flat").code == 2
+
+
+def test_a_table_of_ones_own_stands_for_the_bookie(
+    inventories: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What it lists of a ledger is held; a folder that is none of inventories is said to be a file elsewhere."""
+    bookie = bookies_of(truth(CASE))[0]
+    rows = open_dataset(inventories / str(bookie.n), "inventory").read("copies").to_pylist()
+    ledger = min(row["ledger"] for row in rows if row["entries"])
+    table = tmp_path / "listed.jsonl"
+    table.write_text(json.dumps({"bookie": bookie.id, "ledger": ledger, "entries": [[0, 0]]}) + "\n")
+    done = explain(capsys, [table], bookie)
+    assert (done.result["counts"]["held"], done.result["counts"]["ledgers"]["held"]) == (1, 1)
+    with pytest.raises(DatasetError, match=r"listed\.jsonl: is a file"):
+        open_dataset(table, "inventory")

@@ -59,6 +59,16 @@ def test_each_bookie_of_a_table_has_an_inventory(tmp_path: Path, name: str) -> N
     assert held == HELD
 
 
+def test_a_ledger_of_many_ranges_is_one_line(tmp_path: Path) -> None:
+    """Every other entry of a long ledger: a line of more bytes than are read at once."""
+    long = {"bookie": "bk1:3181", "ledger": 1, "entries": [[2 * n, 2 * n] for n in range(90_000)]}
+    table = write_table(tmp_path / "listed.jsonl", [ROWS[2], long, ROWS[2]])
+    assert table.stat().st_size > 1 << 20
+    [folder] = write_listed(table, tmp_path / "made", NOW)
+    rows = open_dataset(folder, "inventory").read("copies").to_pylist()
+    assert {row["ledger"]: row["entries"] for row in rows} == {1: 90_000, 3: 2}
+
+
 @pytest.mark.parametrize(
     ("row", "problem"),
     [
@@ -97,6 +107,11 @@ def test_what_is_no_table_is_named(tmp_path: Path) -> None:
             write_listed(tmp_path / name, tmp_path / "made", NOW)
 
 
-def test_a_table_without_rows_is_of_no_bookie(tmp_path: Path) -> None:
-    """There is nothing to make."""
-    assert write_listed(write_table(tmp_path / "listed.parquet", []), tmp_path / "made", NOW) == []
+@pytest.mark.parametrize("name", ["listed.parquet", "listed.jsonl"])
+def test_a_table_without_rows_is_refused(tmp_path: Path, name: str) -> None:
+    """It names no bookie: the one that it should stand for would be left out in silence."""
+    table = write_table(tmp_path / name, [])
+    if table.suffix == ".jsonl":
+        table.write_text("\n")
+    with pytest.raises(InputError, match="has no rows"):
+        write_listed(table, tmp_path / "made", NOW)
