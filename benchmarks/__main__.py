@@ -9,7 +9,7 @@ from typing import Final
 
 from benchmarks.data.cache import default_home
 from benchmarks.measure import RunFailedError
-from benchmarks.pairs import Result, beside, growth, in_turns, served, table
+from benchmarks.pairs import Result, beside, growth, held_to, in_turns, served, table
 from benchmarks.rows.row import Place, Row
 from benchmarks.rows.table import ROWS
 
@@ -78,7 +78,7 @@ def _measured(row: Row, home: Path, ledgers: int, rounds: int, *, alone: bool, e
         print(f"  {line}")
     for line in beside(result, row.beside) if not (alone or earlier) else ():
         print(f"  {line}")
-    for line in served(result):
+    for line in (*served(result), *(held_to(result, row.limits) if row.limits and not alone else ())):
         print(f"  {line}")
     for note in sorted({str(cost.said["note"]) for cost in result.rounds[next(iter(running))] if "note" in cost.said}):
         print(f"  {note}")

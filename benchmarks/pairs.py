@@ -100,6 +100,32 @@ def served(result: Result) -> list[str]:
     return [f"cpu s of the servers meanwhile, median: {each}"] if medians else []
 
 
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What each contestant but the floor may take, whatever the floor does.
+
+    Attributes:
+        seconds: of a run.
+        peak: bytes of its largest process.
+    """
+
+    seconds: float
+    peak: int
+
+    def __str__(self) -> str:
+        return f"{self.seconds:g} s and {self.peak / _MIB:,.0f} MiB"
+
+
+def held_to(result: Result, limits: Limits) -> list[str]:
+    """Return which contestants stay within limits, and which do not, by the longest run of each."""
+    lines = []
+    for name, costs in list(result.rounds.items())[:-1]:
+        seconds, peak = max(cost.seconds for cost in costs), max(result.peaks(name).values())
+        verdict = "within" if seconds <= limits.seconds and peak <= limits.peak else "MISSED:"
+        lines.append(f"{name}: {seconds:.1f} s, {peak / _MIB:,.0f} MiB; {verdict} {limits}")
+    return lines
+
+
 _GROWTH_COLUMNS: Final = f"{'':24}{'ledgers':>12}{'median s':>10}{'cpu s':>9}{'µs each':>9}{'µs more':>9}  peak MiB"
 
 

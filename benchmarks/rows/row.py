@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.measure import Cost, RunFailedError
-from benchmarks.pairs import Contestant
+from benchmarks.pairs import Contestant, Limits
 
 STAGES: Final = "benchmarks.programs.stages"
 """The module whose commands are the stages."""
@@ -46,6 +46,7 @@ class Row:
         beside: other contestants that are floors, too, and the ratio to stay at or below.
         has_earlier: whether the stage of another checkout can run in place of the floors.
         fewest: rounds that a figure needs; with one, no round goes before it.
+        limits: what each run may take at `largest`, in place of a ratio; None: none.
     """
 
     name: str
@@ -57,10 +58,13 @@ class Row:
     has_earlier: bool = False
     fewest: int = 5
     cpu_goal: float | None = None
+    limits: Limits | None = None
 
     @property
     def goals(self) -> str:
-        """What ratios are to stay at or below, in words."""
+        """What ratios, or runs, are to stay at or below, in words."""
+        if self.limits is not None:
+            return f"each within {self.limits} at {self.largest:,}"
         return f"{self.goal:g}" + ("" if self.cpu_goal is None else f", by CPU {self.cpu_goal:g}")
 
 

@@ -18,7 +18,7 @@ from benchmarks.data import bookie_folder, catalogs, cluster_disks, inventories,
 from benchmarks.data.cache import kept
 from benchmarks.data.ledgers import BOOKIES, ENSEMBLE, PASSWORD, WRITE, chunk, groups, stays
 from benchmarks.measure import Cost, RunFailedError, beside_servers, bkmeta, python, run, staying
-from benchmarks.pairs import Contestant, Result, growth, in_turns, served, table
+from benchmarks.pairs import Contestant, Limits, Result, growth, held_to, in_turns, served, table
 from benchmarks.programs import stages
 from benchmarks.rows import bookie_files
 from benchmarks.rows.row import Place
@@ -170,6 +170,18 @@ def test_growth_is_told_by_ledger(tmp_path: Path) -> None:
         ["stage", "1,000", "1.00", "3.00", "3000.0", "1", "driver"],
         ["2,000", "1.00", "5.00", "2500.0", "2000.0", "1", "driver"],
     ]
+
+
+def test_runs_are_held_to_limits() -> None:
+    """The longest run of each counts, and its largest process; the floor has no limits."""
+    rounds = {
+        "quick": [Cost(1.0, 1.0, {"": 1 << 20}, {})],
+        "slow": [Cost(1.0, 1.0, {"": 1 << 20}, {}), Cost(3.0, 1.0, {"": 1 << 20}, {})],
+        "large": [Cost(1.0, 1.0, {"": 5 << 20}, {})],
+        "floor": [Cost(9.0, 9.0, {"": 9 << 20}, {})],
+    }
+    lines = held_to(Result(10, None, rounds), Limits(2.0, 4 << 20))
+    assert [line.partition(";")[2].split()[0] for line in lines] == ["within", "MISSED:", "MISSED:"]
 
 
 def test_a_plan_and_the_records_of_its_peer_are_the_same(tmp_path: Path) -> None:
