@@ -126,6 +126,7 @@ def reconstruct(
     _refuse(refusal, may_go_on, Refusal.SOURCE_INCOMPLETE)
     enough = _count_enough_to_hide(explained, prior)
     _refuse(refusal, (unseen.holders > 0) & (unseen.holders >= enough), Refusal.DAMAGE)
+    _refuse(refusal, unseen.blank >= _list_write_quorums(explained), Refusal.SOURCE_INCOMPLETE)
     explained = _add_prior_shapes(known, explained)
     may_change = np.isin(refusal, [CODES[reason] for reason in NEEDS_MORE]) & (unseen.bookies > 0)
     refusal[may_change] = CODES[Refusal.SOURCE_INCOMPLETE]
@@ -369,6 +370,11 @@ def _count_enough_to_hide(explained: Explained, prior: Prior) -> Ints:
     seen = [prior.surely_acked(shape.ensemble, shape.write) for shape in explained.shapes[: explained.observed]]
     not_seen = len(explained.shapes) - explained.observed + 1
     return np.array(seen + [1] * not_seen)[explained.shape]
+
+
+def _list_write_quorums(explained: Explained) -> Ints:
+    """Return the W of each ledger: so many bookies without a trace of it may have a later segment of it alone."""
+    return np.array([*(shape.write for shape in explained.shapes), 1])[explained.shape]
 
 
 def _find_opened(known: Facts, keys: dict[bytes, bytes]) -> Mask:

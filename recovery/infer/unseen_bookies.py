@@ -30,6 +30,7 @@ class UnseenBookies:
         holders: bookies that hold entries of the ledger, and have damage of no particular one that hides entries.
         bookies: all that may hide entries of the ledger, at least: not scanned, not completely, or with such damage.
         elsewhere: those not scanned: each may have a copy of all of any ledger.
+        blank: these, and those not scanned completely: each may have all of a segment, and show nothing of its ledger.
         unsound: which bookies of the batch are among these; not those that are known by their number only.
     """
 
@@ -37,6 +38,7 @@ class UnseenBookies:
     holders: Ints
     bookies: Ints
     elsewhere: int
+    blank: int
     unsound: Mask
 
     @classmethod
@@ -80,6 +82,7 @@ class UnseenBookies:
             np.bincount(known.copies.row_ledger[hides], minlength=known.count),
             np.maximum(anywhere, known.incomplete.astype(np.int64)),
             unscanned,
+            unscanned + int(partly.sum()),
             unsound,
         )
 

@@ -226,6 +226,17 @@ def test_bookies_that_were_not_scanned_leave_the_end_open(unseen: int | tuple[st
     assert recover(striped(30)[:2], prior=nobody)["outcome"] == "restored"
 
 
+@pytest.mark.parametrize(("unseen", "outcome"), [(1, "restored"), (2, "guarded"), (("y:3181", "z:3181"), "guarded")])
+def test_a_later_segment_may_stand_on_as_many_unseen_bookies_as_have_an_entry(
+    unseen: int | tuple[str, ...], outcome: str
+) -> None:
+    """All of 3/2 is whole; two bookies nobody looked at may have the next ensemble, which names them to no other."""
+    options = Options(passwords=SECRET.passwords, unscanned_bookies=unseen)
+    found = recover(striped(30), options=options, names=NAMES[:3])
+    assert (found["outcome"], found["reading"]) == (outcome, "proved" if outcome == "restored" else "likeliest")
+    assert (found["last_entry"], len(found["segments"])) == (29, 1)
+
+
 @pytest.mark.parametrize(
     ("default", "copies", "wanted"),
     [

@@ -401,7 +401,7 @@ def test_a_catalog_alone_brings_a_lost_store_back(recovered: Recover, tmp_path: 
 def test_an_earlier_record_that_bytes_contradict_is_a_finding_and_a_hold(
     recovered: Recover, inventories: tuple[Dataset, ...], tmp_path: Path
 ) -> None:
-    """Closed without entries, above all of them, of another digest or length: never clean, and nobody is right.
+    """Closed without entries, above all of them, of another digest or length: never clean, and nobody is surely right.
 
     Only a larger length alone takes no entry from a reader, so that this one is readable meanwhile.
     """
@@ -422,19 +422,19 @@ def test_an_earlier_record_that_bytes_contradict_is_a_finding_and_a_hold(
     sides = {row["ledger"]: row for row in plan.read("sides").to_pylist()}
     operator_knows = Knowledge(passwords=PASSWORDS.values, expected=NAMES, layout=Layout.HIERARCHICAL)
     for ledger, kind in zip(chosen, kinds, strict=True):
-        outcome = "guarded" if kind == larger else "held"
+        outcome, right = ("guarded", "earlier") if kind == larger else ("held", "nobody")
         assert rows[ledger]["outcome"] == outcome
         assert contradicted[ledger]["severity"] == "critical"
         field = "key" if "password" in kind else next(iter(kind))
         evidence = said(contradicted[ledger])
         assert evidence["earlier", field] != evidence["bookies", field]
-        assert sides[ledger]["right"] == "nobody"
+        assert sides[ledger]["right"] == right
         assert sides[ledger]["verdict"] in ("RECORD_CONTRADICTED", "ID_REUSE")
         stored = [read_catalog(past.path, past, LedgerId(0, ledger))]
         told = explain(LedgerId(0, ledger), inventories, stored, None, operator_knows, has_store=False)
         assert told.outcome == outcome
         assert any(line.startswith("RECORD_CONTRADICTED (critical)") for line in told.disagreements)
-        assert any(line.endswith("right: nobody") for line in told.sides)
+        assert any(line.endswith(f"right: {right}") for line in told.sides)
     others = records().keys() - set(chosen)
     assert all(rows[n]["raw"] == records()[n] for n in others if ledger_metadata.decode(records()[n]).state == "CLOSED")
 
