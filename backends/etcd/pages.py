@@ -25,7 +25,11 @@ from backends.etcd.columns import Events, Keys
 from backends.protocols import CHANGES, KEYS, Versioned
 
 PAGE: Final = 10_000
-"""Keys of a page: 3 MB of records."""
+"""Keys of the first page of ledgers: 3 MB of records."""
+PAGE_BYTES: Final = 8 << 20
+"""Of the pages behind it, as its keys tell: each costs the server some time, whatever it holds."""
+LARGER: Final = 4
+"""Times that these may have more keys than the first, or fewer."""
 FEW: Final = 32
 """Keys of a page outside the ledgers, whose values may be large: half a MiB each where deletes are recorded."""
 FLIGHT: Final = 4
@@ -91,28 +95,32 @@ def read(
     """
     todo = deque(pages)
     flying: deque[tuple[Page, Any, Any]] = deque()
+    keys = PAGE
     while todo or flying:
         while todo and len(flying) < FLIGHT:
             page = todo.popleft()
-            limit = PAGE if page.stop else min(PAGE, FEW)
+            limit = keys if page.stop else min(keys, FEW)
             request = rpc.RangeRequest(key=page.start, range_end=page.bound, limit=limit, revision=revision)
             flying.append((page, request, ask(request)))
         page, request, asked = flying.popleft()
         response = answer(request, asked)
+        if page.width == _IDS and response.more:
+            size = sum(map(len, response.kvs)) // len(response.kvs)
+            keys = min(max(PAGE_BYTES // size, PAGE // LARGER, 1), PAGE * LARGER)
         # The front: what follows a page is asked for before other ranges, so that little is open at once.
-        todo.extendleft(reversed(_rest(page, response)))
+        todo.extendleft(reversed(_rest(page, response, keys)))
         if response.kvs:
             yield response
 
 
-def _rest(page: Page, response: Any) -> list[Page]:  # noqa: ANN401 - a message
-    """Return what is still to be asked for."""
+def _rest(page: Page, response: Any, keys: int) -> list[Page]:  # noqa: ANN401 - a message
+    """Return what is still to be asked for, so many keys at a time."""
     count = len(response.kvs)
     following = page.at + page.width
     if not response.more:
         if following >= page.stop:
             return []
-        if count >= PAGE // 2:
+        if count >= keys // 2:
             return _cut(page.bound, page, following, page.width)
         # Ids are thin or have ended here: a page at most comes of all that is left.
         return [Page(page.bound, page.end, following, page.stop, page.stop - following)]
@@ -123,7 +131,7 @@ def _rest(page: Page, response: Any) -> list[Page]:  # noqa: ANN401 - a message
         return rest if following >= page.stop else [*rest, Page(page.bound, page.end, following, page.stop, page.width)]
     if page.width == _IDS:
         # As many buckets at once as a page holds where ids are spread evenly.
-        together = max(1, _BUCKETS * PAGE // (2 * response.count))
+        together = max(1, _BUCKETS * keys // (2 * response.count))
         return _cut(last + b"\0", page, number + 1, together * _BUCKET, at_buckets=True)
     return _cut(last + b"\0", page, number + 1, number + 1 - page.at)
 

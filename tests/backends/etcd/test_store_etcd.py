@@ -128,6 +128,24 @@ def test_large_values_beside_the_ledgers_come_a_few_at_a_time(etcd_server: EtcdS
     store.close()
 
 
+@pytest.mark.parametrize(("size", "most"), [(500, 22), (0, 160), (8_000, 10)])
+def test_pages_hold_as_many_bytes_as_the_first_one_tells(
+    size: int, most: int, etcd_server: EtcdServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Small records come by more keys at once than large ones, within bounds, and each comes once."""
+    monkeypatch.setattr(pages, "PAGE", 40)
+    monkeypatch.setattr(pages, "PAGE_BYTES", 12_000)
+    etcd_server.wipe()
+    store = EtcdStore(etcd_server.hosts)
+    for at in range(0, 400, 50):
+        store.write([Write(id_key(n), b"x" * size) for n in range(at, at + 50)])
+    first, *others = [batch["key"].to_pylist() for batch in store.scan("/s") if batch["key"][0].as_py() >= id_key(0)]
+    assert sorted([*first, *(key for batch in others for key in batch)]) == [id_key(n) for n in range(400)]
+    assert len(first) == 40
+    assert most // 2 < max(map(len, others)) <= most
+    store.close()
+
+
 def test_what_is_written_during_a_scan_is_not_in_it(etcd_server: EtcdServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """A scan shows one revision: what was deleted meanwhile is there, what was created is not."""
     monkeypatch.setattr(pages, "PAGE", 8)
