@@ -35,7 +35,7 @@ class PurgeJob:
         key: PEM file of the public key that must have signed it; None: it need not be signed.
         rate: ledgers a second, at most.
         batch: ledgers in a transaction, at most; None: as many as the store takes.
-        confirmed: hash of the certificate, where the breaker trips.
+        confirmed: hash of the certificate, needed where the breaker trips.
     """
 
     target: Target
@@ -141,13 +141,17 @@ def _demand_same_cluster(certificate: Certificate, target: OpenDeletes, name: st
 
 
 def _demand_unbroken(certificate: Certificate, target: OpenDeletes, confirmed: str | None, context: Context) -> None:
-    """Refuse more purges than a day may have, unless somebody confirmed the certificate's hash."""
+    """Refuse another certificate's confirmation, and more purges than a day may have without one."""
     own = target.own.tombstones
     named = own.read_some(list(certificate.ledgers))
     asked = sum(tombstone.state not in REMOVED for tombstone in named.values())
     lately = count_lately(own.read_all(), now_ms(context))
     breaker = set_breaker(asked, lately, int(certificate.body["breaker"]["total"]))
     typed = confirmed or ""
-    if breaker.is_tripped and not (len(typed) >= _TYPED and certificate.hash.startswith(typed.lower())):
+    is_confirmed = len(typed) >= _TYPED and certificate.hash.startswith(typed.lower())
+    if typed and not is_confirmed:
+        problem = f"is confirmed for {typed!r}, and the certificate is {certificate.hash}"
+        raise GuardRefusedError("the purge", problem, Remedy(Advice.CONFIRM, certificate.hash))
+    if breaker.is_tripped and not is_confirmed:
         problem = f"{asked} ledgers and {lately} of the last day are more than {breaker.limit} a day"
         raise GuardRefusedError("the purge", problem, Remedy(Advice.CONFIRM, certificate.hash))

@@ -16,7 +16,7 @@ from reconcile.cli.option_groups.deletes import (
     target_options,
     to_ms,
 )
-from reconcile.cli.options import make_context, make_output, output_options, quote_command
+from reconcile.cli.options import carry_options, make_context, make_output, output_options, quote_command
 from reconcile.cli.output import Result
 from reconcile.words import count_noun
 
@@ -74,7 +74,7 @@ def confirm(retention: timedelta, **shared: Any) -> None:  # noqa: ANN401 - the 
             "overdue": len(done.overdue),
         },
         details=details,
-        following=quote_command("bkmeta", "tombstones", "expire", "--metadata", target.uri),
+        following=_word_next(target.uri, is_waiting=bool(done.waiting), is_asked=looks.wire is not None),
         facts={
             "confirmed": [str(item) for item in done.confirmed],
             "waiting": {str(ledger): list(bookies) for ledger, bookies in done.waiting.items()},
@@ -83,3 +83,11 @@ def confirm(retention: timedelta, **shared: Any) -> None:  # noqa: ANN401 - the 
         },
     )
     sys.exit(output.show(result))
+
+
+def _word_next(uri: str, *, is_waiting: bool, is_asked: bool) -> str:
+    if not is_waiting:
+        return quote_command("bkmeta", "tombstones", "expire", "--metadata", uri)
+    looks = [*carry_options("--inventory", "--inventory-dir"), *(["--wire"] if is_asked else [])]
+    again = quote_command("bkmeta", "delete", "confirm", "--metadata", uri, *looks)
+    return f"when the bookies have collected garbage, and were looked at again: {again}"

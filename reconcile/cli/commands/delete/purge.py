@@ -34,7 +34,7 @@ from reconcile.words import count_noun
 @click.option(
     "--batch", type=click.IntRange(min=1), help="Ledgers in a transaction, at most. [default: 200, on etcd 50]"
 )
-@click.option("--confirm", "confirmed", metavar="HASH", help="Of the certificate, where the breaker trips.")
+@click.option("--confirm", "confirmed", metavar="HASH", help="Of the certificate; needed where the breaker trips.")
 @output_options
 def purge(
     certificate: Path,

@@ -78,7 +78,9 @@ def request(reason: str | None, soak: timedelta, references: tuple[str, ...], **
             *list_lines(dict.fromkeys(done.absent, "no record")),
             f"journal {target.folder}",
         ],
-        following=quote_command("bkmeta", "delete", "verify", "--metadata", target.uri, "--due", "--wire"),
+        following=quote_command("bkmeta", "delete", "verify", "--metadata", target.uri, "--due", "--wire")
+        if done.requested or done.earlier
+        else "",
         facts={
             "ledgers": [{"ledger": str(item), "state": "REQUESTED"} for item in done.requested],
             "absent": [str(item) for item in done.absent],

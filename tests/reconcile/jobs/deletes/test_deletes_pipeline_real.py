@@ -288,8 +288,15 @@ def test_a_breaker_asks_for_the_number(site: Site) -> None:
     site.verify("--due", "--confirm", "12")
     made = site.verify("--due", "--confirm", "12", "--certificate", "c.json")
     assert "more than" in site.bkmeta("delete", "purge", "--certificate", "c.json", code=5).result["verdict"]
+    wrong = made["hash"][1:13]
+    assert (
+        f"confirmed for '{wrong}'"
+        in site.bkmeta("delete", "purge", "--certificate", "c.json", "--confirm", wrong, code=5).result["verdict"]
+    )
     site.bkmeta("delete", "purge", "--certificate", "c.json", "--confirm", made["hash"][:12])
     assert site.read(0) is None
+    waiting = site.bkmeta("delete", "confirm", *site.look(), code=4).result
+    assert "looked at again: bkmeta delete confirm" in waiting["next"]
 
 
 def test_a_root_that_is_not_ours_is_refused(site: Site) -> None:
