@@ -84,14 +84,17 @@ def scrutiny_page(
         :GRIDS_SHOWN
     ]
     trend = [TrendPoint(**point) for point in run.manifest.get("trend", [])]
+    result = run.manifest["result"]
+    severe = sum(result["by_severity"].get(severity, 0) for severity in ("critical", "warning"))
     page: str = (
         make_environment()
         .get_template("scrutiny.html.j2")
         .render(
-            result=run.manifest["result"],
+            result=result,
             adds_up=run.manifest["adds_up"],
             made=made.isoformat(timespec="seconds"),
             is_covered=is_covered,
+            lighter=severe - result["failing"],
             categories=ordered,
             bookies=named[:BOOKIES_SHOWN],
             hidden_bookies=max(0, len(named) - BOOKIES_SHOWN),

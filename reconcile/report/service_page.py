@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from reconcile.report.pages import make_environment
 from reconcile.report.trend import HEIGHT, WIDTH, TrendPoint, draw_trend
+from reconcile.words import count_noun
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,6 +72,9 @@ def draw_service(view: ServiceView) -> str:
         verdict, tone = f"{failing} finding{'' if failing == 1 else 's'} to act on", "bad"
     elif view.doubts:
         verdict, tone = f"no finding to act on, but: {'; '.join(view.doubts)}", "open"
+    elif view.scrutinized.passed_over:
+        some = count_noun(view.scrutinized.passed_over, "finding")
+        verdict, tone = f"nothing to act on; {some} suppressed or lighter than asked for", "open"
     else:
         verdict, tone = "bookies and metadata agree", "good"
     page: str = (

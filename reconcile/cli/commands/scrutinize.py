@@ -228,7 +228,7 @@ def _scrutinize_against(
 
 
 def _make_result(scrutinized: "Scrutinized", min_coverage: float, out: DatasetPlace | None) -> Result:
-    covered = scrutinized.covered_pct
+    covered, lighter = scrutinized.covered_pct, scrutinized.passed_over
     code = (
         Exit.FAILED
         if not scrutinized.adds_up
@@ -241,8 +241,11 @@ def _make_result(scrutinized: "Scrutinized", min_coverage: float, out: DatasetPl
     verdict = {
         Exit.FAILED: "INVALID: the sums of this run do not add up; report it",
         Exit.FOUND: f"{count_noun(scrutinized.failing, 'finding')} to act on",
-        Exit.UNDECIDABLE: f"nothing found, but only {covered:.1f} % of the copies could be judged",
-        Exit.DONE: "bookies and metadata agree",
+        Exit.UNDECIDABLE: f"nothing {'to act on' if lighter else 'found'}, "
+        f"but only {covered:.1f} % of the copies could be judged",
+        Exit.DONE: f"nothing to act on; {count_noun(lighter, 'finding')} suppressed or lighter than --fail-on"
+        if lighter
+        else "bookies and metadata agree",
     }[code]
     skipped, undecided = sum(scrutinized.skipped.values()), sum(scrutinized.undecided.values())
     coverage = scrutinized.coverage

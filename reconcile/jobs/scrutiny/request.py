@@ -112,6 +112,11 @@ class Scrutinized:
         return self.covered_pct >= min_coverage
 
     @property
+    def passed_over(self) -> int:
+        """Findings that are more than notes, and that nobody has to act on: suppressed, or lighter than asked for."""
+        return self.by_severity.get("critical", 0) + self.by_severity.get("warning", 0) - self.failing
+
+    @property
     def looked_at(self) -> int:
         """Ledgers that were judged by what bookies hold: all that were not skipped."""
         return self.listed - sum(self.skipped.values())

@@ -18,17 +18,18 @@ JOBS = '[jobs.scrutinize]\nevery = "1h"\nshares = 2\n'
 
 
 @pytest.mark.parametrize(
-    ("codes", "age", "said"),
+    ("codes", "age", "severity", "said"),
     [
-        ([0, 0], timedelta(hours=1), "bookies and metadata agree"),
-        ([0], timedelta(hours=1), "only 1 of 2 shares of the ledgers were looked at"),
-        ([0, 4], timedelta(hours=1), "too little could be judged"),
-        ([0, 0, 1], timedelta(hours=1), "the last 1 run came to no verdict"),
-        ([0, 0], timedelta(hours=5), "some ledgers were last looked at 2026-03-03 19:00 UTC"),
+        ([0, 0], timedelta(hours=1), "info", "bookies and metadata agree"),
+        ([0, 0], timedelta(hours=1), "warning", "nothing to act on; 2 findings suppressed or lighter than asked for"),
+        ([0], timedelta(hours=1), "info", "only 1 of 2 shares of the ledgers were looked at"),
+        ([0, 4], timedelta(hours=1), "info", "too little could be judged"),
+        ([0, 0, 1], timedelta(hours=1), "info", "the last 1 run came to no verdict"),
+        ([0, 0], timedelta(hours=5), "info", "some ledgers were last looked at 2026-03-03 19:00 UTC"),
     ],
 )
 def test_nothing_found_is_good_news_only_where_all_was_looked_at_lately(
-    tmp_path: Path, codes: list[int], age: timedelta, said: str
+    tmp_path: Path, codes: list[int], age: timedelta, severity: str, said: str
 ) -> None:
     """Every share, enough of its copies, by runs that end, within two rounds."""
     config = read_config(write_config(tmp_path, "etcd://127.0.0.1:1/l", "one", tmp_path / "data", JOBS))
@@ -39,7 +40,7 @@ def test_nothing_found_is_good_news_only_where_all_was_looked_at_lately(
         state = schedule.start(state, config.timings["scrutinize"], at)
         verdict = "nothing found, too little could be judged" if code == 4 else "it failed" if code else "all agree"
         state = schedule.end(state, "scrutinize", at, code, verdict, f"scrutinize/{number}")
-        write_findings(config.data / f"scrutinize/{number}" / OUT, [4], failing=0)
+        write_findings(config.data / f"scrutinize/{number}" / OUT, [4], failing=0, by_severity={severity: 1})
     instance._take(state)
     page = make_page(instance)
     assert said in page
