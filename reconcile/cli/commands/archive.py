@@ -11,6 +11,7 @@ from reconcile.cli.option_groups.deletes import (
     SHOWN,
     ledger_arguments,
     metadata_option,
+    read_copies,
     show_time,
     take_ledgers,
     take_target,
@@ -49,14 +50,18 @@ def archive() -> None:
 @click.option("--checksum", default="", metavar="TEXT", help="Of the copy, where one ledger is named.")
 @output_options
 def mark(by: str, place: str, checksum: str, **shared: Any) -> None:  # noqa: ANN401 - the shared options
-    """Mark ledgers as archived. WRITES beside the ledgers root; an earlier mark is replaced."""
+    """Mark ledgers as archived. WRITES beside the ledgers root; an earlier mark is replaced.
+
+    A line of --from may say "to" and "checksum" beside "ledger", which count instead of the options.
+    """
     from reconcile.jobs.deletes.archive import MarkRequest, mark_archived
 
     output = make_output(shared)
+    copies = read_copies(shared["source"], shared["scope"], place, checksum)
     target, ledgers = take_target(shared), take_ledgers(shared)
     if checksum and len(ledgers) > 1:
         raise click.UsageError("--checksum is of one ledger: mark each by itself")
-    marked = mark_archived(MarkRequest(target, ledgers, by, place, checksum), make_context(output))
+    marked = mark_archived(MarkRequest(target, ledgers, by, place, checksum, copies), make_context(output))
     verdict = f"{count_noun(marked, 'ledger')} marked"
     sys.exit(output.show(_make_result("archive-mark", verdict, {"marked": marked}, target, ledgers)))
 

@@ -33,6 +33,7 @@ R = TypeVar("R")
 SHOWN: Final = 20
 """Ledgers that are named to people; --json names all."""
 _ABOVE: Final = 1 << 64
+_COPY_REMEDY: Final = 'write {"ledger": 123, "to": "s3://bucket/123", "checksum": "9b1c42d0"}'
 _REMEDY: Final = 'write one ledger a line: 123, scope:123, 32 hex digits, or {"ledger": 123}'
 
 
@@ -171,25 +172,49 @@ def list_lines(rows: "Mapping[LedgerId, object]") -> list[str]:
     return [*lines, *([f"and {len(rows) - SHOWN} more: --json names all"] if len(rows) > SHOWN else [])]
 
 
+def read_copies(path: Path | None, scope: str | None, place: str, checksum: str) -> "dict[LedgerId, tuple[str, str]]":
+    """Return where the copy of each ledger of a file is, and its checksum, as its line says.
+
+    Args:
+        path: lines as --from has them; JSON may have "to" and "checksum" beside "ledger". None: there is none.
+        scope: as --ledger-scope-id has it.
+        place: where a line says none.
+        checksum: likewise.
+
+    Raises:
+        InputError: the file cannot be read, or has a line that names no ledger, or no text for either.
+    """
+    copies = {}
+    for ledger, row in [] if path is None else _read_rows(path, scope):
+        said = (row.get("to", place), row.get("checksum", checksum))
+        if not all(isinstance(text, str) for text in said):
+            raise InputError(str(path), f"says of ledger {ledger} a copy or checksum that is no text", _COPY_REMEDY)
+        copies[ledger] = said
+    return copies
+
+
 def _read_ledgers(path: Path, scope: str | None) -> "list[LedgerId]":
+    return [ledger for ledger, _ in _read_rows(path, scope)]
+
+
+def _read_rows(path: Path, scope: str | None) -> "list[tuple[LedgerId, dict[str, Any]]]":
+    """Return the ledger that each line names, and the JSON that it is; empty where it is none."""
     lines = read_operator_text(path, _REMEDY).splitlines()
-    ledgers = []
+    rows = []
     for number, line in enumerate(lines, 1):
         text = line.strip()
         if not text or text.startswith("#"):
             continue
         try:
-            ledgers.append(parse_ledger(_read_line(text), scope))
+            row = json.loads(text) if text.startswith("{") else {}
+            rows.append((parse_ledger(_name_ledger(row) if row else text, scope), row))
         except (ValueError, KeyError, TypeError, click.BadParameter) as error:
             raise InputError(f"{path}, line {number}", "names no ledger", _REMEDY) from error
-    return ledgers
+    return rows
 
 
-def _read_line(text: str) -> str:
-    """Return the text form of the ledger that a line names; numbers of JSON may be signed, as columns have them."""
-    if not text.startswith("{"):
-        return text
-    row = json.loads(text)
+def _name_ledger(row: dict[str, Any]) -> str:
+    """Return the text form of the ledger that JSON names; its numbers may be signed, as columns have them."""
     halves = [row["scope"], row["ledger"]] if row.get("scope") else [row["ledger"]]
     return ":".join(
         str(half + _ABOVE) if type(half) is int and -_ABOVE // 2 <= half < 0 else str(half) for half in halves

@@ -1,7 +1,7 @@
 """Marks of a backup application: which ledgers it has, where, and what of."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from reconcile.deletes.packed import Decision
 from reconcile.deletes.records import ArchiveMark
@@ -23,6 +23,7 @@ class MarkRequest:
         by: the application; empty: who runs this.
         place: where the copies are.
         checksum: of the copy, where one ledger is named; empty: none is known.
+        copies: place and checksum of the ledgers of which these are known each by itself.
     """
 
     target: Target
@@ -30,6 +31,7 @@ class MarkRequest:
     by: str = ""
     place: str = ""
     checksum: str = ""
+    copies: Mapping[LedgerId, tuple[str, str]] = field(default_factory=dict)
 
 
 def mark_archived(request: MarkRequest, context: Context) -> int:
@@ -43,7 +45,8 @@ def mark_archived(request: MarkRequest, context: Context) -> int:
         at_ms, by = now_ms(context), request.by or target.by
 
         def decide(ledger: LedgerId, _mark: ArchiveMark | None) -> Decision[ArchiveMark]:
-            return Decision(ArchiveMark(ledger, by, request.place, request.checksum, at_ms))
+            place, checksum = request.copies.get(ledger, (request.place, request.checksum))
+            return Decision(ArchiveMark(ledger, by, place, checksum, at_ms))
 
         target.own.archive.change(request.ledgers, decide, target.log, rows=_ROWS)
         target.log.end({"marked": len(request.ledgers)}, 0)

@@ -276,7 +276,12 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             json_format.Parse(text, request)
         except json_format.ParseError as error:
-            raise ApiError(Why.BAD_REQUEST, f"not a {method.request.DESCRIPTOR.name}: {error}") from error
+            kind = method.request.DESCRIPTOR
+            fields = ", ".join(entry.name for entry in kind.fields) or "none"
+            first, *_ = str(error).splitlines()
+            raise ApiError(
+                Why.BAD_REQUEST, f"not a {kind.name}: {first.rstrip('.')}; its fields are {fields}"
+            ) from error
         given_s = _read_timeout(self.headers.get("Request-Timeout"))
         with _watch(self.connection) as given_up:
             answer = self.server.api.answer(method, request, self._authorization, given_s=given_s, given_up=given_up)

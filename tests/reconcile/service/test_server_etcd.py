@@ -235,6 +235,7 @@ def test_a_ledger_has_its_scope_in_every_question(service: RunningService, fake:
         ("list-findings", {"severity": "worse"}, "severity is one of"),
         ("get-deletes", {"ledgers": [{"ledger_id": 7}] * 1001}, "at most 1000"),
         ("run-now", [1], "not a RunRequest"),
+        ("get-deletes", {"ledger": 7}, "; its fields are ledgers"),
     ],
 )
 def test_what_cannot_be_asked_is_said_and_nothing_is_run(

@@ -317,7 +317,11 @@ def test_the_archival_rule_wants_a_mark(site: Site) -> None:
     rule = ("--archived", "required")
     assert site.verify("--due", *rule, code=3)["ledgers"][0]["reasons"][0].startswith("NOT_ARCHIVED")
     assert site.bkmeta("archive", "show", 12, code=3).result["missing"] == ["12"]
-    site.bkmeta("archive", "mark", 12, "--by", "backup", "--to", "s3://b/12", "--checksum", "c0ffee")
+    lines = ({"ledger": 12, "to": "s3://b/12", "checksum": "c0ffee"}, {"ledger": str(WIDE)})
+    Path("copies.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    site.bkmeta("archive", "mark", "--from", "copies.jsonl", "--by", "backup", "--to", "s3://rest")
+    [rest] = site.bkmeta("archive", "show", WIDE).result["marks"]
+    assert (rest["to"], rest["checksum"]) == ("s3://rest", None)
     [mark] = site.bkmeta("archive", "show", 12).result["marks"]
     assert (mark["by"], mark["to"], mark["checksum"]) == ("backup", "s3://b/12", "c0ffee")
     site.verify("--due", *rule)
