@@ -127,8 +127,10 @@ def test_a_store_that_does_not_let_in_is_said_in_one_line(store: ObjectStore) ->
         assert len(done.err.strip().splitlines()) == 1
 
 
-def test_a_capture_in_a_store_is_a_snapshot(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What `capture` wrote there, `recover --snapshot` takes from there: every record of it is proposed."""
+def test_a_capture_in_a_store_is_a_snapshot(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What `capture` wrote there, other commands take from there: `recover --snapshot` proposes every record of it."""
     files = case_dir(CASE) / "zookeeper"
     done = bkmeta(store.environment(), "capture", "--metadata", f"zkfiles://{files}", "--out", f"{store.uri}/capture")
     assert done.code == 0, done.err
@@ -145,3 +147,12 @@ def test_a_capture_in_a_store_is_a_snapshot(store: ObjectStore, monkeypatch: pyt
     done = bkmeta(store.environment(), "recover", *words, "--out", f"{store.uri}/of-a-snapshot", "--json")
     assert done.code in (0, 4), done.err
     assert done.result["counts"]["restored"] == ledgers > 0
+
+    capture, plan = f"{store.uri}/capture", f"{store.uri}/of-a-snapshot"
+    against = ("scrutinize", "--metadata", capture, "--against", capture, "--out", f"{store.uri}/against")
+    assert command.run(capsys, *against).code == 0
+    given = command.run(capsys, "plan", "edit", plan, "--acl-of", capture, "--out", f"{store.uri}/as-it-was")
+    assert given.code == 0, given.err
+    listed = command.run(capsys, "plan", "ledgers", f"{store.uri}/as-it-was", "--json")
+    assert (listed.code, listed.result["counts"]["ledgers"]) == (0, ledgers), listed
+    assert command.run(capsys, "plan", "diff", plan, plan).code == 0

@@ -204,21 +204,46 @@ def test_its_client_reads_records_that_we_wrote(old: Old) -> None:
                 assert metadata.state != "CLOSED" or entries == written.entries
 
 
+def collected(old: Old, folder: Path, capsys: pytest.CaptureFixture[str]) -> list[Path | str]:
+    """Collect every bookie's disks; return the options that name the inventories, and the passwords."""
+    passwords = folder / "passwords"
+    passwords.write_text("".join(f"{written.password.decode()}\n" for written in old.written))
+    passwords.chmod(0o600)
+    named: list[Path | str] = ["--passwords", passwords]
+    for bookie in BOOKIES:
+        disks = ("--ledger-dir", old.home / bookie / "ledgers", "--journal-dir", old.home / bookie / "journal")
+        out = folder / bookie
+        assert run(capsys, "collect", *disks, "--passwords", passwords, "--out", out).code == 0
+        named += ["--inventory", out]
+    return named
+
+
+def test_its_disks_alone_give_the_records_again(old: Old, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Collected beside its running bookies, with no store asked: ends, lengths and segments as its client has them."""
+    named = collected(old, tmp_path, capsys)
+    proved = [written for written in old.written if written.entries and written.digest != "DUMMY"]
+    assert len(proved) > 3
+    for written in proved:
+        done = run(capsys, "explain", written.ledger, *named, "--layout", "hierarchical", "--json")
+        fields = {field["name"]: field["value"] for field in done.result["reconstruction"]["fields"]}
+        record, _ = old.read(written)
+        assert done.result["outcome"] == "restored", done
+        ends = str(len(written.entries) - 1), str(sum(map(len, written.entries)))
+        assert (fields["last_entry"], fields["length"]) == ends
+        assert fields["digest"] == DIGESTS.get(written.digest, written.digest)
+        shape = ("ensemble_size", "write_quorum", "ack_quorum")
+        assert [fields[name] for name in shape] == [str(record[name]) for name in shape]
+        segments = " ".join(f"{first}:[{','.join(members)}]" for first, members in record["segments"])
+        assert fields["segments"] == segments
+
+
 @pytest.mark.spark
 @pytest.mark.skipif(not SOAK, reason="minutes for all releases: scripts/soak peers")
 def test_a_whole_disaster_of_another_release(old: Old, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Its store lost, its disks collected, reconstructed and applied: its own client reads every entry."""
     for bookie in BOOKIES:
         old.peer("stop", bookie=bookie)
-    passwords = tmp_path / "passwords"
-    passwords.write_text("".join(f"{written.password.decode()}\n" for written in old.written))
-    passwords.chmod(0o600)
-    inventories: list[Path | str] = []
-    for bookie in BOOKIES:
-        folders = ("--ledger-dir", old.home / bookie / "ledgers", "--journal-dir", old.home / bookie / "journal")
-        out = tmp_path / bookie
-        assert run(capsys, "collect", *folders, "--passwords", passwords, "--out", out).code == 0
-        inventories += ["--inventory", out]
+    named = collected(old, tmp_path, capsys)
     with open_store(old.uri, writable=True) as opened:
         for written in old.written:
             key = opened.root + ledger_key(Layout.HIERARCHICAL, LedgerId(0, written.ledger))
@@ -226,7 +251,7 @@ def test_a_whole_disaster_of_another_release(old: Old, tmp_path: Path, capsys: p
             assert held is not None
             opened.store.write([Write(key, None, expected=held.version)])
     store = ("--metadata", old.uri)
-    made = run(capsys, "recover", *inventories, *store, "--passwords", passwords, "--out", tmp_path / "plan", "--json")
+    made = run(capsys, "recover", *named, *store, "--out", tmp_path / "plan", "--json")
     assert made.code in (0, 3), made
     confirmed = open_dataset(tmp_path / "plan", "plan").manifest["hash"]
     assert run(capsys, "apply", tmp_path / "plan", *store, "--confirm", confirmed).code == 0
