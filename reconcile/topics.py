@@ -26,6 +26,10 @@ _NAMES: Final = (
 )
 TOPIC: Final = "topic"
 """Use of a ledger that holds messages of a topic."""
+SCHEMA: Final = "schema"
+"""Use of a ledger that holds a version of a schema."""
+CURSOR: Final = "cursor "
+"""What the use of a ledger that holds a subscription's state begins with; its name follows."""
 _SEPARATOR: Final = ", "
 _LARGE: Final = 1_000_000
 """Rows of a table that take longer to be read than a few hundred buckets of it."""
@@ -56,10 +60,10 @@ def name_use(custom: Sequence[Mapping[str, Any]]) -> tuple[str, str] | None:
     """
     values = {item["key"]: item["value"].decode(errors="replace") for item in custom}
     uses = (
-        ("pulsar/schemaId", "schema"),
+        ("pulsar/schemaId", SCHEMA),
         ("pulsar/compactedTopic", "compacted"),
         ("pulsar/delayedIndexTopic", "delayed index"),
-        ("pulsar/managed-ledger", f"cursor {values['pulsar/cursor']}" if "pulsar/cursor" in values else TOPIC),
+        ("pulsar/managed-ledger", CURSOR + values["pulsar/cursor"] if "pulsar/cursor" in values else TOPIC),
     )
     return next(((values[key], use) for key, use in uses if key in values), None)
 

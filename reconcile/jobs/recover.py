@@ -35,7 +35,7 @@ from recovery.place import DatasetPlace
 from recovery.spark import demand_spark
 
 if TYPE_CHECKING:
-    from reconcile.jobs.make_plan.upper_layers.producers import ReadPayloads
+    from reconcile.jobs.make_plan.upper_layers.producers import ReadHeads
 
 _TABLES: Final = "tables"
 """Folder below the collected inventories: those that were made of tables."""
@@ -181,11 +181,9 @@ def recover(request: RecoverRequest, context: Context) -> Recovered:
             subtrees=request.subtrees,
             settings=request.settings,
         )
-        payloads = _open_payloads(request, context, stack) if request.reads_payload else None
+        payloads = _open_heads(request, context, stack) if request.reads_payload else None
         with context.reporter.progress("reconstructing", "parts") as progress:
-            manifest = make_plan(
-                made_of, out, spark, now=context.now, progress=throttle(progress), read_payloads=payloads
-            )
+            manifest = make_plan(made_of, out, spark, now=context.now, progress=throttle(progress), read_heads=payloads)
     plan = open_dataset(out, "plan")
     with context.reporter.progress("writing the report", "pages"):
         verdict = describe_plan(manifest)
@@ -193,14 +191,15 @@ def recover(request: RecoverRequest, context: Context) -> Recovered:
     return Recovered(plan, manifest, None if target.has_root else target.root)
 
 
-def _open_payloads(request: RecoverRequest, context: Context, stack: ExitStack) -> "ReadPayloads":
-    """Return what gives the payloads of entries, of the disks that were named."""
+def _open_heads(request: RecoverRequest, context: Context, stack: ExitStack) -> "ReadHeads":
+    """Return what gives what entries have of Pulsar, of the disks that were named."""
     # Loaded where disks are read.
+    from reconcile.jobs.make_plan.upper_layers.producers import decode_head  # noqa: PLC0415 - see above
     from reconcile.jobs.verify import open_disks_of  # noqa: PLC0415 - see above
-    from recovery.bookies.ledger_entries import read_payloads  # noqa: PLC0415 - see above
+    from recovery.bookies.ledger_entries import decode_payloads  # noqa: PLC0415 - see above
 
     disks = stack.enter_context(open_disks_of(request.disks, context))
-    return lambda ledger, wanted: read_payloads(disks, ledger, wanted, request.passwords.values)
+    return lambda wanted: decode_payloads(disks, wanted, request.passwords.values, decode_head)
 
 
 def _capture_target(

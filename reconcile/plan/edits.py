@@ -57,6 +57,7 @@ class Edits:
         replace_cookies: bookies whose cookie in the captured store is replaced by their own.
         replace_below: paths: nodes of upper layers at and below them are replaced by the snapshot's.
         adopt: ledger → topic whose record names it from now on.
+        named: ledger → whose it is, of those that other nodes name from now on.
         nodes: what makes that so: path in the store → what stands there.
     """
 
@@ -69,6 +70,7 @@ class Edits:
     replace_cookies: frozenset[str] = frozenset()
     replace_below: frozenset[str] = frozenset()
     adopt: Mapping[LedgerId, str] = field(default_factory=dict)
+    named: Mapping[LedgerId, str] = field(default_factory=dict)
     nodes: Mapping[str, NodeWrite] = field(default_factory=dict)
 
     @property
@@ -84,6 +86,7 @@ class Edits:
             *(f"the store's cookie of {bookie} is replaced" for bookie in sorted(self.replace_cookies)),
             *(f"what the store has at and below {path} is replaced" for path in sorted(self.replace_below)),
             *(f"ledger {ledger} appended to {topic}" for ledger, topic in sorted(self.adopt.items(), key=str)),
+            *(f"ledger {ledger} named by the {whose}" for ledger, whose in sorted(self.named.items(), key=str)),
         ]
 
 
@@ -125,8 +128,9 @@ def edit_plan(dataset: Dataset, edits: Edits, out: DatasetPlace) -> PlanManifest
         rewriting.write("actions", name_subtree_part(buckets), rows)
     rewriting.write("actions", "system-last", system.filter(pc.invert(early)))
     run.demand_all_found()
-    for name in ("findings", "sides", "candidates"):
+    for name in ("findings", "sides"):
         rewriting.take_over(name)
+    candidates = rewriting.drop_candidates({*edits.adopt, *edits.named})
     store_folder = to_place(dataset.path) / STORE
     if store_folder.is_dir():
         copy_tree(store_folder, out / STORE)
@@ -146,7 +150,13 @@ def edit_plan(dataset: Dataset, edits: Edits, out: DatasetPlace) -> PlanManifest
     )
     subtrees = run.nodes.count(manifest_before.subtrees)
     manifest = replace(
-        manifest_before, counts=counts, binding=binding, reasons=reasons, doubts=doubts, subtrees=subtrees
+        manifest_before,
+        counts=counts,
+        binding=binding,
+        reasons=reasons,
+        doubts=doubts,
+        subtrees=subtrees,
+        candidates=candidates,
     )
     return write_plan_manifest(out, manifest, rewriting.parts, rewriting.hashes)
 

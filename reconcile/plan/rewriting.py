@@ -4,18 +4,24 @@ A file that is taken over is a second name of the same one where the file system
 changed in place.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import pairwise
+from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from reconcile.plan.plan_glance import demand_rows
 from reconcile.plan.plan_hash import Hashes, bucket_hashes, ledger_hashes, with_ids
+from reconcile.plan.views.candidates import count_best, sum_counts
 from recovery.dataset import Dataset, take_over_part, write_part
 from recovery.manifest import Part
-from recovery.model.ids import BUCKETS, ROWS_PER_TASK
+from recovery.model import tables
+from recovery.model.ids import BUCKETS, ROWS_PER_TASK, LedgerId
 from recovery.place import DatasetPlace
 
+_CANDIDATES: Final = "candidates"
 Edit = Callable[[pa.Table, range], pa.Table]
 
 
@@ -40,6 +46,22 @@ class Rewriting:
     def take_over(self, table: str) -> None:
         """Take over all files of a table."""
         self.parts[table] = [self._take(part) for part in self._dataset.parts(table)]
+
+    def drop_candidates(self, ledgers: Collection[LedgerId]) -> dict[str, int]:
+        """Take over the candidates but for ledgers that have a node now; return the counts of the others."""
+        named = pa.array(sorted(ledger.ledger for ledger in ledgers), pa.int64())
+        counts = Counter[str]()
+        self.parts[_CANDIDATES] = []
+        for part in self._dataset.parts(_CANDIDATES):
+            found = self._dataset.batches(_CANDIDATES, parts=[part])
+            rows = pa.concat_tables([tables.CANDIDATES.empty_table(), *found])
+            rest = rows.filter(pc.invert(pc.is_in(rows["ledger"], value_set=named)))
+            counts += count_best(rest)
+            if rest.num_rows == rows.num_rows:
+                self.parts[_CANDIDATES].append(self._take(part))
+            else:
+                self.write(_CANDIDATES, part.file.rpartition("/")[2].removesuffix(".parquet"), rest)
+        return sum_counts(counts)
 
     def edit_actions(self, is_touched: Callable[[range], bool], edit: Edit) -> None:
         """Write the actions of ledgers, in the order of their buckets.

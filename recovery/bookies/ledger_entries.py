@@ -8,14 +8,17 @@ A copy's LAC is not content: replicas of one entry differ in it. The digest of a
 one of the passwords alone, of type DUMMY never.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import TYPE_CHECKING, Final, NamedTuple
+from itertools import islice
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from recovery.bookies.entry_places import Places
 from recovery.codecs import entry
 from recovery.errors import FormatError
 from recovery.model.ids import LedgerId
@@ -25,9 +28,12 @@ if TYPE_CHECKING:
     from recovery.bookies.disk_reader import BookieDisks
 
 Ints = npt.NDArray[np.int64]
+T = TypeVar("T")
 
 _AT_ONCE: Final = 256
 """Entries whose copies are in memory together."""
+_LEDGERS_AT_ONCE: Final = 4_096
+"""Ledgers whose places are looked up together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,28 +95,51 @@ class LedgerReading:
     is_sure: bool = True
 
 
-def read_payloads(
-    disks: Mapping[str, "BookieDisks"], ledger: LedgerId, wanted: Sequence[int], passwords: Sequence[bytes]
-) -> dict[int, bytes]:
-    """Return what the client wrote in some entries, as far as a bookie has them, and one content proves its digest.
+def decode_payloads(
+    disks: Mapping[str, "BookieDisks"],
+    wanted: Iterable[tuple[LedgerId, Sequence[int]]],
+    passwords: Sequence[bytes],
+    decode: Callable[[LedgerId, int, bytes], T],
+) -> Iterator[tuple[LedgerId, dict[int, T]]]:
+    """Yield what the client wrote in some entries of each ledger, as far as a bookie has them, and a digest agrees.
+
+    Places are looked up for many ledgers together, so that what stands in one log is read in its order. One record is
+    in memory at a time.
 
     Args:
         disks: of bookies, by their ids.
-        ledger: which.
-        wanted: ids of entries, ascending, each once.
+        wanted: ledgers, each with ids of entries, ascending, each once.
         passwords: candidates for digests of type HMAC; the empty one is always tried.
+        decode: ledger, entry and payload → what is kept of it.
     """
-    contents: dict[int, set[Content]] = {}
-    for disk in disks.values():
-        places_found = disk.find(ledger, np.array(wanted, np.int64))
-        for places in (places_found.journal, places_found.index):
-            numbers = places.entry.tolist()
-            for row, record in disk.read(places.file, places.position):
-                content = read_content(record, ledger, numbers[row], passwords)
+    waiting = iter(wanted)
+    while block := list(islice(waiting, _LEDGERS_AT_ONCE)):
+        kept: list[dict[int, dict[bytes, T]]] = [{} for _ in block]
+        for disk in disks.values():
+            places = [_find_places(disk, *asked) for asked in block]
+            owner = np.repeat(np.arange(len(block)), [len(found.entry) for found in places]).tolist()
+            number, file, position = (np.concatenate(column) for column in zip(*places, strict=True))
+            numbers = number.tolist()
+            for row, record in disk.read(file, position):
+                ledger, entry_id = block[owner[row]][0], numbers[row]
+                content = read_content(record, ledger, entry_id, passwords)
                 if content is not None:
-                    contents.setdefault(numbers[row], set()).add(content)
-    # Two contents are two histories: nothing says which one is this ledger's.
-    return {number: next(iter(several)).payload for number, several in contents.items() if len(several) == 1}
+                    several = kept[owner[row]].setdefault(entry_id, {})
+                    mark = f"{content.digest} {content.length} ".encode() + hashlib.sha256(content.payload).digest()
+                    if mark not in several:
+                        several[mark] = decode(ledger, entry_id, content.payload)
+        for (ledger, _), contents in zip(block, kept, strict=True):
+            # Two contents are two histories: nothing says which one is this ledger's.
+            yield ledger, {number: next(iter(found.values())) for number, found in contents.items() if len(found) == 1}
+
+
+def _find_places(disk: "BookieDisks", ledger: LedgerId, wanted: Sequence[int]) -> Places:
+    """Return where a bookie has some entries: an entry may stand in a journal and in a log."""
+    found = disk.find(ledger, np.array(wanted, np.int64))
+    if not len(found.journal.entry):
+        return found.index
+    pairs = zip(found.journal, found.index, strict=True)
+    return Places(*(np.concatenate(pair) for pair in pairs))
 
 
 def read_entries(

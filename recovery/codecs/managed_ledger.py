@@ -147,13 +147,14 @@ def append_ledgers(raw: bytes, closed: Sequence[Listed], at_ms: int) -> bytes:
     return message.SerializeToString()
 
 
-def encode_cursor(first: int) -> bytes:
-    """Return the record of a subscription that has acknowledged nothing yet, and whose state is in this record.
+def encode_cursor(first: int, state: int = -1) -> bytes:
+    """Return the record of a subscription that stands at its topic's beginning, or where a ledger of its own says.
 
     Args:
         first: ledger that the topic begins with.
+        state: ledger of its own; -1: none.
     """
-    return ManagedCursorInfo(cursorsLedgerId=-1, markDeleteLedgerId=first, markDeleteEntryId=-1).SerializeToString()
+    return ManagedCursorInfo(cursorsLedgerId=state, markDeleteLedgerId=first, markDeleteEntryId=-1).SerializeToString()
 
 
 def decode_schema(raw: bytes) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ from typing import Final
 
 import pyarrow as pa
 
-SCHEMA_VERSION: Final = (1, 7)
+SCHEMA_VERSION: Final = (1, 8)
 """Major, minor: readers take any minor of the same major."""
 
 
@@ -347,9 +347,10 @@ CANDIDATES: Final = pa.schema(
         *KEY,  # of a ledger on bookies that came after the snapshot, and that nothing there names
         _field("topic", _TEXT, null=True),  # tenant/namespace/persistent/topic; null: nothing tells which
         _field("use", _TEXT),  # topic; or what else it is for: cursor NAME, schema, compacted, delayed index, other
-        _field("evidence", _TEXT),  # record: its own record says it; producers: its entries; order: its id; none
+        _field("evidence", _TEXT),  # record: its own record says it; entry, producers: its entries; order: its id; none
         _field("source", _TEXT, null=True),  # where that stands; null: nowhere
         _field("detail", _TEXT),  # for people; nothing that a payload says
+        _field("node", _BYTES, null=True),  # record of the node that names it; null: it is appended to the topic's
     ]
 )
 

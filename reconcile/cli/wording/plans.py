@@ -23,6 +23,7 @@ _REHEARSAL: Final = "bkmeta-rehearsal"
 _OUT: Final = "plan-2"
 _EVIDENCE: Final = {
     "record": "whose own record names what it is of",
+    "entry": "whose entry is a schema of a topic",
     "producers": "with producers of a topic",
     "order": "with an id behind some topic's last ledger",
     "none": "of which nothing is known",

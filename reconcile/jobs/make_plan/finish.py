@@ -45,7 +45,7 @@ from recovery.model.coverage import Coverage
 from recovery.place import to_place
 
 if TYPE_CHECKING:
-    from reconcile.jobs.make_plan.upper_layers.producers import ReadPayloads
+    from reconcile.jobs.make_plan.upper_layers.producers import ReadHeads
 
 _SETTLED: Final = ("restored", "guarded", "held", "accepted_loss", "deleted")
 
@@ -56,7 +56,7 @@ def finish_plan(
     results: Sequence[RangeResult],
     coverage: Coverage,
     instances: Sequence[str],
-    read_payloads: "ReadPayloads | None" = None,
+    read_heads: "ReadHeads | None" = None,
 ) -> PlanManifest:
     """Write what is of no bucket range, and the manifest; return it.
 
@@ -66,7 +66,7 @@ def finish_plan(
         results: of the ranges, in their order.
         coverage: which bookies were looked at.
         instances: instance ids of the cluster.
-        read_payloads: gives what stands in entries; None: nobody wants that they are read.
+        read_heads: gives what stands in entries; None: nobody wants that they are read.
     """
     request, out, case, run = tasks.request, to_place(tasks.out), tasks.case, tasks.run
     sums = sum((result.counts for result in results), RangeCounts())
@@ -87,7 +87,7 @@ def finish_plan(
         beside = pa.concat_tables([beside, make_rows(list(beyond), run)])
         issued = subtrees.source.find_issued(request.layout)
         catalogs = case.evidence.catalogs
-        sources = Sources(subtrees.source, catalogs, issued, records, out, request.live, read_payloads)
+        sources = Sources(subtrees.source, catalogs, issued, records, out, request.live, read_heads)
         ranges = [(result.parts["reconstruction"], result.parts["sides"]) for result in results]
         candidates = write_candidates(sources, ranges)
     parts = {name: [result.parts[name] for result in results] for name in tables.PLAN if name != "candidates"}

@@ -37,7 +37,7 @@ from recovery.spark import over_buckets
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from reconcile.jobs.make_plan.upper_layers.producers import ReadPayloads
+    from reconcile.jobs.make_plan.upper_layers.producers import ReadHeads
 
 
 def make_plan(
@@ -47,7 +47,7 @@ def make_plan(
     *,
     now: Callable[[], datetime],
     progress: Callable[[int, int, str], None] = lambda _done, _all, _stage: None,
-    read_payloads: "ReadPayloads | None" = None,
+    read_heads: "ReadHeads | None" = None,
 ) -> PlanManifest:
     """Make a plan: a dataset of kind plan in the folder `out`, which `prepare` made ready.
 
@@ -57,7 +57,7 @@ def make_plan(
         spark: the session.
         now: the clock; aware.
         progress: is called with (tasks done, of all, stage).
-        read_payloads: gives what stands in entries; None: nobody wants that they are read.
+        read_heads: gives what stands in entries; None: nobody wants that they are read.
 
     Raises:
         DatasetError: an inventory or catalog is damaged, or the plan cannot be written.
@@ -90,7 +90,7 @@ def make_plan(
     )
     try:
         results = [RangeResult.from_json(answer) for answer in answers]
-        return finish_plan(tasks, prior, results, coverage, instances, read_payloads)
+        return finish_plan(tasks, prior, results, coverage, instances, read_heads)
     finally:
         remove_tree(out / SPILL)
 

@@ -24,6 +24,7 @@ from recovery.model.ids import LedgerId
 from recovery.model.metadata import State
 
 _PERSISTENT: Final = "persistent://"
+_STAYS_DELETED: Final = ("deleted", "accepted_loss")
 _END: Final = ("state", "last_entry", "length")
 
 
@@ -57,11 +58,12 @@ class Adoptable:
 def select_adoptable(plan: Dataset, named: Collection[LedgerId], replaced: Collection[str] = ()) -> Adoptable:
     """Choose the ledgers whose own records name a topic, topic by topic in the order of their ids.
 
-    Behind the first that cannot be appended none is: that one would have no place any more.
+    Behind the first that cannot be appended none is: that one would have no place any more. What stays deleted (a topic
+    lets go of its first ledgers) stands in nobody's way.
 
     Args:
         plan: that brings the topics back.
-        named: ledgers that a person adopts: what a record says of them does not count.
+        named: ledgers that a person adopts, or accepts to lose: what a record says of them does not count.
         replaced: paths at and below which the snapshot's nodes replace the store's in the same edit.
 
     Raises:
@@ -74,6 +76,8 @@ def select_adoptable(plan: Dataset, named: Collection[LedgerId], replaced: Colle
         taken: list[LedgerId] = []
         reason: str | None = None
         for ledger in ledgers:
+            if sides.is_deleted(ledger):
+                continue
             if reason is not None:
                 left[ledger] = f"stands behind one that cannot be appended ({reason})"
                 continue
@@ -157,6 +161,11 @@ class _Sides:
             remedy = "leave it out; or, where the store's node came after the loss, replace it by the snapshot's"
             raise PlanError(path, f"cannot be appended to: {error}", remedy) from error
         return self._nodes.write(name, made, ledgers[0].ledger)
+
+    def is_deleted(self, ledger: LedgerId) -> bool:
+        """Whether a ledger was deleted, and stays so."""
+        row = self._rows.get(ledger)
+        return row is not None and row["outcome"] in _STAYS_DELETED
 
     def _demand_unnamed(self, ledger: LedgerId, known: Collection[int]) -> None:
         """Refuse a ledger that the topic names, or, where the plan was made with references, something else names."""

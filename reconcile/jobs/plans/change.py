@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from reconcile.errors import PlanError
 from reconcile.jobs.context import Context
 from reconcile.jobs.plans.adoption import Adoptable, append_adopted, select_adoptable
+from reconcile.jobs.plans.younger_nodes import YoungerNodes, make_younger
 from reconcile.plan.alternatives import RESTORE
 from reconcile.plan.edits import Edits, edit_plan
 from reconcile.plan.manifest import PlanManifest, read_plan_manifest
@@ -40,7 +41,8 @@ class EditRequest:
         replace_cookies: bookies whose cookie in the captured store is replaced by their own.
         replace_below: paths: nodes of upper layers at and below them are replaced by the snapshot's.
         adopt: ledger → topic whose record names it from now on.
-        adopt_recorded: the same of every ledger whose own record names its topic, as far as it can be.
+        adopt_recorded: the same of every ledger whose own record names its topic, as far as it can be; and nodes of
+            younger subscriptions and schemas, whose ledgers say whose they are.
     """
 
     plan: DatasetPlace
@@ -84,7 +86,7 @@ class EditedPlan:
         manifest: what it says of itself.
         texts: each edit as a line.
         locking: ACLs that apply would refuse.
-        not_adopted: ledgers whose own records name their topics, and that cannot be appended: each with the reason.
+        not_adopted: ledgers that say themselves whose they are, and that no node can name: each with the reason.
     """
 
     manifest: PlanManifest
@@ -111,11 +113,16 @@ def edit(request: EditRequest, context: Context) -> EditedPlan:
     if request.accept_loss_all is not None:
         lost |= _demand_held(plan, request.accept_loss_all)
     adoptable = (
-        select_adoptable(plan, request.adopt, request.replace_below) if request.adopt_recorded else Adoptable({}, {})
+        select_adoptable(plan, {*request.adopt, *request.accept_loss, *lost}, request.replace_below)
+        if request.adopt_recorded
+        else Adoptable({}, {})
     )
     adopted = {**adoptable.topics, **request.adopt}
-    if request.adopt_recorded and not (adopted or adoptable.left):
-        problem = "has no ledger that came after the snapshot and whose own record names its topic"
+    nodes = append_adopted(plan, adopted, request.replace_below)
+    younger = make_younger(plan, nodes, request.replace_below) if request.adopt_recorded else YoungerNodes()
+    left = {**adoptable.left, **younger.left}
+    if request.adopt_recorded and not (adopted or younger.writes or left):
+        problem = "has no ledger that came after the snapshot and that says itself whose it is"
         raise PlanError(plan.path, problem, "see whose they may be: bkmeta plan show PLAN")
     edits = Edits(
         drop=request.drop,
@@ -127,12 +134,13 @@ def edit(request: EditRequest, context: Context) -> EditedPlan:
         replace_cookies=request.replace_cookies,
         replace_below=request.replace_below,
         adopt=adopted,
-        nodes=append_adopted(plan, adopted, request.replace_below),
+        named=younger.ledgers,
+        nodes={**nodes, **younger.writes},
     )
     manifest = edit_plan(plan, edits, request.out)
     names_acl = request.acl is not None or request.acl_of is not None
     locking = _find_locking_acls(open_dataset(request.out, "plan"), context) if names_acl else ()
-    return EditedPlan(manifest, tuple(edits.texts), locking, adoptable.left)
+    return EditedPlan(manifest, tuple(edits.texts), locking, left)
 
 
 def _demand_held(plan: Dataset, choice: HeldChoice) -> frozenset[LedgerId]:

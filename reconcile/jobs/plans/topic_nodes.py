@@ -36,7 +36,7 @@ _ABOVE: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class _Node:
+class Node:
     """A node: its bytes as an edit finds them, and how it is written."""
 
     value: bytes
@@ -59,8 +59,7 @@ class TopicNodes:
         """
         self._top = top
         wanted = {path for name in names for path in self._list_asked(name)}
-        self._nodes = dict(_read_stored(plan, wanted))
-        self._nodes |= dict(_read_planned(plan, wanted, replaced))
+        self._nodes = read_nodes(plan, wanted, replaced)
 
     def read(self, name: str) -> bytes | None:
         """Return the record of a topic; None: neither the plan nor the store has it."""
@@ -123,8 +122,7 @@ class TopicNodes:
 
     def _list_above(self, name: str) -> list[str]:
         """Return the paths above a topic's node, the nearest first."""
-        names = name.split("/")
-        return [self._top + "".join(f"/{part}" for part in names[:end]) for end in range(len(names) - 1, -1, -1)]
+        return list_above(f"{self._top}/{name}", self._top.rpartition("/")[0])
 
     def _list_policies(self, names: Sequence[str]) -> list[str]:
         above = self._top.rpartition("/")[0]
@@ -143,16 +141,36 @@ class TopicNodes:
             yield self._place_partitions(match["name"])
 
 
-def _read_stored(plan: Dataset, paths: Collection[str]) -> Iterator[tuple[str, _Node]]:
+def list_above(path: str, root: str) -> list[str]:
+    """Return the paths above a node and below another one, the nearest first."""
+    names = path.removeprefix(root).split("/")[1:]
+    return [root + "".join(f"/{part}" for part in names[:end]) for end in range(len(names) - 1, 0, -1)]
+
+
+def read_nodes(plan: Dataset, paths: Collection[str], replaced: Collection[str]) -> dict[str, Node]:
+    """Return some nodes as a plan leaves them.
+
+    Args:
+        plan: that brings topics back.
+        paths: of the nodes.
+        replaced: paths at and below which the snapshot's nodes replace the store's in the same edit.
+
+    Raises:
+        DatasetError: a file of the plan is gone or damaged.
+    """
+    return dict(_read_stored(plan, paths)) | dict(_read_planned(plan, paths, replaced))
+
+
+def _read_stored(plan: Dataset, paths: Collection[str]) -> Iterator[tuple[str, Node]]:
     captured = open_captured_store(plan) if paths else None
     wanted = pa.array(sorted(paths), pa.string())
     columns = ["path", "raw", "acl", "version"]
     for rows in captured.batches("subtrees", columns) if captured is not None else ():
         for row in rows.filter(pc.is_in(rows["path"], value_set=wanted)).to_pylist():
-            yield row["path"], _Node(bytes(row["raw"]), row["acl"], row["version"], bytes(row["raw"]))
+            yield row["path"], Node(bytes(row["raw"]), row["acl"], row["version"], bytes(row["raw"]))
 
 
-def _read_planned(plan: Dataset, paths: Collection[str], replaced: Collection[str]) -> Iterator[tuple[str, _Node]]:
+def _read_planned(plan: Dataset, paths: Collection[str], replaced: Collection[str]) -> Iterator[tuple[str, Node]]:
     ordered = pa.array(sorted(paths), pa.string())
     keys = pc.binary_join_element_wise("/", ordered, "")
     places = find_places(ordered).tolist()
@@ -162,7 +180,7 @@ def _read_planned(plan: Dataset, paths: Collection[str], replaced: Collection[st
         for row in rows.filter(chosen).to_pylist():
             path = row["key"][1:]
             is_kept = row["op"] == LEAVE and not any(f"{path}/".startswith(f"{top}/") for top in replaced)
-            yield path, _Node(bytes(row["before"] if is_kept else row["value"]), row["acl"])
+            yield path, Node(bytes(row["before"] if is_kept else row["value"]), row["acl"])
 
 
 def _has_any(part: Part, buckets: Sequence[int]) -> bool:

@@ -1,15 +1,17 @@
 """Ledgers that came after the snapshot of Pulsar's nodes, as a plan has them: whose each may be."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reconcile.topics import TOPIC
+from reconcile.topics import CURSOR, SCHEMA, TOPIC
 from recovery.dataset import Dataset
 from recovery.model.ids import LedgerId
 
@@ -21,11 +23,16 @@ class Evidence(StrEnum):
 
     RECORD = "record"
     """A record of the ledger names the topic."""
+    ENTRY = "entry"
+    """Its first entry names it: that of a schema does."""
     PRODUCERS = "producers"
     """Its entries are of producers that wrote to the topic before."""
     ORDER = "order"
     """Its id is above that of the topic's last ledger."""
     NONE = "none"
+
+
+_SUREST_FIRST: Final = tuple(map(str, Evidence))
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,3 +104,54 @@ def select_recorded(plan: Dataset) -> Mapping[LedgerId, str]:
             if len(names) == 1 and (pair := names.pop())[1] == TOPIC:
                 named[LedgerId(*key)] = pair[0]
     return named
+
+
+def count_best(rows: pa.Table) -> Counter[str]:
+    """Count the ledgers of a table by the best that is known of each.
+
+    Args:
+        rows: of CANDIDATES; those of one ledger stand together.
+    """
+    ledgers = rows["ledger"].to_numpy()
+    starts = np.flatnonzero(np.append(True, ledgers[1:] != ledgers[:-1])[: len(ledgers)])
+    rank = pc.index_in(rows["evidence"], value_set=pa.array(_SUREST_FIRST)).to_numpy()
+    best = np.bincount(np.minimum.reduceat(rank, starts)) if len(starts) else ()
+    return Counter({name: int(count) for name, count in zip(_SUREST_FIRST, best, strict=False) if count})
+
+
+def sum_counts(counts: Counter[str]) -> dict[str, int]:
+    """Return what a manifest has of them: `ledgers`, and each evidence, the surest first; nothing where none is."""
+    if not counts:
+        return {}
+    return {"ledgers": counts.total(), **{name: counts[name] for name in _SUREST_FIRST if counts[name]}}
+
+
+@dataclass(frozen=True, slots=True)
+class OwnLedger:
+    """A ledger in which a subscription or a schema is kept.
+
+    Attributes:
+        ledger: it.
+        topic: tenant/namespace/persistent/topic; of a schema tenant/namespace/topic.
+        subscription: its name; None: it is a schema's.
+        record: that names the schema's ledgers; None: the schema was not read, or it is a subscription's.
+    """
+
+    ledger: LedgerId
+    topic: str
+    subscription: str | None
+    record: bytes | None
+
+
+def list_own(plan: Dataset) -> Iterator[OwnLedger]:
+    """Yield the ledgers that subscriptions and schemas have for themselves, as their records and entries say.
+
+    Raises:
+        DatasetError: a file of the plan is gone or damaged.
+    """
+    columns = ["scope", "ledger", "topic", "use", "node"]
+    for rows in plan.batches(_TABLE, columns):
+        is_own = pc.or_(pc.equal(rows["use"], SCHEMA), pc.starts_with(rows["use"], CURSOR))
+        for row in rows.filter(is_own).to_pylist():
+            subscription = None if row["use"] == SCHEMA else row["use"].removeprefix(CURSOR)
+            yield OwnLedger(LedgerId(row["scope"], row["ledger"]), row["topic"], subscription, row["node"])

@@ -80,15 +80,38 @@ class CompressedInfo(_message.Message):
     uncompressedSize: int
     def __init__(self, compressionType: _Optional[int] = ..., uncompressedSize: _Optional[int] = ...) -> None: ...
 
+class SchemaVersion(_message.Message):
+    __slots__ = ("version", "position", "hash")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    HASH_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    position: LedgerPosition
+    hash: bytes
+    def __init__(self, version: _Optional[int] = ..., position: _Optional[_Union[LedgerPosition, _Mapping]] = ..., hash: _Optional[bytes] = ...) -> None: ...
+
 class SchemaLocator(_message.Message):
     __slots__ = ("info", "index")
-    class IndexEntry(_message.Message):
-        __slots__ = ("position",)
-        POSITION_FIELD_NUMBER: _ClassVar[int]
-        position: LedgerPosition
-        def __init__(self, position: _Optional[_Union[LedgerPosition, _Mapping]] = ...) -> None: ...
     INFO_FIELD_NUMBER: _ClassVar[int]
     INDEX_FIELD_NUMBER: _ClassVar[int]
-    info: SchemaLocator.IndexEntry
-    index: _containers.RepeatedCompositeFieldContainer[SchemaLocator.IndexEntry]
-    def __init__(self, info: _Optional[_Union[SchemaLocator.IndexEntry, _Mapping]] = ..., index: _Optional[_Iterable[_Union[SchemaLocator.IndexEntry, _Mapping]]] = ...) -> None: ...
+    info: SchemaVersion
+    index: _containers.RepeatedCompositeFieldContainer[SchemaVersion]
+    def __init__(self, info: _Optional[_Union[SchemaVersion, _Mapping]] = ..., index: _Optional[_Iterable[_Union[SchemaVersion, _Mapping]]] = ...) -> None: ...
+
+class SchemaEntry(_message.Message):
+    __slots__ = ("schema_data", "index")
+    SCHEMA_DATA_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    schema_data: bytes
+    index: _containers.RepeatedCompositeFieldContainer[SchemaVersion]
+    def __init__(self, schema_data: _Optional[bytes] = ..., index: _Optional[_Iterable[_Union[SchemaVersion, _Mapping]]] = ...) -> None: ...
+
+class SchemaInfo(_message.Message):
+    __slots__ = ("schema_id", "schema", "deleted")
+    SCHEMA_ID_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    DELETED_FIELD_NUMBER: _ClassVar[int]
+    schema_id: str
+    schema: bytes
+    deleted: bool
+    def __init__(self, schema_id: _Optional[str] = ..., schema: _Optional[bytes] = ..., deleted: bool = ...) -> None: ...

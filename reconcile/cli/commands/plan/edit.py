@@ -133,8 +133,9 @@ def _parse_where(text: str, scope: str | None) -> "HeldChoice":
 @click.option(
     "--adopt-candidates",
     is_flag=True,
-    help="Append every ledger that came after the snapshot and whose own record names its topic, as far as it can be: "
-    "`plan show` lists these as candidates by record. Others are for --adopt.",
+    help="Append every ledger that came after the snapshot and whose own record names its topic, as far as it can be, "
+    "and make the nodes of younger schemas and subscriptions: `plan show` lists these as candidates by record and by "
+    "entry. Others are for --adopt.",
 )
 @click.option("--out", type=PLACE, required=True, help="A new folder for the new plan; it will hold passwords.")
 @output_options

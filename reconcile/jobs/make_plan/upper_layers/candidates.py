@@ -7,27 +7,29 @@ of, though its id was given before or its history has it, was deleted before, an
     evidence    says it
     record      the ledger's own record, wherever one stands that is newer: in the store, in another snapshot, in what
                 either remembers of its history: brokers write the topic's name into the record's custom metadata
+    entry       its one entry is a version of a schema, which names its topic; only where payload is read
     producers   its entries are of producers that wrote to the topic's last ledger before it; only where payload is read
-    order       ids are given in their order: a topic appends only ledgers above its last one, none once it was ended
+    order       ids are given in their order: a topic appends only ledgers above its last one, none once it was ended;
+                and, where payload is read, its last one gets no message after that
     none        nothing
 
 Of records all are listed; of the order each topic, where these are few.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.compare.evidence import Catalog
 from reconcile.jobs.make_plan.upper_layers.cursors import read_ends
-from reconcile.jobs.make_plan.upper_layers.topic_records import TopicRecords
-from reconcile.plan.views.candidates import Evidence
-from reconcile.topics import TOPIC, name_use
-from reconcile.words import count_noun
+from reconcile.jobs.make_plan.upper_layers.earlier_topics import NO_TIMES, MessageTimes, find_earlier
+from reconcile.jobs.make_plan.upper_layers.topic_records import TopicRecords, find_listed
+from reconcile.plan.views.candidates import Evidence, count_best, sum_counts
+from reconcile.topics import SCHEMA, TOPIC, name_use
 from recovery.capture.subtrees import TOPICS
 from recovery.codecs import ledger_metadata
 from recovery.dataset import Dataset, read_part, sort_by_key, write_part
@@ -36,11 +38,8 @@ from recovery.model import tables
 from recovery.place import DatasetPlace
 
 if TYPE_CHECKING:
-    from reconcile.jobs.make_plan.upper_layers.producers import ReadPayloads
+    from reconcile.jobs.make_plan.upper_layers.producers import ReadHeads
 
-_SUREST_FIRST: Final = tuple(map(str, Evidence))
-_FEW: Final = 5
-"""Topics that are listed where only the order says anything."""
 _GONE: Final = "deleted"
 _OTHER: Final = "other"
 _NO_MESSAGES: Final = "its first and last entry are no messages of Pulsar"
@@ -59,7 +58,7 @@ class Sources:
         records: what the nodes say.
         out: the plan's folder.
         live: catalog of the store.
-        read_payloads: gives what stands in entries; None: nobody wants that they are read.
+        read_heads: gives what entries have; None: nobody wants that they are read.
     """
 
     snapshot: Catalog
@@ -68,7 +67,7 @@ class Sources:
     records: TopicRecords
     out: DatasetPlace
     live: Dataset | None = None
-    read_payloads: "ReadPayloads | None" = None
+    read_heads: "ReadHeads | None" = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,37 +95,25 @@ def write_candidates(sources: Sources, parts: Sequence[tuple[Part, Part]]) -> Ca
     """
     ranges = [_read_unnamed(sources, *pair) for pair in parts]
     recorded = [_find_recorded(sources, unnamed) for unnamed in ranges]
-    matched = tables.CANDIDATES.empty_table()
-    if sources.read_payloads is not None and any(unnamed.num_rows for unnamed in ranges):
+    messages = _Messages(tables.CANDIDATES.empty_table(), NO_TIMES)
+    if sources.read_heads is not None and any(unnamed.num_rows for unnamed in ranges):
         ends = read_ends(sources.records.lasts["last"].unique(), sources.out, [pair[0] for pair in parts], sources.live)
-        matched = _match_producers(
-            sources, sources.read_payloads, pa.concat_tables(ranges), pa.concat_tables(recorded), ends
+        messages = _read_messages(
+            sources, sources.read_heads, pa.concat_tables(ranges), pa.concat_tables(recorded), ends
         )
     written: list[Part] = []
-    counts: dict[str, int] = {}
+    counts = Counter[str]()
     for (reconstruction, _), unnamed, by_record in zip(parts, ranges, recorded, strict=True):
-        by_producers = _select(matched, unnamed["ledger"].combine_chunks())
+        by_producers = _select(messages.candidates, unnamed["ledger"].combine_chunks())
         known = pa.concat_tables([by_record, by_producers])
         rest = unnamed.filter(pc.invert(pc.is_in(unnamed["ledger"], value_set=known["ledger"].combine_chunks())))
-        rows = sort_by_key(pa.concat_tables([known, _make_table(_find_ordered(sources.records.lasts, rest))]))
-        best = np.minimum.reduceat(_rank(rows), _starts(rows)) if rows.num_rows else np.empty(0, np.int64)
-        for number in best.tolist():
-            counts[_SUREST_FIRST[number]] = counts.get(_SUREST_FIRST[number], 0) + 1
+        rows = sort_by_key(
+            pa.concat_tables([known, find_earlier(sources.records.lasts, rest, messages.times)], promote_options="none")
+        )
+        counts += count_best(rows)
         name = reconstruction.file.rpartition("/")[2].removesuffix(".parquet")
         written.append(write_part(sources.out, "candidates", name, [rows], secret=True))
-    if counts:
-        counts = {"ledgers": sum(counts.values()), **{name: counts[name] for name in _SUREST_FIRST if name in counts}}
-    return Candidates(tuple(written), counts)
-
-
-def _rank(rows: pa.Table) -> Any:  # noqa: ANN401 - a NumPy array
-    return pc.index_in(rows["evidence"], value_set=pa.array(_SUREST_FIRST)).to_numpy()
-
-
-def _starts(rows: pa.Table) -> Any:  # noqa: ANN401 - a NumPy array
-    """Return the row that each ledger begins at; rows of a ledger stand together."""
-    ledgers = rows["ledger"].to_numpy()
-    return np.flatnonzero(np.r_[True, ledgers[1:] != ledgers[:-1]])
+    return Candidates(tuple(written), sum_counts(counts))
 
 
 def _make_table(rows: Iterable[dict[str, Any]]) -> pa.Table:
@@ -138,7 +125,7 @@ def _read_unnamed(sources: Sources, reconstruction: Part, sides: Part) -> pa.Tab
     keys = [*tables.KEY_COLUMNS, "last_entry"]
     rows = read_part(sources.out, reconstruction.file, columns=[*keys, "outcome"])
     rows = rows.filter(pc.and_(pc.equal(rows["scope"], 0), pc.not_equal(rows["outcome"], _GONE)))
-    rows = rows.filter(pc.invert(pc.is_in(rows["ledger"], value_set=sources.records.named)))
+    rows = rows.filter(pc.invert(find_listed(rows["ledger"], sources.records.named.to_numpy())))
     if not rows.num_rows:
         return rows.select(keys)
     ledgers = rows["ledger"].combine_chunks()
@@ -187,9 +174,22 @@ def _buckets_of(rows: pa.Table) -> range:
     return range(edge["min"], edge["max"] + 1)
 
 
-def _match_producers(
-    sources: Sources, read: "ReadPayloads", unnamed: pa.Table, recorded: pa.Table, ends: pa.Table
-) -> pa.Table:
+@dataclass(frozen=True, slots=True, eq=False)
+class _Messages:
+    """What messages say.
+
+    Attributes:
+        candidates: of ledgers, where they say whose these may be.
+        times: when they were sent.
+    """
+
+    candidates: pa.Table
+    times: MessageTimes
+
+
+def _read_messages(
+    sources: Sources, read: "ReadHeads", unnamed: pa.Table, recorded: pa.Table, ends: pa.Table
+) -> _Messages:
     """Return what the messages of ledgers say of which no record says anything."""
     # Loaded only where messages are read.
     from reconcile.jobs.make_plan.upper_layers.producers import (  # noqa: PLC0415 - see above
@@ -202,39 +202,39 @@ def _match_producers(
     lasts = sources.records.lasts
     last_entry = ends["last_entry"].take(pc.index_in(lasts["last"], value_set=ends["ledger"].combine_chunks()))
     growing = lasts.append_column("last_entry", last_entry).filter(pc.invert(lasts["is_ended"]))
+    growing = growing.filter(pc.is_valid(growing["last_entry"]))
     for batch in growing.to_batches(max_chunksize=_TOGETHER) if producers.are_known else ():
-        for row in batch.to_pylist():
-            if row["last_entry"] is not None:
-                producers.learn(row["path"], LedgerEnd(row["last"], row["last_entry"]))
+        producers.learn([(row["path"], LedgerEnd(row["last"], row["last_entry"])) for row in batch.to_pylist()])
     above = sources.records.top
     named = {row["ledger"]: f"{above}/{row['topic']}" for row in recorded.to_pylist() if row["use"] == TOPIC}
-    buckets = dict(zip(unnamed["ledger"].to_pylist(), unnamed["bucket"].to_pylist(), strict=True))
-    known = {ledger: {"bucket": bucket, "scope": 0, "ledger": ledger} for ledger, bucket in buckets.items()}
-    matched = (
-        {
-            **known[match.ledger],
-            "topic": name_node(match.path),
-            "use": TOPIC,
-            "evidence": Evidence.PRODUCERS,
-            "source": f"ledger {match.previous}",
-            "detail": match.detail,
-        }
-        for match in producers.match(named)
-    )
-    recorded_ids = set(recorded["ledger"].to_pylist())
-    strangers = (
-        {
-            **known[ledger],
-            "topic": None,
-            "use": _OTHER,
-            "evidence": Evidence.NONE,
-            "source": None,
-            "detail": _NO_MESSAGES,
-        }
-        for ledger in producers.strangers
-        if ledger not in recorded_ids
-    )
-    return _make_table([*matched, *strangers])
+    bucket_of = dict(zip(unnamed["ledger"].to_pylist(), unnamed["bucket"].to_pylist(), strict=True))
+
+    def make_row(ledger: int, *values: object) -> dict[str, object]:
+        return dict(zip(tables.CANDIDATES.names, (bucket_of[ledger], 0, ledger, *values, None), strict=False))
+
+    rows = [
+        *(
+            make_row(ledger, schema.name, SCHEMA, Evidence.ENTRY, None, f"its entry is version {schema.version} of it")
+            | {"node": schema.record}
+            for ledger, schema in producers.schemas.items()
+        ),
+        *(
+            make_row(
+                match.ledger,
+                name_node(match.path),
+                TOPIC,
+                Evidence.PRODUCERS,
+                f"ledger {match.previous}",
+                match.detail,
+            )
+            for match in producers.match(named)
+        ),
+        *(
+            make_row(ledger, None, _OTHER, Evidence.NONE, None, _NO_MESSAGES)
+            for ledger in sorted(set(producers.strangers).difference(recorded["ledger"].to_pylist()))
+        ),
+    ]
+    return _Messages(_make_table(rows), producers.times)
 
 
 def _find_recorded(sources: Sources, unnamed: pa.Table) -> pa.Table:
@@ -272,24 +272,6 @@ def _yield_recorded(sources: Sources, unnamed: pa.Table) -> Iterator[dict[str, A
 
 def _select(rows: pa.Table, ledgers: pa.Array) -> pa.Table:
     return rows.filter(pc.and_(pc.equal(rows["scope"], 0), pc.is_in(rows["ledger"], value_set=ledgers)))
-
-
-def _find_ordered(lasts: pa.Table, unnamed: pa.Table) -> Iterator[dict[str, Any]]:
-    """Yield what ids say: the topics whose last ledger stands below, where these are few; how many they are."""
-    may_grow = lasts.filter(pc.invert(lasts["is_ended"])).sort_by("last")
-    below = np.searchsorted(may_grow["last"].to_numpy(), unnamed["ledger"].to_numpy(), side="left")
-    for row, count in zip(unnamed.to_pylist(), below.tolist(), strict=True):
-        words = f"{count_noun(count, 'topic')} whose last ledger has a lower id"
-        paths = may_grow["path"].slice(0, count).to_pylist() if count <= _FEW else []
-        for path in paths or [None]:
-            yield {
-                **{name: row[name] for name in tables.KEY_COLUMNS},
-                "topic": None if path is None else name_node(path),
-                "use": TOPIC,
-                "evidence": Evidence.ORDER if count else Evidence.NONE,
-                "source": None,
-                "detail": words if count else "every topic has a last ledger with a higher id, or was ended",
-            }
 
 
 def name_node(path: str) -> str:

@@ -13,12 +13,14 @@ own: at least up to there). Its topic's node names that ledger, as long as it wa
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.findings.categories import Category
 from reconcile.findings.table import Finding, Statement
-from reconcile.jobs.make_plan.upper_layers.topic_records import read_nodes
+from reconcile.jobs.make_plan.upper_layers.topic_records import find_listed, read_nodes
 from recovery.codecs import managed_ledger
 from recovery.codecs.managed_ledger import Listed
 from recovery.dataset import Dataset, read_part
@@ -99,18 +101,19 @@ def read_ends(ledgers: pa.Array, out: DatasetPlace, parts: Iterable[Part], live:
     """Return the last entries of those of some ledgers that come back or stand in the store; null: it is open."""
     names = ["ledger", "last_entry"]
     schema = pa.schema([(name, pa.int64()) for name in names])
+    ascending = np.unique(ledgers.to_numpy(zero_copy_only=False))
     found = [schema.empty_table()]
     for part in parts:
         rows = read_part(out, part.file, columns=["scope", "outcome", *names])
         rows = rows.filter(pc.is_in(rows["outcome"], pa.array(_COMES_BACK)))
-        found.append(_select(rows, ledgers).select(names).cast(schema))
+        found.append(_select(rows, ascending).select(names).cast(schema))
     stored = live.batches("ledgers", ["scope", *names]) if live is not None else ()
-    found += [_select(rows, ledgers).select(names).cast(schema) for rows in stored]
+    found += [_select(rows, ascending).select(names).cast(schema) for rows in stored]
     return pa.concat_tables(found)
 
 
-def _select(rows: pa.Table, ledgers: pa.Array) -> pa.Table:
-    return rows.filter(pc.and_(pc.equal(rows["scope"], 0), pc.is_in(rows["ledger"], value_set=ledgers)))
+def _select(rows: pa.Table, ascending: npt.NDArray[np.int64]) -> pa.Table:
+    return rows.filter(pc.and_(pc.equal(rows["scope"], 0), find_listed(rows["ledger"], ascending)))
 
 
 def _read_topics(snapshot: Dataset, cursors: pa.Table) -> dict[str, tuple[Listed, ...]]:

@@ -18,14 +18,18 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from reconcile.jobs.make_plan.upper_layers.earlier_topics import MessageTimes
 from reconcile.words import count_noun
-from recovery.codecs import pulsar_message
+from recovery.codecs import pulsar_message, pulsar_schema
 from recovery.codecs.pulsar_message import MessageHead
+from recovery.codecs.pulsar_schema import StoredSchema
 from recovery.errors import FormatError
 from recovery.model.ids import LedgerId
 
-ReadPayloads = Callable[[LedgerId, Sequence[int]], Mapping[int, bytes]]
-"""Gives the payloads of some entries of a ledger, as far as any bookie has them and their digest agrees."""
+Head = MessageHead | StoredSchema | None
+"""What an entry has of Pulsar; None: nothing."""
+ReadHeads = Callable[[Iterable[tuple[LedgerId, Sequence[int]]]], Iterable[tuple[LedgerId, Mapping[int, Head]]]]
+"""Gives what some entries of ledgers have, in the order of these, as far as a bookie has them and a digest agrees."""
 _FIRST: Final = 0
 
 
@@ -67,37 +71,48 @@ class Producers:
     """What the producers of some ledgers are known to have sent to topics.
 
     Attributes:
-        strangers: ledgers whose first and last entry can be read, and are no messages: of subscriptions, of schemas.
+        schemas: ledgers whose first entry is a version of a schema, which names its topic.
+        times: of the first messages of the ledgers, and of the last known ones of topics.
+        strangers: other ledgers whose first and last entry can be read, and are no messages: of subscriptions.
     """
 
-    def __init__(self, read: ReadPayloads, ledgers: Sequence[LedgerEnd]) -> None:
+    def __init__(self, read: ReadHeads, ledgers: Iterable[LedgerEnd]) -> None:
         """Read the first and the last message of ledgers that no node names.
 
         Args:
-            read: gives payloads.
+            read: gives what entries have.
             ledgers: in the order of their ids.
         """
         self._read = read
         self._heads: dict[int, tuple[MessageHead, ...]] = {}
+        self.schemas: dict[int, StoredSchema] = {}
         self.strangers: list[int] = []
-        for ledger in ledgers:
-            payloads = self._read_payloads(ledger)
-            heads = _decode_heads(payloads)
+        for ledger, found in read(map(_want_ends, ledgers)):
+            heads = _list_messages(found)
+            first = found.get(_FIRST)
             if heads:
                 self._heads[ledger.ledger] = heads
-            elif payloads:
+            elif isinstance(first, StoredSchema) and len(found) == 1:
+                self.schemas[ledger.ledger] = first
+            elif found:
                 self.strangers.append(ledger.ledger)
         self._wanted = {head.producer for heads in self._heads.values() for head in heads}
         self._sent: dict[str, dict[str, _Sent]] = {}
+        self.times = MessageTimes({number: heads[0].published_ms for number, heads in self._heads.items()}, {})
 
     @property
     def are_known(self) -> bool:
         """Whether any ledger has a message of Pulsar."""
         return bool(self._wanted)
 
-    def learn(self, path: str, ledger: LedgerEnd) -> None:
-        """Take what is known of a topic from a ledger of it."""
-        self._note(path, ledger.ledger, _decode_heads(self._read_payloads(ledger)))
+    def learn(self, topics: Sequence[tuple[str, LedgerEnd]]) -> None:
+        """Take what is known of topics, by their paths, from a ledger of each."""
+        read = self._read(_want_ends(ledger) for _, ledger in topics)
+        for (path, _), (ledger, found) in zip(topics, read, strict=True):
+            heads = _list_messages(found)
+            self._note(path, ledger.ledger, heads)
+            if heads:
+                self.times.latest[path] = max(head.published_ms for head in heads)
 
     def _note(self, path: str, ledger: int, heads: Iterable[MessageHead]) -> None:
         for head in heads:
@@ -137,21 +152,29 @@ class Producers:
                 self._note(matches[0][0].path, ledger, heads)
             yield from (match for match, _ in matches)
 
-    def _read_payloads(self, ledger: LedgerEnd) -> Mapping[int, bytes]:
-        """Return what stands in the first and in the last entry of a ledger, as far as it can be read."""
-        last = _FIRST if ledger.last_entry is None else max(ledger.last_entry, _FIRST)
-        return self._read(LedgerId(0, ledger.ledger), sorted({_FIRST, last}))
+
+def _want_ends(ledger: LedgerEnd) -> tuple[LedgerId, Sequence[int]]:
+    """Return a ledger with its first and its last entry."""
+    last = _FIRST if ledger.last_entry is None else max(ledger.last_entry, _FIRST)
+    return LedgerId(0, ledger.ledger), sorted({_FIRST, last})
 
 
-def _decode_heads(payloads: Mapping[int, bytes]) -> tuple[MessageHead, ...]:
+def decode_head(ledger: LedgerId, number: int, payload: bytes) -> Head:
+    """Return what an entry has of Pulsar."""
+    try:
+        return pulsar_message.decode(payload)
+    except FormatError:
+        pass
+    try:
+        return pulsar_schema.decode_entry(payload, ledger.ledger, number)
+    except FormatError:
+        return None
+
+
+def _list_messages(found: Mapping[int, Head]) -> tuple[MessageHead, ...]:
     """Return what stands in front of messages, in the order of their entries."""
-    heads: list[MessageHead] = []
-    for entry in sorted(payloads):
-        try:
-            heads.append(pulsar_message.decode(payloads[entry]))
-        except FormatError:
-            continue
-    return tuple(heads)
+    heads = (found[entry] for entry in sorted(found))
+    return tuple(head for head in heads if isinstance(head, MessageHead))
 
 
 def list_ends(ledgers: pa.Table) -> Iterator[LedgerEnd]:

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -41,6 +43,15 @@ class TopicRecords:
     lasts: pa.Table
     named: pa.Array
     top: str = TOPICS
+
+
+def find_listed(ledgers: pa.ChunkedArray, ascending: npt.NDArray[np.int64]) -> pa.Array:
+    """Return which of some ledgers are among others; nothing is hashed, so it costs little for each part of many."""
+    if not len(ascending):
+        return pa.array(np.zeros(len(ledgers), bool))
+    ids = ledgers.to_numpy()
+    place = np.minimum(np.searchsorted(ascending, ids), len(ascending) - 1)
+    return pa.array(ascending[place] == ids)
 
 
 def read_nodes(snapshot: Dataset, wanted: pa.Array | None = None) -> Iterator[tuple[str, bytes]]:

@@ -47,6 +47,7 @@ import org.apache.pulsar.client.api.SubscriptionType;
 import org.apache.pulsar.common.policies.data.ClusterData;
 import org.apache.pulsar.common.policies.data.OffloadPoliciesImpl;
 import org.apache.pulsar.common.policies.data.PersistentTopicInternalStats;
+import org.apache.pulsar.common.protocol.schema.PostSchemaPayload;
 import org.apache.pulsar.common.policies.data.TenantInfo;
 
 /**
@@ -67,11 +68,18 @@ public final class Broker {
     private static final String NAMESPACE = "public/default";
     private static final int ENTRIES = 12;
     private static final int FOLLOWED = 7;
+    private static final int FOLLOWED_YOUNG = 3;
 
     private static final List<String> TOPICS =
         List.of("kept", "offloaded", "compacted", "delayed", "followed", "truncated", "parted", "ended");
 
     private static final String GROWS = "grows-";
+
+    /** Topics whose subscription is read through: not that of delayed messages, which come in hours. */
+    private static final List<String> SUBSCRIBED =
+        List.of("kept", "offloaded", "compacted", "truncated", "parted-partition-0", "ended");
+
+    private static final String FIELD = "{\"name\": \"f%d\", \"type\": [\"null\", \"string\"], \"default\": null}";
 
     private static Path elsewhere;
 
@@ -287,8 +295,8 @@ public final class Broker {
             .subscriptionInitialPosition(SubscriptionInitialPosition.Earliest).subscribe();
     }
 
-    private Consumer<String> follow() throws Exception {
-        return client.newConsumer(Schema.STRING).topic(name("followed")).subscriptionName("follower")
+    private Consumer<String> follow(String topic) throws Exception {
+        return client.newConsumer(Schema.STRING).topic(name(topic)).subscriptionName("follower")
             .subscriptionType(SubscriptionType.Exclusive)
             .subscriptionInitialPosition(SubscriptionInitialPosition.Earliest).subscribe();
     }
@@ -343,13 +351,7 @@ public final class Broker {
             consumer.receive(2, TimeUnit.SECONDS);
         }
 
-        try (Consumer<String> consumer = follow()) {
-            write("followed", Schema.STRING);
-            for (int n = 1; n < FOLLOWED; n++) {
-                consumer.receive(60, TimeUnit.SECONDS);
-            }
-            consumer.acknowledgeCumulative(consumer.receive(60, TimeUnit.SECONDS));
-        }
+        writeFollowed("followed", FOLLOWED);
 
         subscribe("truncated").close();
         write("truncated", Schema.STRING);
@@ -367,10 +369,40 @@ public final class Broker {
         admin.topics().terminateTopic(name("ended"));
         truth.put("ended", listLedgers("ended"));
 
+        admin.topics().createNonPartitionedTopic(name("typed"));
+        addSchema(1);
+        addSchema(2);
+
         subscribe("deleted").close();
         write("deleted", Schema.STRING);
         truth.put("deleted", listLedgers("deleted"));
         admin.topics().delete(name("deleted"), true);
+    }
+
+    /** A follower acknowledges up to a message, which is stored in a ledger of its own. */
+    private void writeFollowed(String topic, int followed) throws Exception {
+        try (Consumer<String> consumer = follow(topic)) {
+            write(topic, Schema.STRING);
+            for (int n = 1; n < followed; n++) {
+                consumer.receive(60, TimeUnit.SECONDS);
+            }
+            consumer.acknowledgeCumulative(consumer.receive(60, TimeUnit.SECONDS));
+            until("stored", () -> {
+                PersistentTopicInternalStats.CursorStats stats =
+                    admin.topics().getInternalStats(name(topic)).cursors.get("follower");
+                return stats.cursorLedger != -1 && stats.cursorLedgerLastEntry >= 0;
+            });
+        }
+    }
+
+    /** A version of a schema, with as many fields. */
+    private void addSchema(int fields) throws Exception {
+        List<String> all = new ArrayList<>();
+        for (int n = 0; n < fields; n++) {
+            all.add(String.format(FIELD, n));
+        }
+        String record = "{\"type\": \"record\", \"name\": \"typed\", \"fields\": [" + String.join(",", all) + "]}";
+        admin.schemas().createSchema(name("typed"), new PostSchemaPayload("AVRO", record, Map.of()));
     }
 
     private boolean isGone(long ledger) throws Exception {
@@ -389,20 +421,33 @@ public final class Broker {
         return values;
     }
 
-    /** A topic that came back without its schema takes readers of bytes only. */
-    private List<String> readBytes(String topic) throws Exception {
+    /** What a subscription has not acknowledged, in order; it stays so. */
+    private List<String> listUnread(String topic) throws Exception {
+        long left = admin.topics().getStats(name(topic), true).getSubscriptions().get("subscription").getMsgBacklog();
         List<String> values = new ArrayList<>();
-        try (Reader<byte[]> reader = client.newReader(Schema.BYTES).topic(name(topic))
-            .startMessageId(MessageId.earliest).create()) {
-            while (reader.hasMessageAvailable()) {
-                values.add(new String(reader.readNext(60, TimeUnit.SECONDS).getValue(), StandardCharsets.UTF_8));
+        try (Consumer<String> consumer = subscribe(topic)) {
+            while (values.size() < left) {
+                values.add(consumer.receive(60, TimeUnit.SECONDS).getValue());
             }
         }
         return values;
     }
 
+    private List<String> listFollowed(String topic) throws Exception {
+        List<String> followed = new ArrayList<>();
+        try (Consumer<String> consumer = follow(topic)) {
+            for (Message<String> one; (one = consumer.receive(3, TimeUnit.SECONDS)) != null;) {
+                followed.add(one.getValue());
+            }
+        }
+        return followed;
+    }
+
     private Map<String, Object> writeMore() throws Exception {
         Map<String, Object> found = new LinkedHashMap<>();
+        writeFollowed("young", FOLLOWED_YOUNG);
+        addSchema(3);
+        found.put("young", listLedgers("young"));
         List<Long> before = listLedgers("kept");
         write("kept", Schema.STRING, ENTRIES);
         List<Long> after = new ArrayList<>(listLedgers("kept"));
@@ -466,34 +511,40 @@ public final class Broker {
             }
         }
         found.put("latest", latest);
-        int left = 0;
-        try (Consumer<String> consumer = subscribe("kept")) {
-            while (consumer.receive(3, TimeUnit.SECONDS) != null) {
-                left++;
-            }
+        Map<String, Object> unread = new LinkedHashMap<>();
+        for (String topic : SUBSCRIBED) {
+            unread.put(topic, listUnread(topic));
         }
-        found.put("left", left);
-        List<String> followed = new ArrayList<>();
-        try (Consumer<String> consumer = follow()) {
-            for (Message<String> one; (one = consumer.receive(3, TimeUnit.SECONDS)) != null;) {
-                followed.add(one.getValue());
-            }
-        }
-        found.put("followed left", followed);
-        if (admin.topics().getList(NAMESPACE).contains(name("later"))) {
+        found.put("unread", unread);
+        found.put("followed left", listFollowed("followed"));
+        Set<String> topics = Set.copyOf(admin.topics().getList(NAMESPACE));
+        if (topics.contains(name("later"))) {
             admin.topics().unload(name("later"));
-            found.put("later", readBytes("later"));
+            found.put("later", readAll("later"));
             found.put("later subscriptions", admin.topics().getSubscriptions(name("later")));
         }
-        for (String topic : admin.topics().getList(NAMESPACE)) {
+        if (topics.contains(name("young"))) {
+            admin.topics().unload(name("young"));
+            found.put("young", readAll("young"));
+            found.put("young subscriptions", admin.topics().getSubscriptions(name("young")).stream().sorted().toList());
+            found.put("young left", listFollowed("young"));
+        }
+        for (String topic : topics) {
             if (topic.startsWith(name(GROWS))) {
                 admin.topics().unload(topic);
-                found.put(topic.substring(name("").length()), readBytes(topic.substring(name("").length())));
+                found.put(topic.substring(name("").length()), readAll(topic.substring(name("").length())));
             }
         }
         found.put("topics", admin.topics().getList(NAMESPACE).stream().sorted().toList());
         found.put("partitions", admin.topics().getPartitionedTopicMetadata(name("parted")).partitions);
-        found.put("schema", admin.schemas().getSchemaInfo(name("kept")).getType().toString());
+        Map<String, Object> schemas = new LinkedHashMap<>();
+        for (String topic : TOPICS) {
+            schemas.put(topic, admin.schemas().getSchemaInfo(name(topic)).getType().toString());
+        }
+        found.put("schemas", schemas);
+        found.put("versions", admin.schemas().getAllSchemas(name("typed")).size());
+        String typed = admin.schemas().getSchemaInfo(name("typed")).getSchemaDefinition();
+        found.put("fields", new ObjectMapper().readTree(typed).get("fields").size());
         return found;
     }
 

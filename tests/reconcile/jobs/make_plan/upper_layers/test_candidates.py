@@ -5,15 +5,19 @@ The files have every transaction: a topic begins a third ledger, then a subscrip
 
 import shutil
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from reconcile.jobs.plans.adoption import select_adoptable
 from reconcile.plan.views.candidates import list_candidates
 from reconcile.report.pages import plan_page
 from recovery.codecs.managed_ledger import Listed, ManagedLedger, decode
 from recovery.dataset import Dataset, open_dataset
+from recovery.model.ids import LedgerId
 from tests.reconcile.jobs.make_plan.upper_layers.test_subtree_writes import make_plan, request_of
 from tests.support.cases import pulsar_dir
 from tests.support.command import run
@@ -131,8 +135,10 @@ def test_those_whose_record_names_a_topic_are_adopted_together(desk: Desk) -> No
     actions = open_dataset(edited, "plan").read("actions").to_pylist()
     [record] = [row["value"] for row in actions if row["key"].endswith("kept-lz4")]
     assert decode(record) == ManagedLedger((Listed(10, 4, 35), Listed(11, 4, 35), Listed(12, 1, 14)))
-    done = run(desk.capsys, "plan", "edit", edited, "--adopt-candidates", "--out", desk.folder / "twice", "--json")
-    assert (done.code, list(done.result["not_adopted"])) == (0, ["12"])
+    # What a topic has now is no candidate any more.
+    done = run(desk.capsys, "plan", "show", edited, "--json")
+    assert done.result["candidates"]["ledgers"] == 2
+    assert {row["ledger"] for row in done.result["candidates"]["listed"]} == {"13", "14"}
 
 
 def test_behind_one_that_cannot_be_adopted_none_is(desk: Desk) -> None:
@@ -146,6 +152,27 @@ def test_behind_one_that_cannot_be_adopted_none_is(desk: Desk) -> None:
         "15": True,
         "16": True,
     }
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted(Ledger):
+    """One whose loss was accepted in an edit before."""
+
+    def row(self) -> dict[str, Any]:
+        """Return its row."""
+        return {**Ledger.row(self), "outcome": "accepted_loss"}
+
+
+def test_what_stays_deleted_stands_in_nobody_s_way(desk: Desk) -> None:
+    """A topic lets go of its first ledgers: a person accepts that before, or in the same edit."""
+    snapshots = [desk.take("0x72", "--pulsar"), desk.take("0x80")]
+    ledgers = [Ledger(10, MEMBERS), Ledger(11, MEMBERS, last=4, length=35), Ledger(15, MEMBERS, last=4, length=35)]
+    plan = desk.plan(snapshots, [*ledgers, Ledger(14, MEMBERS, reason="MASS_DELETION")])
+    assert {ledger.ledger for ledger in select_adoptable(plan, ()).left} == {14, 15}
+    assert select_adoptable(plan, {LedgerId(0, 14)}).topics == {LedgerId(0, 15): f"{TOPICS}kept-zlib"}
+    shutil.rmtree(desk.folder / "plan")
+    adoptable = select_adoptable(desk.plan(snapshots, [*ledgers, Accepted(14, MEMBERS)]), ())
+    assert (list(adoptable.topics), adoptable.left) == ([LedgerId(0, 15)], {})
 
 
 def test_without_any_candidate_there_is_nothing_to_adopt(desk: Desk) -> None:

@@ -1,14 +1,16 @@
 """Whose a ledger may be by its producers: names, numbers and times compared, and none of them written."""
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import google_crc32c
 
-from reconcile.jobs.make_plan.upper_layers.producers import LedgerEnd, Match, Producers
+from reconcile.jobs.make_plan.upper_layers.producers import Head, LedgerEnd, Match, Producers, decode_head
 from recovery.codecs._pb.pulsar_message_pb2 import MessageMetadata
 from recovery.model.ids import LedgerId
 
+NONE = b"\x08\x01"
+"""What a subscription writes."""
 Sent = tuple[str, int, int]
 """Producer, number, time."""
 
@@ -27,11 +29,13 @@ class Bookies:
         self._ledgers = {int(name[1:]): sent for name, sent in ledgers.items()}
         self.asked: list[tuple[int, tuple[int, ...]]] = []
 
-    def read(self, ledger: LedgerId, wanted: Sequence[int]) -> Mapping[int, bytes]:
-        """Return payloads."""
-        self.asked.append((ledger.ledger, tuple(wanted)))
-        sent = self._ledgers[ledger.ledger]
-        return {number: message(sent_now) if (sent_now := sent[number]) else b"\x08\x01" for number in wanted if sent}
+    def read(self, wanted: Iterable[tuple[LedgerId, Sequence[int]]]) -> Iterator[tuple[LedgerId, Mapping[int, Head]]]:
+        """Yield what entries have."""
+        for ledger, numbers in wanted:
+            self.asked.append((ledger.ledger, tuple(numbers)))
+            sent = self._ledgers[ledger.ledger]
+            raws = {number: message(sent_now) if (sent_now := sent[number]) else NONE for number in numbers if sent}
+            yield ledger, {number: decode_head(ledger, number, raw) for number, raw in raws.items()}
 
     def end(self, ledger: int) -> LedgerEnd:
         """Return a ledger with its last entry."""
@@ -40,8 +44,7 @@ class Bookies:
     def match(self, ledgers: Sequence[int], topics: Mapping[str, int], named: Mapping[int, str]) -> list[Match]:
         """Match ledgers that nothing names with topics' last ones."""
         producers = Producers(self.read, [self.end(ledger) for ledger in ledgers])
-        for path, ledger in topics.items():
-            producers.learn(path, self.end(ledger))
+        producers.learn([(path, self.end(ledger)) for path, ledger in topics.items()])
         return list(producers.match(named))
 
 

@@ -14,6 +14,7 @@ from reconcile.compare.evidence import sort_newest_first
 from reconcile.jobs.make_plan.request import PlanRequest
 from reconcile.jobs.make_plan.upper_layers import subtree_writes
 from reconcile.jobs.make_plan.upper_layers.candidates import Candidates, Sources, write_candidates
+from reconcile.jobs.make_plan.upper_layers.producers import ReadHeads
 from reconcile.jobs.make_plan.upper_layers.subtree_writes import SubtreeWrites, write_subtrees
 from reconcile.jobs.make_plan.upper_layers.topic_records import read_topic_records
 from reconcile.plan.actions import Passwords
@@ -91,7 +92,11 @@ def request_of(
 
 
 def make_plan(
-    folder: Path, request: PlanRequest, ledgers: Sequence[Ledger] = (), made: datetime | None = None
+    folder: Path,
+    request: PlanRequest,
+    ledgers: Sequence[Ledger] = (),
+    made: datetime | None = None,
+    heads: ReadHeads | None = None,
 ) -> Dataset:
     """Write a plan of subtrees, as `finish_plan` does, in which ledgers are reconstructed, and none is written."""
     prepare(folder, "plan", secret=True)
@@ -110,7 +115,8 @@ def make_plan(
     if written.source is not None and ledgers:
         catalogs = sort_newest_first([*request.snapshots, *([] if request.live is None else [request.live])])
         issued = written.source.find_issued(Layout.HIERARCHICAL)
-        sources = Sources(written.source, catalogs, issued, read_topic_records(written.source.dataset), folder)
+        records = read_topic_records(written.source.dataset)
+        sources = Sources(written.source, catalogs, issued, records, folder, read_heads=heads)
         candidates = write_candidates(sources, [(parts["reconstruction"][0], parts["sides"][0])])
         parts["candidates"] = list(candidates.parts)
     parts["actions"] = [*written.parts, *parts["actions"]]

@@ -107,8 +107,10 @@ def test_nodes_written_and_taken_back_by_processes_that_are_killed(
         counter = store.get(f"{ABOVE}/counters/producer-name")
         assert counter is not None
         assert counter.children_created == 42
-        kills = run_killed(("undo", *words), journal / JOURNAL, step)
-        assert kills >= 1
+        undo_kills = run_killed(("undo", *words), journal / JOURNAL, step)
+        assert undo_kills >= 1
+        counts = f"killed {kills} times while they were written, {undo_kills} times while they were undone"
+        print(f"{len(wanted)} nodes: {counts}")  # noqa: T201 - figures of a soak
         assert [key for key, node in store.get_many(wanted) if node is not None] == []
     finally:
         store.close()
