@@ -67,6 +67,8 @@ import org.apache.pulsar.common.policies.data.TenantInfo;
 public final class Broker {
     private static final String NAMESPACE = "public/default";
     private static final int ENTRIES = 12;
+    private static final String FOLLOWER = "follower";
+    private static final int PATIENCE = 180;
     private static final int FOLLOWED = 7;
     private static final int FOLLOWED_YOUNG = 3;
 
@@ -240,6 +242,11 @@ public final class Broker {
         config.setDelayedDeliveryMinIndexCountPerBucket(3);
         config.setDelayedDeliveryMaxIndexesPerBucketSnapshotSegment(5);
         config.setDelayedDeliveryMaxTimeStepPerBucketSnapshotSegmentSeconds(1);
+        // A busy machine is no failure.
+        config.setMetadataStoreSessionTimeoutMillis(PATIENCE * 1000);
+        config.setMetadataStoreOperationTimeoutSeconds(PATIENCE);
+        config.setTopicLoadTimeoutSeconds(PATIENCE);
+        config.setBookkeeperClientTimeoutInSeconds(PATIENCE);
         config.setNumIOThreads(2);
         config.setNumHttpServerThreads(8);
         config.setNumOrderedExecutorThreads(2);
@@ -251,14 +258,16 @@ public final class Broker {
             }
         };
         broker.start();
-        admin = PulsarAdmin.builder().serviceHttpUrl(broker.getWebServiceAddress()).build();
+        admin = PulsarAdmin.builder().serviceHttpUrl(broker.getWebServiceAddress())
+            .requestTimeout(PATIENCE, TimeUnit.SECONDS).readTimeout(PATIENCE, TimeUnit.SECONDS).build();
         if (isNew) {
             admin.clusters().createCluster("here", ClusterData.builder()
                 .serviceUrl(broker.getWebServiceAddress()).brokerServiceUrl(broker.getBrokerServiceUrl()).build());
             admin.tenants().createTenant("public", TenantInfo.builder().allowedClusters(Set.of("here")).build());
             admin.namespaces().createNamespace(NAMESPACE, 4);
         }
-        client = PulsarClient.builder().serviceUrl(broker.getBrokerServiceUrl()).build();
+        client = PulsarClient.builder().serviceUrl(broker.getBrokerServiceUrl())
+            .operationTimeout(PATIENCE, TimeUnit.SECONDS).lookupTimeout(PATIENCE, TimeUnit.SECONDS).build();
     }
 
     private static String name(String topic) {
@@ -266,7 +275,7 @@ public final class Broker {
     }
 
     private static void until(String what, Callable<Boolean> holds) throws Exception {
-        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(120);
+        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(PATIENCE);
         while (!holds.call()) {
             if (System.nanoTime() > end) {
                 throw new IllegalStateException("in vain: " + what);
@@ -281,7 +290,8 @@ public final class Broker {
 
     private List<MessageId> write(String topic, Schema<String> schema, int first) throws Exception {
         List<MessageId> found = new ArrayList<>();
-        try (Producer<String> producer = client.newProducer(schema).topic(name(topic)).enableBatching(false).create()) {
+        try (Producer<String> producer = client.newProducer(schema).topic(name(topic)).enableBatching(false)
+            .sendTimeout(PATIENCE, TimeUnit.SECONDS).create()) {
             for (int n = first; n < first + ENTRIES; n++) {
                 found.add(producer.newMessage().key("key " + n % 3).value("message " + n).send());
             }
@@ -296,7 +306,7 @@ public final class Broker {
     }
 
     private Consumer<String> follow(String topic) throws Exception {
-        return client.newConsumer(Schema.STRING).topic(name(topic)).subscriptionName("follower")
+        return client.newConsumer(Schema.STRING).topic(name(topic)).subscriptionName(FOLLOWER)
             .subscriptionType(SubscriptionType.Exclusive)
             .subscriptionInitialPosition(SubscriptionInitialPosition.Earliest).subscribe();
     }
@@ -313,7 +323,7 @@ public final class Broker {
         try (Consumer<String> consumer = subscribe("kept")) {
             write("kept", Schema.STRING);
             for (int n = 0; n < ENTRIES; n++) {
-                Message<String> message = consumer.receive(60, TimeUnit.SECONDS);
+                Message<String> message = consumer.receive(PATIENCE, TimeUnit.SECONDS);
                 if (n % 2 == 1) {
                     consumer.acknowledge(message);
                 }
@@ -344,7 +354,7 @@ public final class Broker {
 
         try (Consumer<String> consumer = subscribe("delayed");
             Producer<String> producer = client.newProducer(Schema.STRING).topic(name("delayed")).enableBatching(false)
-                .create()) {
+                .sendTimeout(PATIENCE, TimeUnit.SECONDS).create()) {
             for (int n = 0; n < ENTRIES; n++) {
                 producer.newMessage().value("message " + n).deliverAfter(1 + n, TimeUnit.HOURS).send();
             }
@@ -384,12 +394,12 @@ public final class Broker {
         try (Consumer<String> consumer = follow(topic)) {
             write(topic, Schema.STRING);
             for (int n = 1; n < followed; n++) {
-                consumer.receive(60, TimeUnit.SECONDS);
+                consumer.receive(PATIENCE, TimeUnit.SECONDS);
             }
-            consumer.acknowledgeCumulative(consumer.receive(60, TimeUnit.SECONDS));
+            consumer.acknowledgeCumulative(consumer.receive(PATIENCE, TimeUnit.SECONDS));
             until("stored", () -> {
                 PersistentTopicInternalStats.CursorStats stats =
-                    admin.topics().getInternalStats(name(topic)).cursors.get("follower");
+                    admin.topics().getInternalStats(name(topic)).cursors.get(FOLLOWER);
                 return stats.cursorLedger != -1 && stats.cursorLedgerLastEntry >= 0;
             });
         }
@@ -407,7 +417,7 @@ public final class Broker {
 
     private boolean isGone(long ledger) throws Exception {
         return broker.getBookKeeperClient().getLedgerManager().readLedgerMetadata(ledger)
-            .handle((metadata, failure) -> failure != null).get(60, TimeUnit.SECONDS);
+            .handle((metadata, failure) -> failure != null).get(PATIENCE, TimeUnit.SECONDS);
     }
 
     private List<String> readAll(String topic) throws Exception {
@@ -415,32 +425,22 @@ public final class Broker {
         try (Reader<String> reader = client.newReader(Schema.STRING).topic(name(topic))
             .startMessageId(MessageId.earliest).create()) {
             while (reader.hasMessageAvailable()) {
-                values.add(reader.readNext(60, TimeUnit.SECONDS).getValue());
+                values.add(reader.readNext(PATIENCE, TimeUnit.SECONDS).getValue());
             }
         }
         return values;
     }
 
     /** What a subscription has not acknowledged, in order; it stays so. */
-    private List<String> listUnread(String topic) throws Exception {
-        long left = admin.topics().getStats(name(topic), true).getSubscriptions().get("subscription").getMsgBacklog();
+    private List<String> listUnread(String topic, String subscription) throws Exception {
+        long left = admin.topics().getStats(name(topic), true).getSubscriptions().get(subscription).getMsgBacklog();
         List<String> values = new ArrayList<>();
-        try (Consumer<String> consumer = subscribe(topic)) {
+        try (Consumer<String> consumer = subscription.equals(FOLLOWER) ? follow(topic) : subscribe(topic)) {
             while (values.size() < left) {
-                values.add(consumer.receive(60, TimeUnit.SECONDS).getValue());
+                values.add(consumer.receive(PATIENCE, TimeUnit.SECONDS).getValue());
             }
         }
         return values;
-    }
-
-    private List<String> listFollowed(String topic) throws Exception {
-        List<String> followed = new ArrayList<>();
-        try (Consumer<String> consumer = follow(topic)) {
-            for (Message<String> one; (one = consumer.receive(3, TimeUnit.SECONDS)) != null;) {
-                followed.add(one.getValue());
-            }
-        }
-        return followed;
     }
 
     private Map<String, Object> writeMore() throws Exception {
@@ -461,7 +461,8 @@ public final class Broker {
 
     /** Messages of a topic that grows: alone, in batches, of two producers in turn, of a named one, of many ledgers. */
     private void append(String topic, int shape, int first, int count) throws Exception {
-        ProducerBuilder<String> builder = client.newProducer(Schema.STRING).topic(name(topic)).enableBatching(shape == 1);
+        ProducerBuilder<String> builder = client.newProducer(Schema.STRING).topic(name(topic)).enableBatching(shape == 1)
+            .sendTimeout(PATIENCE, TimeUnit.SECONDS);
         if (shape == 3) {
             builder.producerName("named");
         }
@@ -472,12 +473,12 @@ public final class Broker {
                 Producer<String> sender = second != null && n % 2 == 1 ? second : producer;
                 sent.add(sender.newMessage().value("message " + n).sendAsync());
                 if (shape != 1) {
-                    sent.get(sent.size() - 1).get(60, TimeUnit.SECONDS);
+                    sent.get(sent.size() - 1).get(PATIENCE, TimeUnit.SECONDS);
                 }
             }
             producer.flush();
             for (CompletableFuture<MessageId> one : sent) {
-                one.get(60, TimeUnit.SECONDS);
+                one.get(PATIENCE, TimeUnit.SECONDS);
             }
         }
     }
@@ -507,16 +508,16 @@ public final class Broker {
         try (Reader<String> reader = client.newReader(Schema.STRING).topic(name("compacted")).readCompacted(true)
             .startMessageId(MessageId.earliest).create()) {
             while (reader.hasMessageAvailable()) {
-                latest.add(reader.readNext(60, TimeUnit.SECONDS).getValue());
+                latest.add(reader.readNext(PATIENCE, TimeUnit.SECONDS).getValue());
             }
         }
         found.put("latest", latest);
         Map<String, Object> unread = new LinkedHashMap<>();
         for (String topic : SUBSCRIBED) {
-            unread.put(topic, listUnread(topic));
+            unread.put(topic, listUnread(topic, "subscription"));
         }
         found.put("unread", unread);
-        found.put("followed left", listFollowed("followed"));
+        found.put("followed left", listUnread("followed", FOLLOWER));
         Set<String> topics = Set.copyOf(admin.topics().getList(NAMESPACE));
         if (topics.contains(name("later"))) {
             admin.topics().unload(name("later"));
@@ -527,7 +528,7 @@ public final class Broker {
             admin.topics().unload(name("young"));
             found.put("young", readAll("young"));
             found.put("young subscriptions", admin.topics().getSubscriptions(name("young")).stream().sorted().toList());
-            found.put("young left", listFollowed("young"));
+            found.put("young left", listUnread("young", FOLLOWER));
         }
         for (String topic : topics) {
             if (topic.startsWith(name(GROWS))) {
