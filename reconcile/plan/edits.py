@@ -86,7 +86,7 @@ class Edits:
             *(f"the store's cookie of {bookie} is replaced" for bookie in sorted(self.replace_cookies)),
             *(f"what the store has at and below {path} is replaced" for path in sorted(self.replace_below)),
             *(f"ledger {ledger} appended to {topic}" for ledger, topic in sorted(self.adopt.items(), key=str)),
-            *(f"ledger {ledger} named by the {whose}" for ledger, whose in sorted(self.named.items(), key=str)),
+            *(f"ledger {ledger} named by the {owner}" for ledger, owner in sorted(self.named.items(), key=str)),
         ]
 
 

@@ -53,8 +53,8 @@ class Rewriting:
         counts = Counter[str]()
         self.parts[_CANDIDATES] = []
         for part in self._dataset.parts(_CANDIDATES):
-            found = self._dataset.batches(_CANDIDATES, parts=[part])
-            rows = pa.concat_tables([tables.CANDIDATES.empty_table(), *found])
+            batches = self._dataset.batches(_CANDIDATES, parts=[part])
+            rows = pa.concat_tables([tables.CANDIDATES.empty_table(), *batches])
             rest = rows.filter(pc.invert(pc.is_in(rows["ledger"], value_set=named)))
             counts += count_best(rest)
             if rest.num_rows == rows.num_rows:

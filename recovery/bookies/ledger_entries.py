@@ -117,7 +117,7 @@ def decode_payloads(
         kept: list[dict[int, dict[bytes, T]]] = [{} for _ in block]
         for disk in disks.values():
             places = [_find_places(disk, *asked) for asked in block]
-            owner = np.repeat(np.arange(len(block)), [len(found.entry) for found in places]).tolist()
+            owner = np.repeat(np.arange(len(block)), [len(stretch.entry) for stretch in places]).tolist()
             number, file, position = (np.concatenate(column) for column in zip(*places, strict=True))
             numbers = number.tolist()
             for row, record in disk.read(file, position):
@@ -130,15 +130,18 @@ def decode_payloads(
                         several[mark] = decode(ledger, entry_id, content.payload)
         for (ledger, _), contents in zip(block, kept, strict=True):
             # Two contents are two histories: nothing says which one is this ledger's.
-            yield ledger, {number: next(iter(found.values())) for number, found in contents.items() if len(found) == 1}
+            yield (
+                ledger,
+                {number: next(iter(several.values())) for number, several in contents.items() if len(several) == 1},
+            )
 
 
 def _find_places(disk: "BookieDisks", ledger: LedgerId, wanted: Sequence[int]) -> Places:
     """Return where a bookie has some entries: an entry may stand in a journal and in a log."""
-    found = disk.find(ledger, np.array(wanted, np.int64))
-    if not len(found.journal.entry):
-        return found.index
-    pairs = zip(found.journal, found.index, strict=True)
+    places = disk.find(ledger, np.array(wanted, np.int64))
+    if not len(places.journal.entry):
+        return places.index
+    pairs = zip(places.journal, places.index, strict=True)
     return Places(*(np.concatenate(pair) for pair in pairs))
 
 

@@ -60,18 +60,18 @@ def decode_entry(payload: bytes, ledger: int, number: int) -> StoredSchema:
     names = info.schema_id.split("/")
     if len(names) != _NAMES or any(name in ("", ".", "..") for name in names):
         raise FormatError(Reason.BAD_VALUE, _NOUN, 0, "of no topic")
-    before = list(stored.index)
-    if not before or [version.version for version in before] != list(range(len(before))):
+    earlier = list(stored.index)
+    if not earlier or [version.version for version in earlier] != list(range(len(earlier))):
         raise FormatError(Reason.BAD_VALUE, _NOUN, 0, "its versions are not numbered one by one")
     digest = b"" if info.deleted else hashlib.sha256(info.schema).digest()
-    if before[-1].position.ledgerId == -1:
-        digest = before.pop().hash
-    if any(version.position.ledgerId < 0 or version.position.entryId < 0 for version in before):
+    if earlier[-1].position.ledgerId == -1:
+        digest = earlier.pop().hash
+    if any(version.position.ledgerId < 0 or version.position.entryId < 0 for version in earlier):
         raise FormatError(Reason.BAD_VALUE, _NOUN, 0, "a version before has no ledger")
     position = LedgerPosition(ledgerId=ledger, entryId=number)
-    own = SchemaVersion(version=len(before), position=position, hash=digest)
-    record = SchemaLocator(info=own, index=[*before, own]).SerializeToString()
-    return StoredSchema(info.schema_id, len(before), record)
+    own = SchemaVersion(version=len(earlier), position=position, hash=digest)
+    record = SchemaLocator(info=own, index=[*earlier, own]).SerializeToString()
+    return StoredSchema(info.schema_id, len(earlier), record)
 
 
 def extends(record: bytes, earlier: bytes) -> bool:

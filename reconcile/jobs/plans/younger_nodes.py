@@ -74,7 +74,7 @@ def make_younger(plan: Dataset, topics: Mapping[str, NodeWrite], replaced: Colle
             reason = maker.add(path, own, made)
             if reason is not None:
                 made.left[own.ledger] = reason
-    made.ledgers = {ledger: whose for ledger, whose in made.ledgers.items() if ledger in candidates}
+    made.ledgers = {ledger: owner for ledger, owner in made.ledgers.items() if ledger in candidates}
     return made
 
 
@@ -147,7 +147,7 @@ class _Maker:
     def _add_schema(self, path: str, own: OwnLedger, made: YoungerNodes) -> str | None:
         node = self._nodes.get(path)
         if own.record is None:
-            return "is a schema whose entry was not read: make the plan with --read-payload"
+            return "is a schema whose entry was not read: make the plan again, and have payloads read"
         if self._above + SCHEMAS not in self._tops:
             return f"is a schema, and the plan brings back no {self._above + SCHEMAS}"
         if node is not None:

@@ -87,14 +87,14 @@ class Producers:
         self._heads: dict[int, tuple[MessageHead, ...]] = {}
         self.schemas: dict[int, StoredSchema] = {}
         self.strangers: list[int] = []
-        for ledger, found in read(map(_want_ends, ledgers)):
-            heads = _list_messages(found)
-            first = found.get(_FIRST)
+        for ledger, entries in read(map(_want_ends, ledgers)):
+            heads = _list_messages(entries)
+            first = entries.get(_FIRST)
             if heads:
                 self._heads[ledger.ledger] = heads
-            elif isinstance(first, StoredSchema) and len(found) == 1:
+            elif isinstance(first, StoredSchema) and len(entries) == 1:
                 self.schemas[ledger.ledger] = first
-            elif found:
+            elif entries:
                 self.strangers.append(ledger.ledger)
         self._wanted = {head.producer for heads in self._heads.values() for head in heads}
         self._sent: dict[str, dict[str, _Sent]] = {}
@@ -108,8 +108,8 @@ class Producers:
     def learn(self, topics: Sequence[tuple[str, LedgerEnd]]) -> None:
         """Take what is known of topics, by their paths, from a ledger of each."""
         read = self._read(_want_ends(ledger) for _, ledger in topics)
-        for (path, _), (ledger, found) in zip(topics, read, strict=True):
-            heads = _list_messages(found)
+        for (path, _), (ledger, entries) in zip(topics, read, strict=True):
+            heads = _list_messages(entries)
             self._note(path, ledger.ledger, heads)
             if heads:
                 self.times.latest[path] = max(head.published_ms for head in heads)
@@ -171,9 +171,9 @@ def decode_head(ledger: LedgerId, number: int, payload: bytes) -> Head:
         return None
 
 
-def _list_messages(found: Mapping[int, Head]) -> tuple[MessageHead, ...]:
+def _list_messages(entries: Mapping[int, Head]) -> tuple[MessageHead, ...]:
     """Return what stands in front of messages, in the order of their entries."""
-    heads = (found[entry] for entry in sorted(found))
+    heads = (entries[entry] for entry in sorted(entries))
     return tuple(head for head in heads if isinstance(head, MessageHead))
 
 
