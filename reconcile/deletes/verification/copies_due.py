@@ -134,11 +134,12 @@ def count_missing(positions: Positions, held: KeyedGroups) -> tuple[Ints, Ints, 
     rows, begins = np.unique(positions.row, return_index=True)
     if not len(rows):
         return rows, np.zeros(0, np.int64), np.zeros(0, np.int64)
+    ledger = np.searchsorted(rows, of_held)
+    wanted = (ledger < len(rows)) & (rows[np.minimum(ledger, len(rows) - 1)] == of_held)
+    positions = _cut_ends(positions, rows, ledger[wanted], (held.last + held.size - 1)[wanted])
     spans = np.maximum(positions.last - positions.first + 1, 0)
     stripes = np.where(positions.write >= positions.ensemble, 1, spans // np.maximum(positions.ensemble, 1) + 2)
     runs = np.add.reduceat(stripes, begins)
-    ledger = np.searchsorted(rows, of_held)
-    wanted = (ledger < len(rows)) & (rows[np.minimum(ledger, len(rows) - 1)] == of_held)
     np.add.at(runs, ledger[wanted], run_counts(held.first, held.last, held.period)[wanted])
     batch = np.cumsum(runs) // _MOST_RUNS
     stops = np.append(np.flatnonzero(np.diff(batch)) + 1, len(rows))
@@ -150,6 +151,23 @@ def count_missing(positions: Positions, held: KeyedGroups) -> tuple[Ints, Ints, 
         groups = KeyedGroups(*(column[held_part] for column in held))
         counts.append(_count_in_windows(part, groups, int(runs[low:high].sum()) // _MOST_RUNS + 1))
     return _concatenate(counts)
+
+
+def _cut_ends(positions: Positions, rows: Ints, ledger: Ints, held: Ints) -> Positions:
+    """Return positions that end an ensemble's width above all that is held of their ledgers.
+
+    Above that each stripe lacks what the one before lacks; and an end that a damaged record names may be 2^60.
+
+    Args:
+        positions: of the ledgers.
+        rows: the ledgers, in order.
+        ledger: of what is held, the place among these.
+        held: the last entry of it.
+    """
+    top = np.full(len(rows), -1, np.int64)
+    np.maximum.at(top, ledger, held)
+    above = np.maximum(top[np.searchsorted(rows, positions.row)], positions.first - 1)
+    return replace(positions, last=np.minimum(positions.last, above + positions.ensemble))
 
 
 def _concatenate(counts: Sequence[tuple[Ints, Ints, Ints]]) -> tuple[Ints, Ints, Ints]:

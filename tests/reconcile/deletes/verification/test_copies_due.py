@@ -99,6 +99,18 @@ def test_of_no_ledgers_nothing_is_missing() -> None:
     assert [column.tolist() for column in count_missing(positions, held)] == [[], [], []]
 
 
+@pytest.mark.parametrize("end", [1 << 60, (1 << 63) - 1])
+def test_an_end_that_nobody_wrote_is_judged_at_once(end: int) -> None:
+    """A damaged record names it: what lies above all that is held lacks every copy, whoever looks at how much."""
+    members = [{"first": 0, "members": NAMES[:3]}]
+    numbers = (np.array([value]) for value in (end, 3, 2))
+    positions, _ = list_positions(np.arange(1), pa.array([members], tables.SEGMENTS), *numbers)
+    held = [(0, 0, 1), (0, 2, 2), (1, 0, 2), (1, 3, 1), (2, 1, 2)]
+    key, first, size = (np.array(column, np.int64) for column in zip(*held, strict=True))
+    groups = KeyedGroups(key, first, first, size, np.zeros(len(held), np.int64))
+    assert [column.tolist() for column in count_missing(positions, groups)] == [[0], [2], [4]]
+
+
 def test_memory_is_bounded_for_many_ledgers_and_for_a_long_one() -> None:
     """Ten million stripes, of two thousand ledgers and of a single one: what is compared at once is a part of them."""
     for count, entries in ((2_000, 5_000), (1, 10_000_000)):
