@@ -55,6 +55,8 @@ _HELD_UP_S: Final = 1.0
 """A look that comes so late says that this process could not run."""
 _ROUNDS: Final = 32
 """Rounds of an authentication."""
+_ANY: Final = frames.read_entry(0, 0)
+"""What a bookie refuses of somebody whom it does not know."""
 _BURST_S: Final = 0.05
 """Requests of so many seconds may be sent at once under a rate cap."""
 
@@ -572,8 +574,9 @@ class Bookie:
                 return
             answer = await connection.call(request)
             if answer.outcome is Outcome.NO_ANSWER:
-                if number and connection.lost is None:
-                    # SASL of bookies neither answers a wrong proof nor closes.
+                # SASL of bookies neither answers a wrong proof, or one of another kind, nor closes; other requests it
+                # refuses at once, which one that stands still does not.
+                if connection.lost is None and (number or (await connection.call(_ANY)).outcome is Outcome.REFUSED):
                     detail = f"authentication: {answer.detail} after a proof, as where it is refused"
                     raise _RefusedError(answer._replace(outcome=Outcome.REFUSED, detail=detail))
                 raise ConnectionError(f"authentication: {answer.detail}")

@@ -11,6 +11,7 @@ from recovery.dataset import open_dataset
 from tests.support import command
 from tests.support.cases import case_dir, operator, truth
 from tests.support.object_store import SECRET, Fault, FaultyProxy, ObjectStore, every, started_store
+from tests.support.zookeeper_server import ZooKeeperServer
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -128,7 +129,11 @@ def test_a_store_that_does_not_let_in_is_said_in_one_line(store: ObjectStore) ->
 
 
 def test_a_capture_in_a_store_is_a_snapshot(
-    store: ObjectStore, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    store: ObjectStore,
+    zookeeper_server: ZooKeeperServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """What `capture` wrote there, other commands take from there: `recover --snapshot` proposes every record of it."""
     files = case_dir(CASE) / "zookeeper"
@@ -156,3 +161,14 @@ def test_a_capture_in_a_store_is_a_snapshot(
     listed = command.run(capsys, "plan", "ledgers", f"{store.uri}/as-it-was", "--json")
     assert (listed.code, listed.result["counts"]["ledgers"]) == (0, ledgers), listed
     assert command.run(capsys, "plan", "diff", plan, plan).code == 0
+
+    metadata = ("--metadata", f"zk+hierarchical://{zookeeper_server.hosts}/{tmp_path.name}")
+    confirmed = open_dataset(plan, "plan").manifest["hash"]
+    journal = ("--journal", tmp_path / "journal")
+    unseen = ("--accept-unseen", len(operator(CASE)["bookies"]))
+    applied = command.run(capsys, "apply", plan, *metadata, *journal, *unseen, "--confirm", confirmed, "--json")
+    assert applied.code == 0, applied
+    assert command.run(capsys, "capture", *metadata, "--out", f"{store.uri}/applied").code == 0
+    rows = [open_dataset(place, "catalog").read("ledgers") for place in (capture, f"{store.uri}/applied")]
+    before, after = ({row["ledger"]: row["raw"] for row in table.to_pylist()} for table in rows)
+    assert before == after

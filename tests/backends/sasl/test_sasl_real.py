@@ -196,6 +196,8 @@ def test_a_scrutiny_of_secured_bookies(
     monkeypatch.setenv("BKMETA_ZK_KERBEROS", "zookeeper")
     monkeypatch.delenv(USER_VARIABLE, raising=False)
     uri = f"zk+hierarchical://{secured.hosts}/ledgers"
+    healthy = run(capsys, "doctor", "--no-spark", "--metadata", uri)
+    assert (healthy.code, "Kerberos (keytab, ticket cache)" in healthy.out) == (0, True), healthy
     look = ("scrutinize", "--metadata", uri, "--wire", "--recheck-after", "0s", "--deadline", "2", "--patience", "1")
     unset = run(capsys, *look, "--bookie-auth", "sasl-digest-md5", "--out", tmp_path / "unset")
     assert (unset.code, USER_VARIABLE in unset.err) == (2, True)
