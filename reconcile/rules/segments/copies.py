@@ -150,11 +150,12 @@ def find_faults(stored: pa.Table, copies: pa.Table, sight: Sight) -> CopyFaults:
     pairs = pairs._replace(known=known)
     suspects, counted = _find_suspects(cells, held_groups, pairs, len(closed))
     dark_cells = ~known[pairs.of_cell] & ~counted[pairs.of_cell]
-    positions = int(cells.due.sum())
-    hidden = int(cells.due[dark_cells].sum())
     dark = _find_dark(pairs, counted, suspects)
     load = _weigh(cells, held_groups, suspects & ~dark)
     heavy = load > _TOO_MANY
+    positions = int(cells.due.sum())
+    # What is too much to be laid out is not judged, whoever was looked at.
+    hidden = int(cells.due[dark_cells | heavy[cells.ledger]].sum())
     parts, undecided = [FAULTS.empty_table()], [np.flatnonzero(heavy | dark)]
     quorums = np.column_stack([_numbers(stored, name)[closed] for name in ("write_quorum", "ack_quorum")])
     for selected, low, high in _cut(cells, held_groups, np.where(heavy, 0, load)):

@@ -91,6 +91,9 @@ def test_a_record_that_ends_beyond_all_ledgers_stops_nothing() -> None:
     many = make_stored([Ledger(2, 2, 1 << 40, [(0, ["bk0", "bk1", "bk2"])], {})])
     faults = find_faults(many, make_copies([]), Sight({"bk0": None, "bk1": None}, frozenset(), NOTHING_HIDDEN))
     assert (faults.faults.num_rows, faults.undecided.tolist()) == (0, [0])
+    everybody = Sight({"bk0": None, "bk1": None, "bk2": None}, frozenset(), NOTHING_HIDDEN)
+    faults = find_faults(many, make_copies([]), everybody)
+    assert (faults.undecided.tolist(), faults.positions > 1 << 40, faults.judged) == ([0], True, 0)
     assert rule._TOO_MANY < 1 << 40
 
 
