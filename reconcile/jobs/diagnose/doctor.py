@@ -56,10 +56,11 @@ _BOOKIE_WAYS: Final = (
     "SASL that signs or encrypts what follows (auth-int, auth-conf)"
 )
 _ZOOKEEPER_WAYS: Final = (
-    "ZooKeeper: digest, SASL with DIGEST-MD5 or Kerberos (keytab, ticket cache), TLS with client certificates; "
-    f"{_BOOKIE_WAYS}"
+    "ZooKeeper: digest, SASL with DIGEST-MD5 or Kerberos (keytab, ticket cache), TLS with client certificates"
 )
-_ETCD_WAYS: Final = f"etcd: user and password, TLS with client certificates; {_BOOKIE_WAYS}"
+_ETCD_WAYS: Final = "etcd: user and password, TLS with client certificates"
+_SCHEMES: Final = frozenset({"world", "auth", "digest", "ip", _SASL, "super", "x509"})
+"""Of ZooKeeper's own: whom a session is, or may be, by what is told to it or known of its connection."""
 _ONLY_RECOVER: Final = "only recover needs it"
 
 
@@ -333,7 +334,10 @@ def _store(connect: Callable[[], OpenStore]) -> list[Check]:
             layout = opened.store.get(opened.root + store.places(opened.layout_hint).layout)
     except BackendError as error:
         remedy = "start it, or mend the URI, the network or the credentials"
-        return [Check("store", State.MISSING, str(error), remedy), Check(_WAYS, State.SKIPPED, _ZOOKEEPER_WAYS)]
+        return [
+            Check("store", State.MISSING, str(error), remedy),
+            Check(_WAYS, State.SKIPPED, "; ".join((_ZOOKEEPER_WAYS, _ETCD_WAYS, _BOOKIE_WAYS))),
+        ]
     there = f"answers; {opened.root} is there, {'with' if layout else 'without'} LAYOUT"
     return [Check(name, State.OK, there), *ways]
 
@@ -341,16 +345,23 @@ def _store(connect: Callable[[], OpenStore]) -> list[Check]:
 def _describe_ways(opened: OpenStore) -> Check:
     """Say how a store and its bookies can be entered, and how not; keys that belong to SASL's users show a want."""
     if not isinstance(opened.store, AccessControl):
-        return Check(_WAYS, State.OK, _ETCD_WAYS)
+        return Check(_WAYS, State.OK, f"{_ETCD_WAYS}; {_BOOKIE_WAYS}")
+    ways = f"{_ZOOKEEPER_WAYS}; {_BOOKIE_WAYS}"
     try:
         acl = opened.store.get_acl(opened.root)
     except AccessDeniedError:
         # Who may not even see whose it is learns that from the store's own check.
         acl = None
-    owners = [] if acl is None else [entry.name for entry in parse_acl(acl.text) if entry.scheme == _SASL]
+    entries = [] if acl is None else parse_acl(acl.text)
+    unknown = sorted({entry.scheme for entry in entries} - _SCHEMES)
+    if unknown and not any(entry.scheme in _SCHEMES and "w" in entry.perms for entry in entries):
+        found = f"{opened.root} has rights of the scheme {list_names(unknown)}, which is not supported; {ways}"
+        remedy = "have rights of another scheme added for who runs bkmeta, as digest's, before they are needed"
+        return Check(_WAYS, State.MISSING, found, remedy)
+    owners = [entry.name for entry in entries if entry.scheme == _SASL]
     if not owners:
-        return Check(_WAYS, State.OK, _ZOOKEEPER_WAYS)
-    found = f"{opened.root} belongs to {_SASL}:{list_names(owners)}; {_ZOOKEEPER_WAYS}"
+        return Check(_WAYS, State.OK, ways)
+    found = f"{opened.root} belongs to {_SASL}:{list_names(owners)}; {ways}"
     remedy = "have BKMETA_ZK_SASL, or BKMETA_ZK_KERBEROS and a keytab, at hand for one of these, and try it now"
     return Check(_WAYS, State.OK, found, remedy)
 

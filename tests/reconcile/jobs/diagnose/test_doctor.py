@@ -152,12 +152,16 @@ def test_ways_in_are_said_before_a_disaster() -> None:
     principals = look("sasl:bookkeeper:cdrwa,world:anyone:r")
     assert "/ledgers belongs to sasl:bookkeeper" in principals.found
     assert "BKMETA_ZK_KERBEROS" in principals.remedy
+    plugin = look("world:anyone:r,ourtokens:bob:cdrwa")
+    assert (plugin.state, "scheme ourtokens, which is not supported" in plugin.found) == (State.MISSING, True)
+    assert "digest" in plugin.remedy
+    assert look("digest:us:hash:cdrwa,ourtokens:bob:cdrwa").state is State.OK
 
     def refuse() -> OpenStore:
         raise UnavailableError("zk1:2181", "the session needs SASL")
 
     unknown = _by_name(doctor.examine(spark=False, connect=refuse))["ways in"]
-    assert (unknown.state, "Kerberos" in unknown.found) == (State.SKIPPED, True)
+    assert (unknown.state, "Kerberos" in unknown.found, "etcd: user" in unknown.found) == (State.SKIPPED, True, True)
 
 
 def test_executors_that_differ_are_named() -> None:
