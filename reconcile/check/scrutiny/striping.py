@@ -1,6 +1,7 @@
 """Of ledgers whose copies are not where their records ask for them: do bookies show another striping than the record?
 
-What `recover` would make of these copies says it, so the rule is one.
+What `recover` would make of these copies says it, so the rule is one. It is asked for their striping alone: keys,
+lengths and LACs, which bookies do not tell by the wire, are taken as if all agreed.
 """
 
 from typing import Final
@@ -47,6 +48,36 @@ def find_other_stripes(
     from recovery.infer.reconstruct import Options, reconstruct  # noqa: PLC0415 - likewise
 
     stored, held = (rows.filter(pc.is_in(rows["ledger"], value_set=odd)) for rows in (records, copies))
-    shown = reconstruct(held, bookies, damage, Prior.build(ShapeCounts()), Options())
+    shown = reconstruct(_leave_striping(held), bookies, damage, Prior.build(ShapeCounts()), Options())
     rows = diff.disagreements(shown, stored, diff.match(shown, stored))
     return diff.findings(rows.filter(pc.equal(rows["category"], Category.QUORUM_DIFFERS)), run)
+
+
+def _leave_striping(copies: pa.Table) -> pa.Table:
+    """Return COPIES that say which entries each bookie has, and otherwise all the same; without those that have none.
+
+    Each row's last entry has a header, with as many bytes up to there as entries.
+    """
+    copies = copies.filter(pc.is_valid(copies["last"]))
+    last, rows = copies["last"].combine_chunks(), copies.num_rows
+    kind = tables.COPIES.field("headers").type
+    fields = {"entry": last, "lac": pa.repeat(-1, rows), "length": pc.add(last, 1), "size": pa.repeat(1, rows)}
+    fields["digest"] = pa.repeat("CRC32C", rows)
+    columns = [fields[entry.name].cast(entry.type) for entry in kind.value_type]
+    headers = pa.ListArray.from_arrays(
+        pa.array(range(rows + 1), pa.int32()),
+        pa.StructArray.from_arrays(columns, fields=list(kind.value_type)),
+        type=kind,
+    )
+    fresh = {
+        "key_kind": pa.repeat("set", rows),
+        "key": pa.repeat(bytes(32), rows),
+        "explicit_lac": pa.nulls(rows),
+        "lac_record": pa.nulls(rows),
+        "limbo": pa.repeat(False, rows),  # noqa: FBT003 - a value of a column
+        "headers": headers,
+    }
+    for name, column in fresh.items():
+        place = tables.COPIES.get_field_index(name)
+        copies = copies.set_column(place, tables.COPIES.field(name), column.cast(tables.COPIES.field(name).type))
+    return copies
