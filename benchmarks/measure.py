@@ -16,7 +16,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, Final
@@ -26,12 +26,15 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 
 SERVERS: Final = "servers_cpu_s"
 """Said of a run: what the servers used that it asked."""
+BUSIEST: Final = "servers_busiest_thread_s"
+"""Likewise, their busiest thread: however many cores there are, a run takes as long."""
 
 _LAUNCH: Final = Path(__file__).with_name("launch.py")
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 # Fields of stat count from 1; the first two stand before the last parenthesis.
 _PARENT: Final = 4 - 3
 _CPU: Final = slice(14 - 3, 18 - 3)
+_OWN_CPU: Final = slice(14 - 3, 16 - 3)
 _HIGHEST: Final = "VmHWM:"
 _SHOWN: Final = 4000
 
@@ -166,9 +169,10 @@ def count_cpu(root: int) -> float:
 
 def beside_servers(process: int, work: Callable[[], Cost]) -> Cost:
     """Do some work; its cost says what servers, a process and all below it, used of the same cores meanwhile."""
-    before = count_cpu(process)
+    before, threads = count_cpu(process), _threads(process)
     cost = work()
-    return replace(cost, said={**cost.said, SERVERS: count_cpu(process) - before})
+    busiest = max(cpu_s - threads.get(thread, 0.0) for thread, cpu_s in _threads(process).items())
+    return replace(cost, said={**cost.said, SERVERS: count_cpu(process) - before, BUSIEST: busiest})
 
 
 def _tree(root: int) -> dict[int, float]:
@@ -188,6 +192,16 @@ def _tree(root: int) -> dict[int, float]:
     for process in found:
         found += children.get(process, [])
     return {process: cpu.get(process, 0.0) for process in found}
+
+
+def _threads(process: int) -> dict[str, float]:
+    """Return the threads of a process, each with its CPU seconds."""
+    cpu: dict[str, float] = {}
+    for task in Path(f"/proc/{process}/task").glob("*/stat"):
+        with suppress(OSError):  # it ended meanwhile
+            fields = task.read_text().rpartition(")")[2].split()
+            cpu[task.parent.name] = sum(int(n) for n in fields[_OWN_CPU]) / _TICKS
+    return cpu
 
 
 def _forget_peak(process: int) -> None:

@@ -11,7 +11,7 @@ from operator import attrgetter
 from statistics import median
 from typing import Final
 
-from benchmarks.measure import SERVERS, Cost
+from benchmarks.measure import BUSIEST, SERVERS, Cost
 
 Contestant = Callable[[], Cost]
 _MIB: Final = 1 << 20
@@ -92,12 +92,12 @@ def beside(result: Result, goals: Mapping[str, float]) -> list[str]:
 def served(result: Result) -> list[str]:
     """Return what the servers used that contestants asked, on the same cores; nothing where there were none."""
     medians = {
-        name: median(cost.said[SERVERS] for cost in costs)
+        name: [median(cost.said[what] for cost in costs) for what in (SERVERS, BUSIEST)]
         for name, costs in result.rounds.items()
         if all(SERVERS in cost.said for cost in costs)
     }
-    each = ", ".join(f"{name} {cpu_s:.2f}" for name, cpu_s in medians.items())
-    return [f"cpu s of the servers meanwhile, median: {each}"] if medians else []
+    each = ", ".join(f"{name} {all_s:.2f} ({busiest_s:.2f})" for name, (all_s, busiest_s) in medians.items())
+    return [f"cpu s of the servers meanwhile (of their busiest thread), median: {each}"] if medians else []
 
 
 @dataclass(frozen=True, slots=True)

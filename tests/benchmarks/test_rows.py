@@ -295,8 +295,9 @@ def test_what_servers_use_meanwhile_is_said_beside_the_figures() -> None:
 
         cost = beside_servers(server.pid, work)
     assert cost.said["ledgers"] == 3
-    used = float(served(Result(3, None, {"stage": [cost]}))[0].rpartition(" ")[2])
-    assert used > 4 * run([sys.executable, "-S", "-c", "pass"]).cpu_s
+    used, busiest = served(Result(3, None, {"stage": [cost]}))[0].removesuffix(")").rpartition("stage ")[2].split(" (")
+    assert float(used) > 4 * run([sys.executable, "-S", "-c", "pass"]).cpu_s
+    assert used == busiest
     assert not served(Result(3, None, {"stage": [Cost(1.0, 0.5, {}, {})]}))
 
 
