@@ -57,7 +57,11 @@ def decode_entry(payload: bytes, ledger: int, number: int) -> StoredSchema:
     stored, info = SchemaEntry(), SchemaInfo()
     _parse(stored, payload)
     _parse(info, stored.schema_data)
-    names = info.schema_id.split("/")
+    try:
+        name = info.schema_id.decode()
+    except UnicodeDecodeError as error:
+        raise FormatError(Reason.BAD_VALUE, _NOUN, 0, "of no topic") from error
+    names = name.split("/")
     if len(names) != _NAMES or any(name in ("", ".", "..") for name in names):
         raise FormatError(Reason.BAD_VALUE, _NOUN, 0, "of no topic")
     earlier = list(stored.index)
@@ -71,7 +75,7 @@ def decode_entry(payload: bytes, ledger: int, number: int) -> StoredSchema:
     position = LedgerPosition(ledgerId=ledger, entryId=number)
     own = SchemaVersion(version=len(earlier), position=position, hash=digest)
     record = SchemaLocator(info=own, index=[*earlier, own]).SerializeToString()
-    return StoredSchema(info.schema_id, len(earlier), record)
+    return StoredSchema(name, len(earlier), record)
 
 
 def extends(record: bytes, earlier: bytes) -> bool:
@@ -92,3 +96,6 @@ def _parse(message: Message, raw: bytes) -> None:
         message.ParseFromString(raw)
     except (DecodeError, RecursionError) as error:
         raise FormatError(Reason.BAD_VALUE, _NOUN, 0, "no protobuf of it") from error
+    # What is required inside of what repeats is not looked at by the parser.
+    if not message.IsInitialized():
+        raise FormatError(Reason.BAD_VALUE, _NOUN, 0, "a field is missing")

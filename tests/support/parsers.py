@@ -61,6 +61,7 @@ from recovery.codecs import (
     ledger_record,
     managed_ledger,
     pulsar_message,
+    pulsar_schema,
     registration,
     replication_lock,
     store,
@@ -341,6 +342,11 @@ def _of_pulsar(folder: str) -> Callable[[], list[bytes]]:
 def _messages() -> list[bytes]:
     lines = (DATA / "pulsar" / "messages.jsonl").read_text().splitlines()
     return [base64.b64decode(json.loads(line)["raw"]) for line in lines]
+
+
+def _versions_of_schemas() -> list[bytes]:
+    lines = (DATA / "pulsar" / "schemas.jsonl").read_text().splitlines()
+    return [base64.b64decode(raw) for line in lines for raw in json.loads(line)["entries"].values()]
 
 
 def _replication_locks() -> list[bytes]:
@@ -655,6 +661,7 @@ PARSERS: Final = {
     "ledger metadata, by columns": Parser(lambda raw: _columns([raw]), _records_of_java, 2, together=_columns),
     "managed ledger": Parser(managed_ledger.decode, _of_pulsar("/managed-ledgers/")),
     "message of a topic": Parser(pulsar_message.decode, _messages),
+    "version of a schema": Parser(lambda raw: pulsar_schema.decode_entry(raw, 1, 0), _versions_of_schemas),
     "schema of a topic": Parser(managed_ledger.decode_schema, _of_pulsar("/schemas/")),
     "store keys": Parser(lambda raw: _keys([raw]), _paths, 20, together=_keys),
     "LAYOUT": Parser(store.layout_of, _nodes(lambda path: path == "/ledgers/LAYOUT")),

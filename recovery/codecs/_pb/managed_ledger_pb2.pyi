@@ -111,7 +111,7 @@ class SchemaInfo(_message.Message):
     SCHEMA_ID_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
     DELETED_FIELD_NUMBER: _ClassVar[int]
-    schema_id: str
+    schema_id: bytes
     schema: bytes
     deleted: bool
-    def __init__(self, schema_id: _Optional[str] = ..., schema: _Optional[bytes] = ..., deleted: bool = ...) -> None: ...
+    def __init__(self, schema_id: _Optional[bytes] = ..., schema: _Optional[bytes] = ..., deleted: bool = ...) -> None: ...

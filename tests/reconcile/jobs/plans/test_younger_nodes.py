@@ -73,7 +73,7 @@ def test_of_a_ledger_that_does_not_come_back_nothing_is_made(desk: Desk) -> None
 
 def make_entry(name: str, definition: bytes, before: Sequence[tuple[int, bytes]]) -> bytes:
     """Return the entry of a version of a schema, as a broker writes it."""
-    info = SchemaInfo(schema_id=name, schema=definition, deleted=False)
+    info = SchemaInfo(schema_id=name.encode(), schema=definition, deleted=False)
     places = [(ledger, 0, hashlib.sha256(raw).digest()) for ledger, raw in before]
     index = [
         SchemaVersion(version=number, position=LedgerPosition(ledgerId=ledger, entryId=entry), hash=digest)
