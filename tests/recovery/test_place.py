@@ -280,3 +280,48 @@ def test_a_file_system_that_is_no_object_store_gives_names_to_whole_files_only(
             file.sink.write(raw)
         assert target.read_bytes() == raw
     assert [path.name for path in (tmp_path / "dir").iterdir()] == ["file"]
+
+
+class Hdfs:
+    """Files of this machine, with what a real HDFS was seen to do: one error for all, and a noise for each open one."""
+
+    type_name = "hdfs"
+
+    def __init__(self, folder: Path) -> None:
+        from pyarrow import fs  # noqa: PLC0415 - as above
+
+        self._files = fs.SubTreeFileSystem(str(folder), fs.LocalFileSystem())
+        self.opened: list[str] = []
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._files, name)
+
+    def open_input_stream(self, path: str) -> object:
+        """Open, and note it."""
+        self.opened.append(path)
+        return self._files.open_input_stream(path)
+
+    def delete_file(self, path: str) -> None:
+        """Fail without saying why."""
+        try:
+            self._files.delete_file(path)
+        except FileNotFoundError:
+            raise OSError(5, "HDFS delete failed") from None
+
+
+def test_files_that_hdfs_does_not_have_are_missing_and_nothing_worse(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are removed without a word, and not opened to see that: its library writes to stderr then."""
+    hdfs = Hdfs(tmp_path)
+    monkeypatch.setattr(place_, "_connect", lambda *_: hdfs)
+    missing = to_place("hdfs://host:8020/dir/file")
+    assert isinstance(missing, RemotePlace)
+    missing.unlink(missing_ok=True)
+    for look in (missing.unlink, missing.read_bytes):
+        with pytest.raises(FileNotFoundError):
+            look()
+    (tmp_path / "dir").mkdir()
+    with pytest.raises(DatasetError, match="has no manifest"):
+        open_dataset("hdfs://host:8020/dir", "catalog")
+    assert hdfs.opened == []
