@@ -92,14 +92,15 @@ def _read_ids(layout: Layout, pieces: Iterable[Piece]) -> pa.Table:
 
 
 def list_known_ledgers(inventories: Iterable[Dataset]) -> Iterator[pa.Table]:
-    """Yield scope and ledger of everything that bookies hold, each at least once, in pieces.
+    """Yield scope and ledger of everything that bookies hold, each at least once, bucket range by bucket range.
 
     Raises:
         DatasetError: an inventory is damaged.
     """
-    for inventory in inventories:
-        for low in range(0, BUCKETS, _BUCKETS_AT_ONCE):
-            yield inventory.read("copies", columns=KEYS.names, buckets=range(low, low + _BUCKETS_AT_ONCE))
+    datasets = [*inventories]
+    for low in range(0, BUCKETS if datasets else 0, _BUCKETS_AT_ONCE):
+        part = range(low, low + _BUCKETS_AT_ONCE)
+        yield pa.concat_tables(one.read("copies", columns=KEYS.names, buckets=part) for one in datasets)
 
 
 def demand_each(store: MetadataStore, root: str, layout: Layout, ids: pa.Table) -> npt.NDArray[np.bool_]:

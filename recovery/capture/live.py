@@ -18,7 +18,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,7 @@ from backends.errors import AccessDeniedError
 from backends.protocols import LiveStore, MetadataStore, ScannableStore, Versioned, parse_acl
 from recovery.capture import scan
 from recovery.capture.ledger_tree import LISTINGS_IN_FLIGHT, MOST_LISTINGS, LedgerTree, Piece, sort_root_names
+from recovery.capture.listed_ledgers import ListedLedgers, have_folders
 from recovery.capture.subtrees import copy_subtrees
 from recovery.capture.summary import CaptureSummary, choose_layout, close_catalog
 from recovery.codecs.keys import kinds_of, ledger_keys, ledgers_of
@@ -60,7 +61,6 @@ _GAPS: Final = 1_000
 _HIDDEN: Final = ":x"
 """End of a digest's name as a server shows it to who may not change an ACL."""
 Ints = npt.NDArray[np.int64]
-_PAIR: Final = np.dtype([("scope", np.int64), ("ledger", np.int64)])
 _CHILDLESS: Final = frozenset({"layout", "instance_id", "cookie", "registration", "mark", "lock"})
 
 
@@ -89,8 +89,8 @@ def capture(
         out: a catalog; the records hold passwords, so it should be secret.
         clock: the clock.
         progress: called with how many ledgers are read, and how many there may be: an estimate until the end.
-        known: scope and ledger of ledgers that somebody knows of, perhaps repeatedly: of a live store, those that no
-            listing named are asked for one by one.
+        known: scope and ledger of ledgers that somebody knows of, perhaps repeatedly, best bucket range by bucket
+            range: of a live store, those that no listing named are asked for one by one, where their folder is there.
         with_rights: the ACLs of ledgers, too, which cost a live store more than all else.
         with_own_root: bkmeta's own root, too: who looks only does not need it.
         subtrees: keys of subtrees beside the ledgers root that are read, too; before the ledgers, so that what their
@@ -124,12 +124,6 @@ class _Reading:
     ledger: Ints
     values: Future[list[tuple[str, Versioned | None]]]
     acls: Future[dict[str, str]]
-
-
-def _join_ids(scope: Ints, ledger: Ints) -> npt.NDArray[Any]:
-    pairs = np.empty(len(scope), _PAIR)
-    pairs["scope"], pairs["ledger"] = scope, ledger
-    return pairs
 
 
 def _count(count: int, noun: str) -> str:
@@ -172,7 +166,7 @@ class _Run:
         self._vanished = 0
         self._hidden = 0
         self._fraction = 0.0
-        self._seen: list[npt.NDArray[Any]] | None = None
+        self._seen: ListedLedgers | None = None
         self._shown: dict[str, bool] = {}
 
     def run(
@@ -187,15 +181,15 @@ class _Run:
         copy_subtrees(self._store, subtrees, self._out, self._add_gap)
         known = iter(known)
         first = next(known, None)
-        self._seen = None if first is None else []
+        self._seen = None if first is None else ListedLedgers()
         names = self._store.children(self._key(ROOT))
         instance_id = None
         if names is not None:
             layout = self._read_layout(layout, present="LAYOUT" in names)
             instance_id = self._read_instance_id() if "INSTANCEID" in names else None
             self._write_everything(layout)
-            if first is not None:
-                self._read_unlisted(layout, chain([first], known))
+            if first is not None and self._seen is not None:
+                self._read_unlisted(layout, self._seen, chain([first], known))
         if self._prefix and self._with_own_root:
             self._write_own_root()
         if self._live is not None:
@@ -320,7 +314,7 @@ class _Run:
         if not nodes:
             return
         if self._seen is not None:
-            self._seen.append(_join_ids(scope, ledger))
+            self._seen.add(scope, ledger)
         raws = pa.array([node.value for node in nodes], pa.binary())
         parsed = decode_columns(raws)
         shown = self._filter_shown(keys, acls.result())
@@ -376,23 +370,32 @@ class _Run:
             )
         return shown
 
-    def _read_unlisted(self, layout: Layout, known: Iterable[pa.Table]) -> None:
+    def _read_unlisted(self, layout: Layout, listed: ListedLedgers, known: Iterable[pa.Table]) -> None:
         """Ask by key for ledgers that somebody knows of and no listing named."""
-        seen = np.unique(np.concatenate([np.zeros(0, _PAIR), *(self._seen or ())]))
+        found: set[str] = set()
         for rows in known:
-            scope, ledger = (rows[name].to_numpy() for name in ("scope", "ledger"))
-            pairs = np.unique(_join_ids(scope, ledger))
-            pairs = pairs[~np.isin(pairs, seen, assume_unique=True)]
-            fits = ~find_placeless(layout, pairs["scope"], pairs["ledger"])
-            for start in range(0, len(pairs), _BATCH):
-                part = pairs[start : start + _BATCH][fits[start : start + _BATCH]]
-                self._read_ledgers(layout, part["scope"].copy(), part["ledger"].copy())
-            seen = np.union1d(seen, pairs)
+            scope, ledger = listed.leave_out(rows)
+            fits = ~find_placeless(layout, scope, ledger)
+            scope, ledger = scope[fits], ledger[fits]
+            keys = ledger_keys(layout, scope, ledger)
+            is_asked = np.ones(len(keys), np.bool_)
+            if self._live is not None:
+                is_asked = have_folders(keys, lambda folders: self._pool.map(self._may_stand, folders))
+            asked = np.flatnonzero(is_asked)
+            for start in range(0, len(asked), _BATCH):
+                part = asked[start : start + _BATCH]
+                self._read_ledgers(keys.take(pa.array(part)).to_pylist(), scope[part], ledger[part], found)
 
-    def _read_ledgers(self, layout: Layout, scope: Ints, ledger: Ints) -> None:
-        keys = ledger_keys(layout, scope, ledger).to_pylist()
+    def _may_stand(self, key: str) -> bool:
+        try:
+            return self._store.get(self._key(key)) is not None
+        except AccessDeniedError:
+            return True
+
+    def _read_ledgers(self, keys: list[str], scope: Ints, ledger: Ints, found: set[str]) -> None:
         row_of = {key: row for row, key in enumerate(keys)}
-        nodes = {key: node for key, node in self._read(keys) if node is not None}
+        nodes = {key: node for key, node in self._read(keys) if node is not None and key not in found}
+        found.update(nodes)
         for key, node in nodes.items():
             if self._since is None or node.created_txn is None or node.created_txn <= self._since:
                 self._add_gap(key, "is there, and no listing named it: what else a listing left out is not known")

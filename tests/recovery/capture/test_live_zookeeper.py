@@ -4,7 +4,8 @@ import itertools
 import re
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,7 @@ def raw(zookeeper_server: ZooKeeperServer) -> Iterator[KazooClient]:
     client.close()
 
 
-def filled(hosts: str, root: str, ids: Iterator[int] | range, layout: Layout = Layout.LONGHIERARCHICAL) -> None:
+def filled(hosts: str, root: str, ids: Iterable[int], layout: Layout = Layout.LONGHIERARCHICAL) -> None:
     """Write a cluster with ledgers."""
     made = ZooKeeperStore(hosts)
     if made.get(root + store.LAYOUT) is None:
@@ -61,7 +62,7 @@ def filled(hosts: str, root: str, ids: Iterator[int] | range, layout: Layout = L
     made.close()
 
 
-def _batched(ids: Iterator[int] | range, size: int) -> Iterator[tuple[int, ...]]:
+def _batched(ids: Iterable[int], size: int) -> Iterator[tuple[int, ...]]:
     waiting = iter(ids)
     while some := tuple(itertools.islice(waiting, size)):
         yield some
@@ -197,6 +198,33 @@ def test_what_bookies_know_is_asked_for(zookeeper_server: ZooKeeperServer, root:
         summary.gaps[0] == "/000/0000/0000/0000/L0040: is there, and no listing named it: what else a listing left "
         "out is not known"
     )
+
+
+def test_below_a_folder_that_is_absent_nothing_is_asked_for(
+    zookeeper_server: ZooKeeperServer, root: str, tmp_path: Path
+) -> None:
+    """One question answers for all of a folder that is not there; one that no listing names is looked into."""
+    filled(zookeeper_server.hosts, root, [*range(100), *range(10_000, 10_010)])
+    opened = open_store(f"zk://{zookeeper_server.hosts}{root}")
+    above, listed, read = root + "/000/0000/0000", opened.store.children, opened.store.get_many
+    asked: list[str] = []
+
+    def children(key: str) -> list[str] | None:
+        names = listed(key)
+        return [name for name in names if name != "0001"] if key == above and names else names
+
+    def get_many(keys: Iterable[str]) -> Iterator[tuple[str, Any]]:
+        asked.extend(wanted := [*keys])
+        return read(wanted)
+
+    opened.store.children = children  # type: ignore[method-assign]  # a server whose listing leaves a folder out
+    opened.store.get_many = get_many  # type: ignore[method-assign]  # counts what is asked for
+    known = pa.table({"scope": pa.array([0] * 20_000), "ledger": pa.array([*range(5_000), *range(10_000, 25_000)])})
+    summary, dataset = run(opened, tmp_path / "out", [known])
+    assert ids_of(dataset) == [*range(100), *range(10_000, 10_010)]
+    assert len(summary.gaps) == 10
+    folders = Counter(key.rpartition("/L")[0] for key in asked if "/L" in key and key.startswith(above))
+    assert folders == {f"{above}/0000": 5_000, f"{above}/0001": 10_000}
 
 
 def test_rights_of_every_ledger_are_kept(
