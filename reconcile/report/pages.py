@@ -49,7 +49,7 @@ NAMES_SHOWN: Final = 400
 VALUES_SHOWN: Final = 20
 """Facts and names of one finding."""
 
-_COUNTED: Final = [*tables.KEY_COLUMNS, "outcome", "reason", "missing", "last_entry", "grades"]
+_COUNTED: Final = [*tables.KEY_COLUMNS, "outcome", "reason", "missing", "last_entry", "highest", "grades"]
 _LONGEST: Final = 200
 """Characters of a name: bookies, topics and paths are what others wrote."""
 _BINS: Final = 10
@@ -157,6 +157,7 @@ def plan_page(plan: Dataset, inventories: Sequence[Dataset], *, verdict: str, ma
     """
     grades: dict[str, Counter[str]] = {name: Counter() for name in tables.GRADED}
     outcomes: Counter[str] = Counter()
+    entries: Counter[str] = Counter()
     sizes = _Sizes()
     selection = Selection()
     # Of a large plan only what is counted is read of every ledger, and the rest of those that are shown.
@@ -167,6 +168,7 @@ def plan_page(plan: Dataset, inventories: Sequence[Dataset], *, verdict: str, ma
         for name, counter in grades.items():
             _count_into(counter, pc.struct_field(struct, name).filter(back.combine_chunks()))
         _count_into(outcomes, batch["outcome"])
+        entries.update(entries_by_outcome(batch))
         sizes.add(pc.add(batch["last_entry"], 1))
         selection.add(batch)
     lists = selection.lists()
@@ -176,13 +178,15 @@ def plan_page(plan: Dataset, inventories: Sequence[Dataset], *, verdict: str, ma
             ledgers = [LedgerId(row["scope"], row["ledger"]) for row in kept.rows]
             kept.rows = [row for ledger in ledgers for row in whole.read(ledger)]
     findings = _list_findings(plan)
-    undecided = list(itertools.islice(list_ledgers(plan, Choice(is_undecided=True)), UNDECIDED_SHOWN))
+    manifest = read_plan_manifest(plan)
+    undecided = []
+    if manifest.counts.undecided or not is_large:
+        undecided = list(itertools.islice(list_ledgers(plan, Choice(is_undecided=True)), UNDECIDED_SHOWN))
     shown = [LedgerId(row["scope"], row["ledger"]) for kept in lists for row in kept.rows]
     shown += [row["id"] for row in findings if row["id"] is not None]
     named = topics(plan, shown)
     copies = read_copies(inventories)
     damage, hiding = _damage(inventories)
-    manifest = read_plan_manifest(plan)
     return (
         make_environment()
         .get_template("plan.html.j2")
@@ -197,7 +201,7 @@ def plan_page(plan: Dataset, inventories: Sequence[Dataset], *, verdict: str, ma
                 stack("ledgers", outcomes),
                 stack(
                     "entries",
-                    entries_by_outcome(plan),
+                    entries,
                     "up to each ledger's last one, or the last that a bookie has",
                 ),
             ],

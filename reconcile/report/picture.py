@@ -138,12 +138,9 @@ def strip_of(coverage: Coverage, inventories: Iterable[Dataset]) -> Strip:
     return Strip(tiles[:BOOKIES_DRAWN], counts, max(0, len(tiles) - BOOKIES_DRAWN))
 
 
-def entries_by_outcome(plan: Dataset) -> Counter[str]:
-    """Count the entries of a plan's ledgers by outcome: up to the last of the record, else to the last on a bookie."""
-    counted: Counter[str] = Counter()
-    for rows in plan.batches("reconstruction", ["outcome", "last_entry", "highest"]):
-        ends = pc.fill_null(pc.coalesce(rows["last_entry"], rows["highest"]), -1)
-        sums = pa.table({"outcome": rows["outcome"], "entries": pc.add(ends, 1)})
-        for row in sums.group_by("outcome").aggregate([("entries", "sum")]).to_pylist():
-            counted[row["outcome"]] += row["entries_sum"] or 0
-    return counted
+def entries_by_outcome(rows: pa.Table) -> dict[str, int]:
+    """Count the entries of ledgers by outcome: up to the last of the record, else to the last on a bookie."""
+    ends = pc.fill_null(pc.coalesce(rows["last_entry"], rows["highest"]), -1)
+    sums = pa.table({"outcome": rows["outcome"], "entries": pc.add(ends, 1)})
+    counted = sums.group_by("outcome").aggregate([("entries", "sum")]).to_pylist()
+    return {row["outcome"]: row["entries_sum"] or 0 for row in counted}
