@@ -372,7 +372,7 @@ class _Run:
 
     def _read_unlisted(self, layout: Layout, listed: ListedLedgers, known: Iterable[pa.Table]) -> None:
         """Ask by key for ledgers that somebody knows of and no listing named."""
-        found: set[str] = set()
+        unlisted: set[str] = set()
         for rows in known:
             scope, ledger = listed.leave_out(rows)
             fits = ~find_placeless(layout, scope, ledger)
@@ -384,7 +384,7 @@ class _Run:
             asked = np.flatnonzero(is_asked)
             for start in range(0, len(asked), _BATCH):
                 part = asked[start : start + _BATCH]
-                self._read_ledgers(keys.take(pa.array(part)).to_pylist(), scope[part], ledger[part], found)
+                self._read_ledgers(keys.take(pa.array(part)).to_pylist(), scope[part], ledger[part], unlisted)
 
     def _may_stand(self, key: str) -> bool:
         try:
@@ -392,10 +392,10 @@ class _Run:
         except AccessDeniedError:
             return True
 
-    def _read_ledgers(self, keys: list[str], scope: Ints, ledger: Ints, found: set[str]) -> None:
+    def _read_ledgers(self, keys: list[str], scope: Ints, ledger: Ints, unlisted: set[str]) -> None:
         row_of = {key: row for row, key in enumerate(keys)}
-        nodes = {key: node for key, node in self._read(keys) if node is not None and key not in found}
-        found.update(nodes)
+        nodes = {key: node for key, node in self._read(keys) if node is not None and key not in unlisted}
+        unlisted.update(nodes)
         for key, node in nodes.items():
             if self._since is None or node.created_txn is None or node.created_txn <= self._since:
                 self._add_gap(key, "is there, and no listing named it: what else a listing left out is not known")
