@@ -30,7 +30,8 @@ class UnseenBookies:
         holders: bookies that hold entries of the ledger, and have damage of no particular one that hides entries.
         bookies: all that may hide entries of the ledger, at least: not scanned, not completely, or with such damage.
         elsewhere: those not scanned: each may have a copy of all of any ledger.
-        blank: these, and those not scanned completely: each may have all of a segment, and show nothing of its ledger.
+        blank: of each ledger, these and those not scanned completely, but for those whose row of it is complete: each
+            may have all of a segment of it, and show nothing.
         unsound: which bookies of the batch are among these; not those that are known by their number only.
     """
 
@@ -38,7 +39,7 @@ class UnseenBookies:
     holders: Ints
     bookies: Ints
     elsewhere: int
-    blank: int
+    blank: Ints
     unsound: Mask
 
     @classmethod
@@ -69,6 +70,7 @@ class UnseenBookies:
         )
         # Of each ledger, how many of the unsound ones hide nothing of it, and how many sound ones do.
         whole = np.bincount(known.whole_ledger[unsound[known.whole_bookie]], minlength=known.count)
+        whole_in_part = np.bincount(known.whole_ledger[partly[known.whole_bookie]], minlength=known.count)
         harmed = np.bincount(pairs[0][bounded[pairs[1]]], minlength=known.count)
         anywhere = int(unsound.sum()) + unscanned - whole + harmed
         base = len(known.bookies)
@@ -82,7 +84,7 @@ class UnseenBookies:
             np.bincount(known.copies.row_ledger[hides], minlength=known.count),
             np.maximum(anywhere, known.incomplete.astype(np.int64)),
             unscanned,
-            unscanned + int(partly.sum()),
+            unscanned + int(partly.sum()) - whole_in_part,
             unsound,
         )
 

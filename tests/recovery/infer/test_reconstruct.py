@@ -237,6 +237,13 @@ def test_a_later_segment_may_stand_on_as_many_unseen_bookies_as_have_an_entry(
     assert (found["last_entry"], len(found["segments"])) == (29, 1)
 
 
+@pytest.mark.parametrize(("beside", "outcome"), [(0, "restored"), (1, "restored"), (2, "guarded")])
+def test_who_was_asked_for_a_ledger_alone_hides_nothing_of_it(beside: int, outcome: str) -> None:
+    """As by the wire: no bookie is seen whole, and of the ledger each answers for itself; others may have more."""
+    found = recover(striped(30), names=NAMES[: 3 + beside], states={"complete": False, "mode": "wire"})
+    assert (found["outcome"], found["last_entry"]) == (outcome, 29)
+
+
 @pytest.mark.parametrize(
     ("default", "copies", "wanted"),
     [
