@@ -208,10 +208,15 @@ def _list_alternatives(known: Facts, explained: Explained, restored: Mask) -> pa
     at_end = explained.end == known.copies.end
     # Where entries above the end are held, the end may have been any of them, too.
     highest = np.where(at_end, explained.end - 1, known.copies.end)
-    shorter = np.flatnonzero(restored & (explained.least <= highest))
+    # Of a shape with more copies than there are bookies of it, one is lost: a recovery may have asked that one first.
+    writes = np.array([shape.write for shape in explained.shapes], np.int64)
+    holders = np.bincount(known.copies.row_ledger, minlength=known.count)
+    least = explained.least.copy()
+    least[ledger[writes[shape] > holders[ledger]]] = -1
+    shorter = np.flatnonzero(restored & (least <= highest))
     texts = pa.array([f"{shape.ensemble}/{shape.write}" for shape in explained.shapes], pa.string())
     weights = np.array([*(shape.weight for shape in explained.shapes), 0.0])
-    lowest, highest = (pc.cast(pa.array(ends[shorter]), pa.string()) for ends in (explained.least, highest))
+    lowest, highest = (pc.cast(pa.array(ends[shorter]), pa.string()) for ends in (least, highest))
     ends = pc.if_else(pc.equal(lowest, highest), lowest, pc.binary_join_element_wise(lowest, highest, ".."))
     values = [texts.take(pa.array(shape)), ends]
     kinds = np.repeat([_SHAPE, _END], [len(part) for part in values])

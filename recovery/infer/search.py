@@ -150,6 +150,11 @@ class _Case:
             return SearchResult(Refusal.FRAGMENTED, None, end, -1)
         lac = max(int(known.lac[self._ledger]), -1)
         cut = _choose_end(held_copies, solutions[0], end, lac, prior, doubt)
+        if cut is not None and 0 <= cut < end:
+            # Who should have had the entry depends on the shape: each that explains the copies as well has to say so.
+            others = [one for one in solutions[1:] if one.cost <= solutions[0].cost + _SIMILAR]
+            ends = [_choose_end(held_copies, other, end, lac, prior, doubt) for other in others]
+            cut = cut if all(other is not None and other <= cut for other in ends) else None
         if (
             not (doubt.hiding or doubt.has_unseen or doubt.wiped)
             and known.closed_copy[self._ledger] >= solutions[0].first[-1]

@@ -96,10 +96,16 @@ def test_a_length_that_no_recovery_counted_is_no_contradiction() -> None:
         ("wiped@contradicting", 10, 500),
         ("mixed@contradicting", 3000, 500),
         ("mixed@contradicting", 764443939, 500),
+        ("holes", 71001004, 500),
+        ("holes", 71001013, 500),
+        ("reopened", 71001008, 500),
     ],
 )
 def test_histories_that_once_broke_a_guarantee(name: str, seed: int, ledgers: int) -> None:
-    """An end above what others wrote; W = 1 with three copies; a hidden shape; a LAC without entry; copied stripes."""
+    """An end above what others wrote; W = 1 with three copies; a hidden shape; a LAC without entry; copied stripes.
+
+    An end before a gap that one shape explains and others do not; one that a recovery found by asking who had lost all.
+    """
     tally = judge.judge(name, seed, ledgers)
     assert not tally.violations, said(tally)
 
