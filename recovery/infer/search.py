@@ -152,9 +152,9 @@ class _Case:
         cut = _choose_end(held_copies, solutions[0], end, lac, prior, doubt)
         if cut is not None and 0 <= cut < end:
             # Who should have had the entry depends on the shape: each that explains the copies as well has to say so.
-            others = [one for one in solutions[1:] if one.cost <= solutions[0].cost + _SIMILAR]
-            ends = [_choose_end(held_copies, other, end, lac, prior, doubt) for other in others]
-            cut = cut if all(other is not None and other <= cut for other in ends) else None
+            others = [other for other in solutions[1:] if other.cost <= solutions[0].cost + _SIMILAR]
+            ends = [_choose_end(held_copies, solution, end, lac, prior, doubt) for solution in others]
+            cut = cut if all(stop is not None and stop <= cut for stop in ends) else None
         if (
             not (doubt.hiding or doubt.has_unseen or doubt.wiped)
             and known.closed_copy[self._ledger] >= solutions[0].first[-1]
