@@ -16,7 +16,9 @@ from typing import Any, Final, Self
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_fixed
 
 from tests.support import jars
+from tests.support.class_archives import find_archive, list_options
 
+ARCHIVE: Final = find_archive("cluster", jars.name_driver())
 JVM: Final = (
     "-Xmx1200m",
     "-XX:+UseSerialGC",
@@ -26,6 +28,7 @@ JVM: Final = (
     "-Dzookeeper.admin.enableServer=false",
     "-Dio.netty.leakDetectionLevel=disabled",
     "-Djava.net.preferIPv4Stack=true",
+    *list_options(ARCHIVE),
 )
 DIGESTS: Final = ("CRC32C", "CRC32", "MAC", "DUMMY")
 """The Java client's names."""
@@ -91,6 +94,10 @@ class Cluster:
         self._jvm.kill()
         self._jvm.communicate()
         self._log.close()
+
+    def end(self) -> None:
+        """Let the JVM end by itself."""
+        self._jvm.communicate()
 
     @property
     def pid(self) -> int:

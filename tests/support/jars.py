@@ -1,10 +1,10 @@
 """The jars of a released BookKeeper and the compiled driver, both kept in a cache of the user.
 
     ${XDG_CACHE_HOME:-~/.cache}/bkmeta/jars-<hash of java/pom.xml>/                       copied by Maven
-    ${XDG_CACHE_HOME:-~/.cache}/bkmeta/driver-<hash of java/*.java and of the jars>/      compiled by javac
+    ${XDG_CACHE_HOME:-~/.cache}/bkmeta/driver-<hash of java/*.java and of the jars>/driver.jar    compiled by javac
     ${XDG_CACHE_HOME:-~/.cache}/bkmeta/pulsar-<hash of java/pulsar/pom.xml>/              Pulsar's (pulsar.py)
 
-Run as a program it fills the cache and prints the class path: ``python -m tests.real.jars``.
+Run as a program it fills the cache and prints the class path: ``python -m tests.support.jars``.
 """
 
 import hashlib
@@ -22,6 +22,7 @@ SOURCES: Final = Path(__file__).resolve().parent / "java"
 _POM: Final = SOURCES / "pom.xml"
 _DRIVER: Final = sorted(SOURCES.glob("*.java"))
 _PACKAGES: Final = "default-jdk-headless maven"
+_PACKED: Final = "driver.jar"
 _ATTEMPTS: Final = 3
 
 
@@ -87,14 +88,24 @@ def _copy_jars(target: Path) -> None:
 
 def jars() -> Path:
     """Return the folder of the jars, fetched if they are not there."""
-    return _made_once(cache_home() / f"jars-{_digest(_POM.read_bytes())}", _copy_jars)
+    return _made_once(cache_home() / _name_library(), _copy_jars)
+
+
+def _name_library() -> str:
+    return f"jars-{_digest(_POM.read_bytes())}"
+
+
+def name_driver() -> str:
+    """Return the name of the folder that the driver is in: other sources and other jars give another."""
+    return f"driver-{_digest(*(source.read_bytes() for source in _DRIVER), f'{_name_library()} {_PACKED}'.encode())}"
 
 
 def class_path() -> str:
-    """Return the class path of the compiled driver and everything it needs."""
+    """Return the class path of the compiled driver and everything it needs: of jars alone, for class archives."""
     library = jars()
 
     def compile_driver(target: Path) -> None:
+        classes = target / "classes"
         # The release fixes the language, so that a class compiled by a newer JDK runs on an older one.
         command = [
             _program("javac"),
@@ -104,13 +115,13 @@ def class_path() -> str:
             "-cp",
             f"{library}/*",
             "-d",
-            str(target),
+            str(classes),
             *map(str, _DRIVER),
         ]
         _run("compiling the driver", command)
+        _run("packing the driver", [_program("jar"), "cf", str(target / _PACKED), "-C", str(classes), "."])
 
-    name = f"driver-{_digest(*(source.read_bytes() for source in _DRIVER), library.name.encode())}"
-    return f"{_made_once(cache_home() / name, compile_driver)}:{library}/*"
+    return f"{_made_once(cache_home() / name_driver(), compile_driver) / _PACKED}:{library}/*"
 
 
 def main() -> int:

@@ -9,10 +9,15 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 import pytest
 
+from tests.support.class_archives import find_archive, list_options
+from tests.support.spark_classes import PYSPARK
 from tests.support.waiting import free_port
+
+ARCHIVE: Final = find_archive("zookeeper", PYSPARK)
 
 ANSWER_S = 120.0
 """A server on a busy machine answers its first question within this."""
@@ -70,6 +75,7 @@ class ZooKeeperServer:
                     "-XX:+UseSerialGC",
                     "-XX:TieredStopAtLevel=1",
                     "-Dzookeeper.forceSync=no",
+                    *list_options(ARCHIVE),
                     *self._options,
                     "-cp",
                     f"{_jars()}/*",
@@ -110,6 +116,13 @@ class ZooKeeperServer:
         """Have it answer nothing more: what is sent to it from now on waits."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
+
+    def end(self) -> None:
+        """Ask it to end, and wait for that."""
+        assert self._process is not None
+        self._process.terminate()
+        self._process.wait()
+        self._process = None
 
     def kill(self) -> None:
         """End it as ``kill -9`` does; its data stay."""
