@@ -3,12 +3,14 @@
 A page shows some ledgers of each list: of every reason, of those with few copies, of those that come back.
 """
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -84,19 +86,17 @@ class Selection:
 
     def add(self, batch: pa.Table) -> None:
         """Take some rows of a reconstruction."""
-        few = few_copies(batch)
-        self._take((BACK, FEW), batch.filter(few))
-        rest = batch.filter(pc.invert(few))
-        for pair in rest.select(["outcome", "reason"]).group_by(["outcome", "reason"]).aggregate([]).to_pylist():
-            outcome, reason = pair["outcome"], pair["reason"]
-            has_reason = pc.is_null(rest["reason"]) if reason is None else pc.equal(rest["reason"], reason)
-            self._take((outcome, reason), rest.filter(pc.and_(pc.equal(rest["outcome"], outcome), has_reason)))
-
-    def _take(self, key: tuple[str, str | None], rows: pa.Table) -> None:
-        if rows.num_rows:
-            kept = self._lists.setdefault(key, LedgerList(*key))
-            kept.total += rows.num_rows
-            kept.rows += rows.slice(0, max(0, LEDGERS_SHOWN - len(kept.rows))).to_pylist()
+        outcome, reason = (batch[name].combine_chunks().dictionary_encode() for name in ("outcome", "reason"))
+        outcomes, reasons = outcome.dictionary.to_pylist(), [*reason.dictionary.to_pylist(), None]
+        keys = [*itertools.product(outcomes, reasons), (BACK, FEW)]
+        codes = pc.fill_null(reason.indices, len(reasons) - 1).to_numpy() + outcome.indices.to_numpy() * len(reasons)
+        codes[pc.fill_null(few_copies(batch), fill_value=False).to_numpy()] = len(keys) - 1
+        counts = np.bincount(codes, minlength=len(keys))
+        for code in np.flatnonzero(counts).tolist():
+            kept = self._lists.setdefault(keys[code], LedgerList(*keys[code]))
+            kept.total += int(counts[code])
+            if left := LEDGERS_SHOWN - len(kept.rows):
+                kept.rows += batch.take(pa.array(np.flatnonzero(codes == code)[:left])).to_pylist()
 
     def lists(self) -> list[LedgerList]:
         """Return the lists, the longest first and restored ledgers last; all together show LEDGERS_SHOWN at most."""

@@ -163,10 +163,9 @@ def plan_page(plan: Dataset, inventories: Sequence[Dataset], *, verdict: str, ma
     # Of a large plan only what is counted is read of every ledger, and the rest of those that are shown.
     is_large = plan.rows("reconstruction") > MOST_ROWS
     for batch in plan.batches("reconstruction", _COUNTED if is_large else None):
-        struct = batch["grades"].combine_chunks()
-        back = pc.equal(batch["outcome"], BACK)
+        restored = batch["grades"].combine_chunks().filter(pc.equal(batch["outcome"], BACK).combine_chunks())
         for name, counter in grades.items():
-            _count_into(counter, pc.struct_field(struct, name).filter(back.combine_chunks()))
+            _count_into(counter, pc.struct_field(restored, name))
         _count_into(outcomes, batch["outcome"])
         entries.update(entries_by_outcome(batch))
         sizes.add(pc.add(batch["last_entry"], 1))

@@ -140,7 +140,7 @@ def strip_of(coverage: Coverage, inventories: Iterable[Dataset]) -> Strip:
 
 def entries_by_outcome(rows: pa.Table) -> dict[str, int]:
     """Count the entries of ledgers by outcome: up to the last of the record, else to the last on a bookie."""
-    ends = pc.fill_null(pc.coalesce(rows["last_entry"], rows["highest"]), -1)
-    sums = pa.table({"outcome": rows["outcome"], "entries": pc.add(ends, 1)})
-    counted = sums.group_by("outcome").aggregate([("entries", "sum")]).to_pylist()
-    return {row["outcome"]: row["entries_sum"] or 0 for row in counted}
+    ends = pc.fill_null(pc.coalesce(rows["last_entry"], rows["highest"]), -1).to_numpy()
+    outcome = rows["outcome"].combine_chunks().dictionary_encode()
+    codes = outcome.indices.to_numpy()
+    return {name: int((ends[codes == code] + 1).sum()) for code, name in enumerate(outcome.dictionary.to_pylist())}
