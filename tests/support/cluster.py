@@ -5,6 +5,7 @@ What a cluster holds is kept in the form of a case's `truth.json`, so that one j
 
 import base64
 import json
+import re
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -32,6 +33,8 @@ JVM: Final = (
 )
 DIGESTS: Final = ("CRC32C", "CRC32", "MAC", "DUMMY")
 """The Java client's names."""
+_HUNG: Final = re.compile(r"bookie (\d+) deletes ledger")
+"""What the driver says of a bookie that should have collected a ledger."""
 
 
 class ClusterError(Exception):
@@ -74,6 +77,7 @@ class Cluster:
         home.mkdir(parents=True, exist_ok=True)
         self.home = home
         self.zookeeper = ""
+        self._started: dict[int, Bookie] = {}
         self._log = home.with_name(f"{home.name}.log").open("w")
         self._jvm = subprocess.Popen(
             ["java", *JVM, *options, "-cp", class_path, "Driver"],
@@ -130,6 +134,7 @@ class Cluster:
 
     def start(self, bookie: Bookie) -> None:
         """Start a bookie as BookKeeper's own main program does, cookies checked."""
+        self._started[bookie.n] = bookie
         self(
             "bookie_start",
             n=bookie.n,
@@ -154,11 +159,22 @@ class Cluster:
             shape = {"E": running, "W": running, "A": running}
             ledgers.append(self._small(shape))
             self("close", ledger=ledgers[-1])
-            self("pass", ledger=ledgers[-1])
+            try:
+                self("pass", ledger=ledgers[-1])
+            except ClusterError as error:
+                self._restart_hung(str(error))
+                raise
 
         for _ in range(2):
             end_pass()
         return ledgers[0]
+
+    def _restart_hung(self, problem: str) -> None:
+        """Start a bookie anew that collects no more: on a busy machine one was seen to wait for a record for ever."""
+        if hung := _HUNG.search(problem):
+            bookie = self._started[int(hung[1])]
+            self("bookie_stop", n=bookie.n)
+            self.start(bookie)
 
     @retry(retry=retry_if_exception_type(ClusterError), stop=stop_after_attempt(5), wait=wait_fixed(1), reraise=True)
     def _small(self, shape: Mapping[str, int]) -> int:
