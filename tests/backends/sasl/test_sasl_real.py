@@ -188,14 +188,19 @@ def test_bookies_take_tickets_and_passwords(secured: Secured, monkeypatch: pytes
         assert what in refused[0].detail
 
 
+def enter_by_ticket(secured: Secured, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Have commands enter the store by a keytab's ticket, with no password; return its URI."""
+    secured.be(monkeypatch, keytab=secured.keytab)
+    monkeypatch.setenv("BKMETA_ZK_KERBEROS", "zookeeper")
+    monkeypatch.delenv(USER_VARIABLE, raising=False)
+    return f"zk+hierarchical://{secured.hosts}/ledgers"
+
+
 def test_a_scrutiny_of_secured_bookies(
     secured: Secured, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The wire by a ticket, or by a password: one bookie lets each in, so half of the copies are seen."""
-    secured.be(monkeypatch, keytab=secured.keytab)
-    monkeypatch.setenv("BKMETA_ZK_KERBEROS", "zookeeper")
-    monkeypatch.delenv(USER_VARIABLE, raising=False)
-    uri = f"zk+hierarchical://{secured.hosts}/ledgers"
+    uri = enter_by_ticket(secured, monkeypatch)
     healthy = run(capsys, "doctor", "--no-spark", "--metadata", uri)
     assert (healthy.code, "Kerberos (keytab, ticket cache)" in healthy.out) == (0, True), healthy
     look = ("scrutinize", "--metadata", uri, "--wire", "--recheck-after", "0s", "--deadline", "2", "--patience", "1")
@@ -217,10 +222,7 @@ def test_inventories_of_secured_bookies(
     secured: Secured, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """`collect --wire`, its store by a ticket too: the bookie of tickets answers, the other one is named as refused."""
-    secured.be(monkeypatch, keytab=secured.keytab)
-    monkeypatch.setenv("BKMETA_ZK_KERBEROS", "zookeeper")
-    monkeypatch.delenv(USER_VARIABLE, raising=False)
-    uri = f"zk+hierarchical://{secured.hosts}/ledgers"
+    uri = enter_by_ticket(secured, monkeypatch)
     wire = ("collect", "--wire", "--metadata", uri, "--out", tmp_path / "out", "--bookie-auth")
     made = run(capsys, *wire, "sasl-gssapi", "--json")
     bookies = made.result["coverage"]["bookies"]
