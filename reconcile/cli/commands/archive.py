@@ -11,8 +11,8 @@ from reconcile.cli.option_groups.deletes import (
     SHOWN,
     ledger_arguments,
     metadata_option,
-    read_copies,
     show_time,
+    take_copies,
     take_ledgers,
     take_target,
     target_options,
@@ -57,11 +57,11 @@ def mark(by: str, place: str, checksum: str, **shared: Any) -> None:  # noqa: AN
     from reconcile.jobs.deletes.archive import MarkRequest, mark_archived
 
     output = make_output(shared)
-    copies = read_copies(shared["source"], shared["scope"], place, checksum)
-    target, ledgers = take_target(shared), take_ledgers(shared)
+    target, copies = take_target(shared), take_copies(shared, place, checksum)
+    ledgers = tuple(copies)
     if checksum and len(ledgers) > 1:
         raise click.UsageError("--checksum is of one ledger: mark each by itself")
-    marked = mark_archived(MarkRequest(target, ledgers, by, place, checksum, copies), make_context(output))
+    marked = mark_archived(MarkRequest(target, copies, by), make_context(output))
     verdict = f"{count_noun(marked, 'ledger')} marked"
     sys.exit(output.show(_make_result("archive-mark", verdict, {"marked": marked}, target, ledgers)))
 

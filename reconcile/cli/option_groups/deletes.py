@@ -100,13 +100,44 @@ def take_ledgers(values: dict[str, Any], *, may_be_none: bool = False) -> "tuple
     Raises:
         InputError: a file cannot be read, or has a line that names no ledger.
     """
+    return tuple(_take_rows(values, may_be_none=may_be_none))
+
+
+def take_copies(values: dict[str, Any], place: str, checksum: str) -> "dict[LedgerId, tuple[str, str]]":
+    """Take the ledgers likewise, each with the place of its copy and its checksum.
+
+    Args:
+        values: of the command; a line of --from that is JSON may have "to" and "checksum" beside "ledger".
+        place: where a line says none.
+        checksum: likewise.
+
+    Raises:
+        InputError: as `take_ledgers`; or a line has no text for either.
+    """
+    source = str(values["source"])
+    copies = {}
+    for ledger, row in _take_rows(values).items():
+        said = (row.get("to", place), row.get("checksum", checksum))
+        if not all(isinstance(text, str) for text in said):
+            raise InputError(source, f"says of ledger {ledger} a copy or checksum that is no text", _COPY_REMEDY)
+        copies[ledger] = said
+    return copies
+
+
+def _take_rows(values: dict[str, Any], *, may_be_none: bool = False) -> "dict[LedgerId, dict[str, Any]]":
+    """Take ledgers out of a command's arguments, each with the JSON that names it in a file, if any does.
+
+    The file is read once: it may be a pipe.
+    """
     named, source, scope = values.pop("ledgers"), values.pop("source"), values.pop("scope")
-    ledgers = [*parse_ledgers(named, scope, values.pop("qualified"))]
+    rows: dict[LedgerId, dict[str, Any]] = {
+        ledger: {} for ledger in parse_ledgers(named, scope, values.pop("qualified"))
+    }
     if source is not None:
-        ledgers += _read_ledgers(source, scope)
-    if not ledgers and not may_be_none:
+        rows |= dict(_read_rows(source, scope))
+    if not rows and not may_be_none:
         raise click.UsageError("name ledgers, or a file of them: --from FILE")
-    return tuple(dict.fromkeys(ledgers))
+    return rows
 
 
 def take_looks(values: dict[str, Any]) -> "Looks":
@@ -170,31 +201,6 @@ def list_lines(rows: "Mapping[LedgerId, object]") -> list[str]:
     """Return a line for each of some ledgers."""
     lines = [f"{ledger}: {text}" for ledger, text in list(rows.items())[:SHOWN]]
     return [*lines, *([f"and {len(rows) - SHOWN} more: --json names all"] if len(rows) > SHOWN else [])]
-
-
-def read_copies(path: Path | None, scope: str | None, place: str, checksum: str) -> "dict[LedgerId, tuple[str, str]]":
-    """Return where the copy of each ledger of a file is, and its checksum, as its line says.
-
-    Args:
-        path: lines as --from has them; JSON may have "to" and "checksum" beside "ledger". None: there is none.
-        scope: as --ledger-scope-id has it.
-        place: where a line says none.
-        checksum: likewise.
-
-    Raises:
-        InputError: the file cannot be read, or has a line that names no ledger, or no text for either.
-    """
-    copies = {}
-    for ledger, row in [] if path is None else _read_rows(path, scope):
-        said = (row.get("to", place), row.get("checksum", checksum))
-        if not all(isinstance(text, str) for text in said):
-            raise InputError(str(path), f"says of ledger {ledger} a copy or checksum that is no text", _COPY_REMEDY)
-        copies[ledger] = said
-    return copies
-
-
-def _read_ledgers(path: Path, scope: str | None) -> "list[LedgerId]":
-    return [ledger for ledger, _ in _read_rows(path, scope)]
 
 
 def _read_rows(path: Path, scope: str | None) -> "list[tuple[LedgerId, dict[str, Any]]]":

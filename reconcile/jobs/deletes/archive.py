@@ -1,7 +1,7 @@
 """Marks of a backup application: which ledgers it has, where, and what of."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from reconcile.deletes.packed import Decision
 from reconcile.deletes.records import ArchiveMark
@@ -19,19 +19,13 @@ class MarkRequest:
 
     Attributes:
         target: the store.
-        ledgers: which.
+        copies: ledger → where its copy is, and the copy's checksum; empty: none is known.
         by: the application; empty: who runs this.
-        place: where the copies are.
-        checksum: of the copy, where one ledger is named; empty: none is known.
-        copies: place and checksum of the ledgers of which these are known each by itself.
     """
 
     target: Target
-    ledgers: tuple[LedgerId, ...]
+    copies: Mapping[LedgerId, tuple[str, str]]
     by: str = ""
-    place: str = ""
-    checksum: str = ""
-    copies: Mapping[LedgerId, tuple[str, str]] = field(default_factory=dict)
 
 
 def mark_archived(request: MarkRequest, context: Context) -> int:
@@ -45,12 +39,11 @@ def mark_archived(request: MarkRequest, context: Context) -> int:
         at_ms, by = now_ms(context), request.by or target.by
 
         def decide(ledger: LedgerId, _mark: ArchiveMark | None) -> Decision[ArchiveMark]:
-            place, checksum = request.copies.get(ledger, (request.place, request.checksum))
-            return Decision(ArchiveMark(ledger, by, place, checksum, at_ms))
+            return Decision(ArchiveMark(ledger, by, *request.copies[ledger], at_ms))
 
-        target.own.archive.change(request.ledgers, decide, target.log, rows=_ROWS)
-        target.log.end({"marked": len(request.ledgers)}, 0)
-    return len(request.ledgers)
+        target.own.archive.change(tuple(request.copies), decide, target.log, rows=_ROWS)
+        target.log.end({"marked": len(request.copies)}, 0)
+    return len(request.copies)
 
 
 def unmark_archived(target: Target, ledgers: Sequence[LedgerId], context: Context) -> int:

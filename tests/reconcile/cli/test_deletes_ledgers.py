@@ -1,5 +1,7 @@
 """Files of ledgers, as `delete request --from` reads them."""
 
+import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +9,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from reconcile.cli.option_groups.deletes import ledger_arguments, take_ledgers
+from reconcile.cli.option_groups.deletes import ledger_arguments, take_copies, take_ledgers
 from reconcile.cli.options import DURATION
 from recovery.errors import InputError
 from recovery.model.ids import LedgerId
@@ -45,6 +47,20 @@ def test_every_form_of_an_id_is_read(tmp_path: Path) -> None:
         LedgerId(0, 0),
         *(LedgerId(*pair) for pair in ids if pair not in ((0, 6), (7, 3))),
     ]
+
+
+def test_copies_are_taken_from_a_pipe(tmp_path: Path) -> None:
+    """As `--from <(...)` is: what a line says counts for its ledger, else the options; the pipe is read once."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    lines = ('{"ledger": 5, "to": "s3://b/5", "checksum": "c0ffee"}', '{"ledger": 6, "checksum": "ab"}', "7", "8")
+    writer = threading.Thread(target=pipe.write_text, args=("\n".join(lines),))
+    writer.start()
+    values = {"ledgers": ("8", "9"), "qualified": (), "source": pipe, "scope": None}
+    copies = take_copies(values, "s3://rest", "")
+    writer.join()
+    rest = dict.fromkeys((LedgerId(0, number) for number in (7, 8, 9)), ("s3://rest", ""))
+    assert copies == {LedgerId(0, 5): ("s3://b/5", "c0ffee"), LedgerId(0, 6): ("s3://rest", "ab"), **rest}
 
 
 @pytest.mark.parametrize("text", ["7", "", "1.5d", "7w", "-1d", "36501d", "1d "])
