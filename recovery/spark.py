@@ -107,6 +107,8 @@ def session(
     quiet = Path(__file__).with_name(_LOG_SETTINGS)
     local = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
     executors = has_executors(master)
+    if not executors and "SPARK_HOME" not in os.environ:  # else Java may be of another Spark, with a PySpark of its own
+        local["spark.python.daemon.module"] = "recovery.spark_daemon"
     interpreter = sys.executable if python is None else f"./{python.name}"
     properties = {
         "spark.master": master,
@@ -148,6 +150,8 @@ def session(
             # A Java process that dies is reported once, where it is missed; this server would write to stderr besides.
             accumulators: Any = spark.sparkContext._accumulatorServer  # noqa: SLF001 - there is no other way to it
             accumulators.handle_error = lambda *_: None
+            # It ends when it next looks, a second later: nobody needs to wait for that.
+            accumulators.shutdown = threading.Thread(target=accumulators.shutdown, daemon=True).start
             if executors:
                 try:
                     _ship(spark, Path(folder), python)

@@ -101,13 +101,17 @@ STORAGES = pytest.mark.parametrize("run", ["interleaved", "sorted", "db"], indir
 
 @STORAGES
 def test_the_cluster_that_was_written_has_all_shapes(run: Run) -> None:
-    """The test tests something: every quorum and digest, no entry to thousands, one segment to four."""
+    """The test tests something: every quorum and digest, no entry to thousands, one segment, a few, one for each change.
+
+    Which ledgers a change meets is the client's choice.
+    """
     rows = run.rows.values()
     assert {(row["E"], row["W"], row["A"]) for row in rows} == set(QUORUMS)
     assert {row["digest"] for row in rows} == set(DIGESTS)
     assert {row["password"] for row in rows} == {encoded(password) for password in PASSWORDS}
     assert {0, 1, 2, 3000} <= {len(row["entries"]) for row in rows}
-    assert {1, 2, 1 + CHANGES} <= {len(row["segments"]) for row in rows}
+    lengths = {len(row["segments"]) for row in rows}
+    assert {1, 1 + CHANGES} < lengths
 
 
 @STORAGES

@@ -45,6 +45,34 @@ print(json.dumps([count, [later == before for later in states], files == {before
 """
 
 
+WORKERS: Final = """
+import threading, time
+from recovery.spark import over_buckets, session
+
+def name_places(buckets):
+    import py4j, pyspark
+    return {"pyspark": pyspark.__file__}
+
+for _ in range(3):
+    with session("local[2]") as spark:
+        answers = over_buckets(spark, name_places, [range(1), range(1, 2)])
+import pyspark
+assert [answer["pyspark"] for answer in answers] == [pyspark.__file__] * 2, answers
+patience = time.monotonic() + 30
+while threading.active_count() > 2:  # this one, and that of PySpark's way to its Java process, which stays
+    assert time.monotonic() < patience, threading.enumerate()
+    time.sleep(0.1)
+"""
+
+
+def test_workers_run_the_installed_pyspark_and_no_thread_stays() -> None:
+    """Of a zip no bytecode is kept; who ends a session waits for none of its threads, and still they end."""
+    done = subprocess.run(
+        [sys.executable, "-c", WORKERS], cwd=command.ROOT, capture_output=True, text=True, timeout=500, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_session_leaves_the_process_as_it_was(tmp_path: Path) -> None:
     """Environment, search path, handlers and stderr are the same in a session, after it, and while it starts.
 

@@ -21,9 +21,9 @@ from tests.support.zookeeper_server import ARCHIVE as OF_ZOOKEEPER
 from tests.support.zookeeper_server import ZooKeeperServer
 
 _SESSION: Final = """
-from recovery.spark import session
+from recovery.spark import over_buckets, session
 with session("local[2]") as spark:
-    spark.sparkContext.parallelize([1, 2], 2).map(str).collect()
+    over_buckets(spark, lambda buckets: {"first": buckets[0]}, [range(1), range(1, 2)])
 """
 _STORAGES: Final = ("interleaved", "sorted", "db")
 

@@ -12,7 +12,7 @@ BRIEF: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _SPARK: Final = importlib.util.find_spec("pyspark")
 PYSPARK: Final = f"{version('pyspark')} {_SPARK and _SPARK.origin}"
 """Says which jars PySpark brings."""
-ARCHIVE: Final = find_archive("spark", PYSPARK)
+ARCHIVE: Final = find_archive("spark-jobs", PYSPARK)
 
 
 def spark_environment() -> Mapping[str, str]:
