@@ -1,4 +1,4 @@
-"""Forks the Python workers of a Spark on this host, in place of `pyspark.daemon`: the same one, from where it is installed.
+"""What forks the Python workers of a Spark on this host: `pyspark.daemon`, from where PySpark is installed.
 
 Spark puts its `pyspark.zip` before all else on the search path. Bytecode is not kept in a zip, so each start would
 compile PySpark anew: a second of CPU for each worker. `session` names this module where both are the same PySpark.

@@ -101,9 +101,9 @@ STORAGES = pytest.mark.parametrize("run", ["interleaved", "sorted", "db"], indir
 
 @STORAGES
 def test_the_cluster_that_was_written_has_all_shapes(run: Run) -> None:
-    """The test tests something: every quorum and digest, no entry to thousands, one segment, a few, one for each change.
+    """The test tests something: every quorum and digest, no entry to thousands, one segment, and one for each change.
 
-    Which ledgers a change meets is the client's choice.
+    Which ledgers a change meets is the choice of the client.
     """
     rows = run.rows.values()
     assert {(row["E"], row["W"], row["A"]) for row in rows} == set(QUORUMS)
