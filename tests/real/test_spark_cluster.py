@@ -6,7 +6,7 @@ program comes with the session, its libraries with a packed environment, dataset
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -80,27 +80,16 @@ class Room:
     secrets: Path
     packed: Path
 
-    def word(self, plan: str) -> list[str]:
-        """Return the command that makes a plan on the cluster."""
-        top = self.store.uri
-        words = [
-            "recover",
-            "--layout",
-            "hierarchical",
-            "--inventory-dir",
-            f"{top}/inv",
-            "--passwords",
-            str(self.secrets),
-        ]
-        return [
-            *words,
-            "--master",
-            self.cluster.master,
-            "--executor-python",
-            str(self.packed),
-            "--out",
-            f"{top}/{plan}",
-        ]
+    def word(self, plan: str, *where: str) -> list[str]:
+        """Return the command that makes a plan; `where` names who carries its tasks."""
+        top, secrets = self.store.uri, str(self.secrets)
+        known = ["--layout", "hierarchical", "--inventory-dir", f"{top}/inv", "--passwords", secrets]
+        return ["recover", *known, *where, "--out", f"{top}/{plan}"]
+
+    @property
+    def there(self) -> list[str]:
+        """Options that have the cluster carry tasks."""
+        return ["--master", self.cluster.master, "--executor-python", str(self.packed)]
 
     def open(self, plan: str) -> Dataset:
         """Return a plan, whole."""
@@ -141,15 +130,29 @@ def room(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Room]:
 
 @pytest.fixture(scope="module")
 def calm(room: Room) -> Dataset:
-    """The plan that is made where nobody is killed."""
-    room.watch.expect("calm")
-    _recover(room, "calm")
+    """The plan that is made on one host, where nobody is killed."""
+    _run(room.word("calm", "--master", "local[2]"), room)
     return room.open("calm")
 
 
-def test_tasks_write_from_hosts_that_see_nothing_of_the_driver(room: Room, calm: Dataset) -> None:
-    """Every part came from a worker; neither their logs nor the store have the secret that both were given."""
-    assert calm.rows("actions")
+def test_a_driver_that_is_killed_leaves_no_plan_and_the_next_one_the_same(room: Room, calm: Dataset) -> None:
+    """It dies while a task stores a part: there is no manifest; the same command clears that and makes the plan.
+
+    Every part comes from a worker, which sees nothing of the driver; neither their logs nor the store have the secret
+    that both were given.
+    """
+    gone = room.cluster.count_removed()
+    words = room.word("driverless", *room.there)
+    with command.started(*words, env=room.environment) as running:
+        room.watch.expect("driverless", lambda _: os.killpg(running.pid, signal.SIGKILL))
+        running.wait()
+    assert room.watch.writers
+    with pytest.raises(DatasetError, match=MANIFEST):
+        open_dataset(f"{room.store.uri}/driverless", "plan")
+    until(lambda: room.cluster.count_removed() > gone, "the master knows that the driver is gone")
+    room.watch.expect("driverless")
+    _run(words, room)
+    _demand_same(room.open("driverless"), calm)
     assert room.watch.writers
     assert set(room.watch.writers) <= set(room.cluster.workers)
     logs = [path for path in room.cluster.log.parent.rglob("*") if path.suffix == ".log" or path.name == "stderr"]
@@ -158,34 +161,20 @@ def test_tasks_write_from_hosts_that_see_nothing_of_the_driver(room: Room, calm:
     assert not [key for key in room.store.list_keys() if SECRET.encode() in room.store.read(key)]
 
 
-def test_a_driver_that_is_killed_leaves_no_plan_and_the_next_one_the_same(room: Room, calm: Dataset) -> None:
-    """It dies while a task stores a part: there is no manifest; the same command clears that and makes the plan."""
-    gone = room.cluster.count_removed()
-    with command.started(*room.word("driverless"), env=room.environment) as running:
-        room.watch.expect("driverless", lambda _: os.killpg(running.pid, signal.SIGKILL))
-        running.wait()
-    assert room.watch.writers
-    with pytest.raises(DatasetError, match=MANIFEST):
-        open_dataset(f"{room.store.uri}/driverless", "plan")
-    until(lambda: room.cluster.count_removed() > gone, "the master knows that the driver is gone")
-    room.watch.expect("driverless")
-    _recover(room, "driverless")
-    _demand_same(room.open("driverless"), calm)
-
-
 def test_a_worker_that_is_killed_costs_its_task_and_nothing_else(room: Room, calm: Dataset) -> None:
     """It dies while its task stores a part, in the middle of the upload: the other one stores it."""
     room.watch.expect("workerless", room.cluster.kill_worker)
-    _recover(room, "workerless")
+    _run(room.word("workerless", *room.there), room)
     assert len(set(room.watch.writers)) > 1
     _demand_same(room.open("workerless"), calm)
 
 
-def _recover(room: Room, plan: str) -> None:
-    done = command.process(*room.word(plan), env=room.environment, patience_s=900)
+def _run(words: Sequence[str], room: Room) -> None:
+    done = command.process(*words, env=room.environment, patience_s=900)
     assert done.code == 0, done.out + done.err
 
 
 def _demand_same(plan: Dataset, wanted: Dataset) -> None:
+    assert wanted.rows("actions")
     for table in ("actions", "reconstruction", "sides"):
         assert plan.read(table).equals(wanted.read(table)), table

@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -37,7 +38,7 @@ from recovery.testing.bookie_dir import (
     write_log,
 )
 from tests.support.bookie_files import index_files as bookie_index_files
-from tests.support.cases import NAMES
+from tests.support.cases import NAMES, cache_home
 from tests.support.collecting import look
 
 BLOCK = 4096
@@ -149,9 +150,17 @@ def test_several_processes_take_the_time_of_one(tmp_path: Path, monkeypatch: pyt
     assert time.monotonic() - begun >= summary.bytes_read / 500_000
 
 
-def test_at_a_rate_nothing_stays_in_the_page_cache_that_was_not_there(tmp_path: Path) -> None:
+@pytest.fixture
+def disk() -> Iterator[Path]:
+    """A folder on a disk, as other tests' may be in memory."""
+    cache_home().mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=cache_home()) as folder:
+        yield Path(folder)
+
+
+def test_at_a_rate_nothing_stays_in_the_page_cache_that_was_not_there(disk: Path) -> None:
     """A whole file is read through it, and only what was there before is there afterwards."""
-    path = tmp_path / "file"
+    path = disk / "file"
 
     def lets_go() -> bool:
         with let_go_of(path) as fd:
