@@ -17,8 +17,8 @@ from tests.support.cluster import Bookie, Cluster, encoded
 
 _BOOKIES: Final = 3
 _ENTRIES: Final = 20
-_OPEN_FILES: Final = {"openFileLimit": "2000"}
-"""Of three bookies in one process; each keeps as many open to read as to write, 20,000 by itself."""
+_OPEN_FILES: Final = {"openFileLimit": "500"}
+"""Of three bookies in one process; each keeps as many open to read as to write, and more for a while."""
 _SERVERS: Final = ("-Xmx4g", "-XX:TieredStopAtLevel=4")
 """ZooKeeper, three bookies and the auditor: a server's memory, and all that Java compiles."""
 

@@ -26,11 +26,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import pairwise
-from typing import Any
+from typing import Any, Final
 
 from backends.bookie.client import Options
 from recovery.bookies.addresses import ALIAS_UNRESOLVED, Member, Members
-from recovery.bookies.wire_probe import count_scoped, probe_bookies, sample_ledgers
+from recovery.bookies.wire_probe import count_named, count_scoped, probe_bookies, sample_ledgers
 from recovery.bookies.wire_results import (
     COPIES,
     DAMAGE,
@@ -84,11 +84,21 @@ class Request:
         return f"Request(catalog={self.catalog.path!r}, wanted={self.wanted}, tasks={self.tasks})"
 
 
+MANY_FILES: Final = 10_000
+"""Ledgers of one bookie that are asked for before somebody is told what that costs it."""
+
 Carry = Callable[["Task", Sequence[range]], Sequence[Mapping[str, Any]]]
 """Runs a task for each of the bucket ranges, at the same time if it can, and returns what each said."""
 
 
-def collect_wire(request: Request, out: DatasetPlace, carry: Carry, *, now: Callable[[], datetime]) -> WireSummary:
+def collect_wire(
+    request: Request,
+    out: DatasetPlace,
+    carry: Carry,
+    *,
+    now: Callable[[], datetime],
+    warn: Callable[[str], None] = lambda _: None,
+) -> WireSummary:
     """Ask the bookies of a cluster into inventories, one below `out` for each that answers.
 
     Args:
@@ -96,6 +106,7 @@ def collect_wire(request: Request, out: DatasetPlace, carry: Carry, *, now: Call
         out: a folder; the inventories stand in folders of it.
         carry: see there.
         now: the clock, with a time zone.
+        warn: told, before anything is asked, what it costs bookies that have many ledgers.
 
     Raises:
         InputError: a wanted bookie that nobody knows.
@@ -123,6 +134,8 @@ def collect_wire(request: Request, out: DatasetPlace, carry: Carry, *, now: Call
     rows = request.catalog.rows("ledgers")
     listed = rows - count_scoped(request.catalog)
     if targets:
+        if rows > MANY_FILES and (files := _count_files(request, targets)):
+            warn(_word_files(files))
         for target in targets:
             prepare(out / folder_of(target.bookie), "inventory", secret=False)
         share = replace(
@@ -140,6 +153,22 @@ def collect_wire(request: Request, out: DatasetPlace, carry: Carry, *, now: Call
                 tally = Tally.sum([Tally.from_json(answer[member.bookie]) for answer in answers])
                 results[member.bookie] = _finish_inventory(request, member, tally, out, started, ended)
     return WireSummary(listed, rows - listed, tuple(results[m.bookie] for m in wanted), unresolved)
+
+
+def _count_files(request: Request, targets: Sequence[Target]) -> dict[str, int]:
+    """Return the bookies that will have many files open, each with how many."""
+    named = count_named(request.catalog, request.buckets)
+    files = {target.bookie: sum(named[name] for name in target.names) for target in targets}
+    return {bookie: count for bookie, count in files.items() if count > MANY_FILES}
+
+
+def _word_files(files: Mapping[str, int]) -> str:
+    bookie = max(files, key=lambda name: files[name])
+    others = f" ({len(files) - 1:,} more over {MANY_FILES:,})" if len(files) > 1 else ""
+    return (
+        f"{bookie} will keep the index file of each ledger that it is asked for open until it restarts, "
+        f"up to {files[bookie]:,}{others}: its limit of open files must be above that"
+    )
 
 
 def _divide_rate(rate: float | None, tasks: int) -> float | None:

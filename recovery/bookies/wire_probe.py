@@ -1,7 +1,8 @@
 """Which bookies of a cluster can be asked for lists: each is asked for a few ledgers that it should have."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -11,7 +12,7 @@ from backends.bookie import frames
 from backends.bookie.client import Bookie, Options, Wire
 from backends.bookie.frames import Answer, Outcome
 from recovery.bookies.addresses import Member
-from recovery.bookies.wire_results import SCOPE, BookieResult, Kind
+from recovery.bookies.wire_results import SCOPE, BookieResult, Ints, Kind
 from recovery.dataset import Dataset
 from recovery.model.ids import BUCKETS
 
@@ -31,15 +32,7 @@ _FAILED: Final = {
 def sample_ledgers(catalog: Dataset) -> dict[str, list[int]]:
     """Return the names that records give bookies, each with a few ledgers that it should have."""
     samples: dict[str, list[int]] = {}
-    for buckets in cut_batches(catalog):
-        read = catalog.read("ledgers", buckets=buckets, columns=["scope", "ledger", "segments"])
-        read = read.filter(pc.equal(read["scope"], SCOPE)).combine_chunks()
-        segments = read["segments"].combine_chunks()
-        ensembles = pc.struct_field(pc.list_flatten(segments), "members")
-        row_of = pc.list_parent_indices(segments).take(pc.list_parent_indices(ensembles))
-        coded = pc.list_flatten(ensembles).dictionary_encode()
-        codes, names = coded.indices.to_numpy(), coded.dictionary.to_pylist()
-        ledgers = read["ledger"].to_numpy()[row_of.to_numpy()]
+    for ledgers, codes, names in _read_members(catalog, range(BUCKETS)):
         for order in (slice(None), slice(None, None, -1)):
             chosen, first = np.unique(codes[order], return_index=True)
             for code, row in zip(chosen.tolist(), first.tolist(), strict=True):
@@ -48,6 +41,28 @@ def sample_ledgers(catalog: Dataset) -> dict[str, list[int]]:
                 if len(known) < _PROBES and ledger not in known:
                     known.append(ledger)
     return samples
+
+
+def count_named(catalog: Dataset, buckets: range) -> Counter[str]:
+    """Return the names that records of a bucket range give bookies, each with how many of these ledgers name it."""
+    counts: Counter[str] = Counter()
+    for ledgers, codes, names in _read_members(catalog, buckets):
+        pairs = np.unique(np.column_stack([ledgers, codes]), axis=0)
+        for name, count in zip(names, np.bincount(pairs[:, 1], minlength=len(names)).tolist(), strict=True):
+            counts[name] += count
+    return counts
+
+
+def _read_members(catalog: Dataset, buckets: range) -> Iterator[tuple[Ints, Ints, list[str]]]:
+    """Yield ledgers of scope 0 and, beside each, a member that its record names: a place in the list of names."""
+    for batch in cut_batches(catalog, buckets):
+        read = catalog.read("ledgers", buckets=batch, columns=["scope", "ledger", "segments"])
+        read = read.filter(pc.equal(read["scope"], SCOPE)).combine_chunks()
+        segments = read["segments"].combine_chunks()
+        ensembles = pc.struct_field(pc.list_flatten(segments), "members")
+        row_of = pc.list_parent_indices(segments).take(pc.list_parent_indices(ensembles))
+        coded = pc.list_flatten(ensembles).dictionary_encode()
+        yield read["ledger"].to_numpy()[row_of.to_numpy()], coded.indices.to_numpy(), coded.dictionary.to_pylist()
 
 
 def count_scoped(catalog: Dataset) -> int:

@@ -18,6 +18,7 @@ from backends.bookie.client import Address, Options, Tls, Wire
 from backends.bookie.frames import Answer, Outcome, Request, Status
 from backends.registry import open_store
 from backends.testing.faults import Proxy
+from recovery.bookies import wire_inventory
 from recovery.bookies.addresses import read_members
 from recovery.dataset import open_dataset
 from tests.support.certificates import authority, signed
@@ -35,6 +36,7 @@ NO_PATIENCE: Final = Options(deadline_s=1.0, patience_s=1.0)
 """For what is not answered at all."""
 WRITES: Final = ("ADD_ENTRY", "WRITE_LAC", "FORCE_LEDGER", "FENCE", "LONG_POLL", "WRITE_BYTES", "AUTH", "RECOVERY")
 """In the names of the metrics that must stand still."""
+FILLED: Final = 40
 OPEN_ENTRIES: Final = 1025
 """Of the ledger that stays open: the last one is the first of an index page, which lists of such a bookie lack."""
 
@@ -175,6 +177,48 @@ def test_a_cluster_is_collected_as_its_disks_are_and_not_touched(
         coverage = open_dataset(tmp_path / "wire" / bookie.id, "inventory").manifest["coverage"]
         assert (coverage["complete"], coverage["asked"], coverage["unanswered"]) == (False, 6, 0)
         assert "ledgers that the store does not list" in coverage["not_told"]
+
+
+def test_a_bookie_keeps_the_index_file_of_each_listed_ledger_open_and_that_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One that may have few open has all of them open, for as long as it runs; reads alone do not do that."""
+    monkeypatch.setattr(wire_inventory, "MANY_FILES", FILLED - 1)
+    with Cluster(tmp_path / "home") as cluster:
+        cluster.start_zookeeper("zookeeper", "/ledgers")
+        cluster("format", layout="hierarchical")
+        bookie = Bookie(0, "bk0", "sorted", ["b0/journal"], ["b0/ledgers"], props={"openFileLimit": "3"})
+        cluster.start(bookie)
+        known = {"digest": "CRC32C", "password": encoded(b"")}
+        assert cluster("fill", count=FILLED, entries=2, E=1, W=1, A=1, **known) == 0
+        cluster("flush")
+        uri = f"zk+hierarchical://{cluster.zookeeper}/ledgers"
+
+        def count_open() -> int:
+            places = Path(f"/proc/{cluster.pid}/fd").iterdir()
+            return sum(os.fspath(place.readlink()).endswith(".idx") for place in places if place.is_symlink())
+
+        with open_store(uri) as opened:
+            address = read_members(opened.store, opened.root, None, {}).find("bk0").address
+        assert address is not None
+        read = asked(address, PATIENT, *(frames.read_entry(ledger, frames.LAST) for ledger in range(FILLED)))
+        assert [answer.outcome for answer in read] == [Outcome.ANSWER] * FILLED
+        assert count_open() < FILLED / 2
+        done = run(
+            capsys, "scrutinize", "--wire", "--metadata", uri, "--out", tmp_path / "run", "--recheck-after", "0s"
+        )
+        assert done.code == 0
+        assert "bkmeta: warning: bk0 will keep the index file of each ledger" in done.err
+        assert f"up to {FILLED}" in done.err
+        assert count_open() >= FILLED
+        cluster("bookie_stop", n=0)
+        assert count_open() == 0
+        cluster.start(bookie)
+        monkeypatch.setattr(wire_inventory, "MANY_FILES", FILLED)
+        again = run(
+            capsys, "scrutinize", "--wire", "--metadata", uri, "--out", tmp_path / "two", "--recheck-after", "0s"
+        )
+        assert (again.code, "warning" in again.err) == (0, False)
 
 
 def test_the_open_ledger_was_not_fenced(running: Running) -> None:
