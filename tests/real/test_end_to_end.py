@@ -37,7 +37,7 @@ def _write(history: History, random: Random) -> None:
         return history.create(next(quorums), digest=next(digests), password=password, custom=custom, adv=adv)
 
     for count in COUNTS:
-        for _ in range(6):
+        for _ in range(4):
             ledger = create()
             for part in (count // 2, count - count // 2):
                 history.add(ledger, _sizes(random, part))

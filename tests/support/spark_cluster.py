@@ -11,7 +11,8 @@ from typing import Final
 
 import pyspark
 
-from tests.support.spark_classes import BRIEF
+from tests.support.class_archives import list_options
+from tests.support.spark_classes import ARCHIVE, BRIEF
 from tests.support.waiting import free_port, until
 
 _SPARK: Final = Path(pyspark.__file__).parent
@@ -86,7 +87,7 @@ def spark_cluster(
         **os.environ,
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": "256m",
-        "JAVA_TOOL_OPTIONS": BRIEF,
+        "JAVA_TOOL_OPTIONS": " ".join((BRIEF, *list_options(ARCHIVE))),
     }
     with ExitStack() as stack:
 
