@@ -22,6 +22,7 @@ os.environ.update(spark_environment())
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run modules that wait for servers or for Spark first, so that short ones fill the last minutes of all workers."""
+    """Run modules first that wait for servers or for Spark, then long ones: short ones fill the last minutes of all."""
     waiting = {item.path for item in items if any(map(item.get_closest_marker, ("real", "spark")))}
-    items.sort(key=lambda item: item.path not in waiting)
+    long = {item.path for item in items if item.get_closest_marker("long")}
+    items.sort(key=lambda item: (item.path not in waiting, item.path not in long))

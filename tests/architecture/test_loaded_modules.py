@@ -16,6 +16,8 @@ from tests.support.command import ROOT, commands, environment
 from tests.support.inventories import write_inventory
 from tests.support.plan_folder import Ledger, write_plan
 
+pytestmark = pytest.mark.long
+
 PROBE: Final = """
 import json, sys
 from reconcile.cli.__main__ import main

@@ -15,6 +15,8 @@ from tests.recovery.test_dataset import ledgers, write
 from tests.support.google_store import GoogleStore, started_google_store
 from tests.support.object_store import Fault, FaultyProxy, ObjectStore, every, started_store
 
+pytestmark = pytest.mark.long
+
 Store = ObjectStore | GoogleStore
 LARGE = 11 << 20
 """Bytes that go up in several parts."""

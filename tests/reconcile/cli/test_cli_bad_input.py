@@ -22,6 +22,8 @@ from tests.support.inventories import write_inventory
 from tests.support.plan_folder import Ledger, write_plan
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.long
+
 JOURNAL = 0x18BCFE56801
 OTHER = "10.0.0.2:3181"
 OTHER_CLUSTER = "99999999-2222-3333-4444-555555555555"

@@ -20,6 +20,8 @@ from tests.support.impacts import write_catalog
 from tests.support.inventories import write_inventory
 from tests.support.plan_folder import Ledger, write_plan
 
+pytestmark = pytest.mark.long
+
 PAGE = ROOT / "docs/operations/exit-codes.md"
 STORE = "zk+hierarchical://127.0.0.1:1/ledgers"
 """Where nothing listens."""

@@ -142,11 +142,12 @@ def test_a_scrutiny_whose_jvm_is_killed_is_said_to_have_failed_and_repeated(
 
 
 def _kill_spark(others: set[int]) -> bool:
-    """Kill what Java there is but others; the one that only makes Spark's command line may end by itself meanwhile."""
+    """Kill the driver's Java; not the one that only makes its command line, nor a late executor of the run before."""
     killed = False
     for pid in list_descendants(os.getpid(), "java") - others:
         with suppress(FileNotFoundError, ProcessLookupError):
-            if b"org.apache.spark.launcher.Main" not in Path(f"/proc/{pid}/cmdline").read_bytes():
+            line = Path(f"/proc/{pid}/cmdline").read_bytes()
+            if b"org.apache.spark.deploy.SparkSubmit" in line and b"org.apache.spark.launcher.Main" not in line:
                 os.kill(pid, signal.SIGKILL)
                 killed = True
     return killed

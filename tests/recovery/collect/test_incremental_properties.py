@@ -38,8 +38,10 @@ from recovery.testing.bookie_dir import (
 )
 from tests.recovery.collect.test_index_database import add_to_db, make_db, row, write_database
 
+pytestmark = pytest.mark.long
+
 SOAKED: Final = "BKMETA_SOAK_AGAIN" in os.environ
-EXAMPLES: Final = int(os.environ.get("BKMETA_SOAK_AGAIN", "8"))
+EXAMPLES: Final = int(os.environ.get("BKMETA_SOAK_AGAIN", "5"))
 JOURNAL: Final = 0x1000
 LATER: Final = timedelta(minutes=10)
 """Files made now are older than a collection that begins then, so that their times are believed."""

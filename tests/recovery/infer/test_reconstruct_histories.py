@@ -21,7 +21,9 @@ from recovery.testing.inventories import Inventory
 from recovery.testing.profiles import CLASSES, SCANS
 from recovery.testing.tally import Tally
 
-COUNT: Final = int(os.environ.get("BKMETA_SOAK_HISTORIES", "150"))
+pytestmark = pytest.mark.long
+
+COUNT: Final = int(os.environ.get("BKMETA_SOAK_HISTORIES", "100"))
 """Histories of each class, and of each class with each scan a third of it."""
 FIRST: Final = int(os.environ.get("BKMETA_SOAK_SEED", "0"))
 """Seed of the first cluster: `scripts/soak` draws another one each time. Violations name theirs."""

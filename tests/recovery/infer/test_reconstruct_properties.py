@@ -19,6 +19,8 @@ from recovery.model import tables
 from recovery.testing import simulator
 from recovery.testing.simulator import Cluster, Harm, History, Scan
 
+pytestmark = pytest.mark.long
+
 HISTORIES: Final = int(os.environ.get("BKMETA_HISTORIES", "1000"))
 """Histories of the bounded test; give more for a longer look."""
 

@@ -352,7 +352,7 @@ public final class Driver {
         }
         client().deleteLedger(ledger);
         for (int n : bookies.keySet()) {
-            collect(n, ledger, 60);
+            collect(n, ledger, 30);
         }
         return true;
     }
