@@ -51,9 +51,6 @@ class _Quiet:
     def expect(self, step: object, things: int) -> None:
         """Show nothing."""
 
-    def warn(self, warning: str) -> None:
-        """Show nothing."""
-
 
 def delete_all(uri: str, inventories: str, folder: str) -> dict[str, Any]:
     """Delete every ledger of a store in two phases; return what that took."""

@@ -128,13 +128,6 @@ class Output:
         else:
             click.echo(_fit(f"bkmeta: {printable(message)}", sys.stderr), err=True)
 
-    def warn(self, warning: str) -> None:
-        """Say what has to be known before it goes on: a line on stderr, or an event."""
-        if self._progress == "json":
-            click.echo(json.dumps({"event": "warning", "message": warning}), err=True)
-        else:
-            click.echo(_fit(f"bkmeta: warning: {printable(warning)}", sys.stderr), err=True)
-
     def expect(self, step: Step, things: int) -> None:
         """Say about how long a step will take: a line on a terminal, or an event."""
         seconds = estimate_s(step, things)

@@ -35,9 +35,6 @@ class Reporter(Protocol):
             unit: what is counted.
         """
 
-    def warn(self, warning: str) -> None:
-        """Show what somebody has to know before the job goes on."""
-
     def expect(self, step: Step, things: int) -> None:
         """Show about how long a step will take.
 

@@ -22,6 +22,7 @@ Source: docs/formats/wire.md.
 
 import asyncio
 import hashlib
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -86,27 +87,22 @@ class Request:
 
 MANY_FILES: Final = 10_000
 """Ledgers of one bookie that are asked for before somebody is told what that costs it."""
+_LOG: Final = logging.getLogger(__name__)
 
 Carry = Callable[["Task", Sequence[range]], Sequence[Mapping[str, Any]]]
 """Runs a task for each of the bucket ranges, at the same time if it can, and returns what each said."""
 
 
-def collect_wire(
-    request: Request,
-    out: DatasetPlace,
-    carry: Carry,
-    *,
-    now: Callable[[], datetime],
-    warn: Callable[[str], None] = lambda _: None,
-) -> WireSummary:
+def collect_wire(request: Request, out: DatasetPlace, carry: Carry, *, now: Callable[[], datetime]) -> WireSummary:
     """Ask the bookies of a cluster into inventories, one below `out` for each that answers.
+
+    What that costs bookies of many ledgers is logged before they are asked.
 
     Args:
         request: what is asked.
         out: a folder; the inventories stand in folders of it.
         carry: see there.
         now: the clock, with a time zone.
-        warn: told, before anything is asked, what it costs bookies that have many ledgers.
 
     Raises:
         InputError: a wanted bookie that nobody knows.
@@ -135,7 +131,7 @@ def collect_wire(
     listed = rows - count_scoped(request.catalog)
     if targets:
         if rows > MANY_FILES and (files := _count_files(request, targets)):
-            warn(_word_files(files))
+            _LOG.warning("%s", _word_files(files))
         for target in targets:
             prepare(out / folder_of(target.bookie), "inventory", secret=False)
         share = replace(
@@ -166,8 +162,9 @@ def _word_files(files: Mapping[str, int]) -> str:
     bookie = max(files, key=lambda name: files[name])
     others = f" ({len(files) - 1:,} more over {MANY_FILES:,})" if len(files) > 1 else ""
     return (
-        f"{bookie} will keep the index file of each ledger that it is asked for open until it restarts, "
-        f"up to {files[bookie]:,}{others}: its limit of open files must be above that"
+        f"{bookie} will keep the index file of each of {files[bookie]:,} ledgers open until it restarts{others}; "
+        "its limit of open files (/proc/PID/limits on its host) must be above that, or it takes no connections: "
+        "where it is not, collect that bookie from its disks instead"
     )
 
 

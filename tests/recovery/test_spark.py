@@ -46,22 +46,26 @@ print(json.dumps([count, [later == before for later in states], files == {before
 
 
 WORKERS: Final = """
-import threading, time
+import threading
 from recovery.spark import over_buckets, session
 
 def name_places(buckets):
     import py4j, pyspark
     return {"pyspark": pyspark.__file__}
 
-for _ in range(3):
-    with session("local[2]") as spark:
-        answers = over_buckets(spark, name_places, [range(1), range(1, 2)])
+with session("local[2]"):  # the thread of PySpark's way to its Java process stays
+    before = {*threading.enumerate()}
+before |= {*threading.enumerate()}
+with session("local[2]") as spark:
+    answers = over_buckets(spark, name_places, [range(1), range(1, 2)])
+    begun = {*threading.enumerate()} - before
+begun |= {*threading.enumerate()} - before
+assert begun
+for thread in begun:
+    thread.join(30)
+assert not [thread for thread in begun if thread.is_alive()]
 import pyspark
 assert [answer["pyspark"] for answer in answers] == [pyspark.__file__] * 2, answers
-patience = time.monotonic() + 30
-while threading.active_count() > 2:  # this one, and that of PySpark's way to its Java process, which stays
-    assert time.monotonic() < patience, threading.enumerate()
-    time.sleep(0.1)
 """
 
 

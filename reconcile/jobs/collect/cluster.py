@@ -91,6 +91,5 @@ def collect_cluster(request: ClusterRequest, context: Context) -> CollectedClust
             request.out,
             lambda task, ranges: over_buckets(spark, task, ranges, done=show),
             now=context.now,
-            warn=context.reporter.warn,
         )
     return CollectedCluster(summary, tuple(captured.gaps))

@@ -289,7 +289,6 @@ def _ask_bookies(
             request.out / COLLECTED,
             lambda task, ranges: carry(task, ranges, show),
             now=context.now,
-            warn=context.reporter.warn,
         )
     asked = tuple(open_dataset(result.folder, "inventory") for result in summary.bookies if result.folder)
     return AskedBookies((*given, *asked), given, summary, renames, unresolved, known, absent)

@@ -56,9 +56,6 @@ class Recorder:
     def expect(self, step: Step, things: int) -> None:
         """Keep nothing."""
 
-    def warn(self, warning: str) -> None:
-        """Keep nothing."""
-
 
 def test_a_capture_is_a_function_with_a_typed_result(tmp_path: Path) -> None:
     """A program that is no command captures a store, hears how far it is, and gets a record."""
