@@ -9,22 +9,21 @@ import multiprocessing
 import os
 import signal
 import threading
+import traceback
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from itertools import islice
-from multiprocessing import connection
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnContext, SpawnProcess
 from multiprocessing.sharedctypes import Synchronized
-from multiprocessing.synchronize import Event
 from typing import Final
 
 import numpy as np
 
-from recovery.collect.disk.file_reader import Meter, Progress
+from recovery.collect.disk.file_reader import Meter
 from recovery.collect.incremental.records import FINGERPRINT_WIDTH, LOG_WIDTH
 from recovery.collect.incremental.row_sets import find_logs_of, hash_slots
 from recovery.collect.rows.damage import DamageList, Unread
@@ -214,7 +213,7 @@ def make_units(setup: int, levels: Sequence[Level]) -> list[Unit]:
     return [Unit(setup, levels[n::_UNITS]) for n in range(min(_UNITS, len(levels)))]
 
 
-def run_units(units: Iterable[Unit], setups: Sequence[Setup], meter: Meter, processes: int) -> Iterator[UnitResult]:
+def run_units(units: Iterable[Unit], setups: Sequence[Setup], meter: Meter, processes: int) -> Generator[UnitResult]:
     """Yield what every unit gave, in no order.
 
     Args:
@@ -239,36 +238,76 @@ def run_units(units: Iterable[Unit], setups: Sequence[Setup], meter: Meter, proc
         yield _run_unit(todo.popleft(), setups, meter)
         return
     context = multiprocessing.get_context("spawn")
-    stop = context.Event()
     meter.shared = context.Value("d", 0.0)
-    pool = ProcessPoolExecutor(helpers, context, _begin_process, (setups, meter.rate, meter.shared, stop))
-    running: set[Future[UnitResult]] = set()
+    idle: list[_Helper] = []
+    running: list[_Helper] = []
     try:
+        for _ in range(helpers):
+            # Signals are held over both: one that has started is known to the last lines here.
+            with hold_signals():
+                idle.append(_start_helper(context, setups, meter))
         while todo or running:
-            while todo and len(running) < helpers:
-                running.add(_submit(pool, todo.popleft()))
+            while todo and idle:
+                running.append(idle.pop())
+                running[-1].ask(todo.popleft())
             if todo:
                 yield _run_unit(todo.popleft(), setups, meter)
-            done, running = wait(running, 0 if todo else None, FIRST_COMPLETED)
-            for future in done:
-                result = future.result()
+            ready = wait([helper.channel for helper in running], 0 if todo else None)
+            for helper in [helper for helper in running if helper.channel in ready]:
+                result = helper.receive()
+                running.remove(helper)
+                idle.append(helper)
                 meter.count(result.read, result.files)
                 yield result
-    except BrokenProcessPool as error:
-        raise ProcessLostError from error
     finally:
-        stop.set()
-        pool.shutdown(cancel_futures=True)
+        for helper in (*idle, *running):
+            helper.kill()
         meter.shared = None
 
 
-def _submit(pool: ProcessPoolExecutor, unit: Unit) -> Future[UnitResult]:
-    """Ask another process. One that is started for it is not left half started, and never stopped but by this one."""
-    with hold_signals():
+@dataclass(frozen=True, slots=True)
+class _Helper:
+    """Another process. It only reads, and shares no lock that it could take with it, so it may be killed at any time.
+
+    Attributes:
+        process: the process.
+        channel: to it go units, one at a time, and from it comes what each gave.
+    """
+
+    process: SpawnProcess
+    channel: "Connection[Unit, UnitResult | Exception]"
+
+    def ask(self, unit: Unit) -> None:
         try:
-            return pool.submit(_run_unit_in_process, unit)
-        except BrokenPipeError as error:  # it was killed before it had read what it is to do
+            self.channel.send(unit)
+        except OSError as error:
             raise ProcessLostError from error
+
+    def receive(self) -> UnitResult:
+        try:
+            answer = self.channel.recv()
+        except (EOFError, OSError) as error:
+            raise ProcessLostError from error
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.join()
+        self.channel.close()
+
+
+def _start_helper(context: SpawnContext, setups: Sequence[Setup], meter: Meter) -> _Helper:
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_help, args=(theirs, setups, meter.rate, meter.shared), daemon=True)
+    try:
+        process.start()
+    except BrokenPipeError as error:  # it was killed before it had read what it is to do
+        raise ProcessLostError from error
+    finally:
+        theirs.close()  # theirs alone: its end is the end of the channel
+    return _Helper(process, ours)
 
 
 @contextmanager
@@ -380,47 +419,33 @@ def _take_fingerprints(files: Sequence[IndexFile]) -> Ints:
     return np.array(rows, np.int64).reshape(-1, FINGERPRINT_WIDTH)
 
 
-class _StoppedError(Exception):
-    """The process that asked for the work does not want it any more."""
-
-
-@dataclass(frozen=True, slots=True)
-class _ProcessContext:
-    """What another process keeps from one unit to the next."""
-
-    setups: Sequence[Setup]
-    meter: Meter
-
-
-_contexts: list[_ProcessContext] = []
-
-
-def _begin_process(setups: Sequence[Setup], rate: float | None, shared: "Synchronized[float]", stop: Event) -> None:
-    """Make another process ready; it ends with the one that started it."""
+def _help(
+    channel: "Connection[UnitResult | Exception, Unit]",
+    setups: Sequence[Setup],
+    rate: float | None,
+    shared: "Synchronized[float]",
+) -> None:
+    """Run the units that come, in another process; it ends with the one that started it."""
     parent = multiprocessing.parent_process()
 
     def outlive() -> None:
         if parent is not None:
-            connection.wait([parent.sentinel])
+            wait([parent.sentinel])
             os._exit(1)
 
     threading.Thread(target=outlive, daemon=True).start()
-
-    def check(_: Progress) -> None:
-        if stop.is_set():
-            raise _StoppedError
-
-    def pause(seconds: float) -> None:
-        if stop.wait(seconds):
-            raise _StoppedError
-
-    meter = Meter(rate, check, sleep=pause)
+    meter = Meter(rate, lambda _: None)
     meter.shared = shared
-    _contexts.append(_ProcessContext(setups, meter))
-
-
-def _run_unit_in_process(unit: Unit) -> UnitResult:
-    (context,) = _contexts
-    read, files = context.meter.read, context.meter.files
-    result = _run_unit(unit, context.setups, context.meter)
-    return replace(result, read=context.meter.read - read, files=context.meter.files - files)
+    while True:
+        try:
+            unit = channel.recv()
+        except EOFError:
+            return
+        read, files = meter.read, meter.files
+        try:
+            result = _run_unit(unit, setups, meter)
+        except Exception as error:  # noqa: BLE001  # raised where the unit was asked for
+            error.add_note(traceback.format_exc())
+            channel.send(error)
+        else:
+            channel.send(replace(result, read=meter.read - read, files=meter.files - files))

@@ -116,7 +116,7 @@ def split_keys(keys: Ints) -> tuple[Ints, Ints]:
     return keys >> _SHIFT, keys & ((1 << _SHIFT) - 1)
 
 
-def count_missing(positions: Positions, held: KeyedGroups) -> tuple[Ints, Ints, Ints]:
+def count_missing(positions: Positions, stored: KeyedGroups) -> tuple[Ints, Ints, Ints]:
     """Return which ledgers lack copies: their numbers, most copies that an entry lacks, and the first such entry.
 
     Where W < E a stripe is a run of its own, so runs are laid out for some ledgers at a time, and of a long ledger for
@@ -124,48 +124,48 @@ def count_missing(positions: Positions, held: KeyedGroups) -> tuple[Ints, Ints, 
 
     Args:
         positions: of the ledgers.
-        held: what bookies hold; keys are of `make_keys`.
+        stored: what bookies hold; keys are of `make_keys`.
     """
     order = np.argsort(positions.row, kind="stable")
     positions = Positions(*(getattr(positions, name)[order] for name in Positions.__slots__))
-    of_held = held.key >> _SHIFT
-    order = np.argsort(of_held, kind="stable")
-    of_held, held = of_held[order], KeyedGroups(*(column[order] for column in held))
+    of_stored = stored.key >> _SHIFT
+    order = np.argsort(of_stored, kind="stable")
+    of_stored, stored = of_stored[order], KeyedGroups(*(column[order] for column in stored))
     rows, begins = np.unique(positions.row, return_index=True)
     if not len(rows):
         return rows, np.zeros(0, np.int64), np.zeros(0, np.int64)
-    ledger = np.searchsorted(rows, of_held)
-    wanted = (ledger < len(rows)) & (rows[np.minimum(ledger, len(rows) - 1)] == of_held)
-    positions = _cut_ends(positions, rows, ledger[wanted], (held.last + held.size - 1)[wanted])
+    ledger = np.searchsorted(rows, of_stored)
+    wanted = (ledger < len(rows)) & (rows[np.minimum(ledger, len(rows) - 1)] == of_stored)
+    positions = _cut_ends(positions, rows, ledger[wanted], (stored.last + stored.size - 1)[wanted])
     spans = np.maximum(positions.last - positions.first + 1, 0)
     stripes = np.where(positions.write >= positions.ensemble, 1, spans // np.maximum(positions.ensemble, 1) + 2)
     runs = np.add.reduceat(stripes, begins)
-    np.add.at(runs, ledger[wanted], run_counts(held.first, held.last, held.period)[wanted])
+    np.add.at(runs, ledger[wanted], run_counts(stored.first, stored.last, stored.period)[wanted])
     batch = np.cumsum(runs) // _MOST_RUNS
     stops = np.append(np.flatnonzero(np.diff(batch)) + 1, len(rows))
     counts: list[tuple[Ints, Ints, Ints]] = []
     for low, high in pairwise([0, *stops.tolist()]):
         own = slice(*np.searchsorted(positions.row, [rows[low], rows[high - 1] + 1]))
-        held_part = slice(*np.searchsorted(of_held, [rows[low], rows[high - 1] + 1]))
+        stored_part = slice(*np.searchsorted(of_stored, [rows[low], rows[high - 1] + 1]))
         part = Positions(*(getattr(positions, name)[own] for name in Positions.__slots__))
-        groups = KeyedGroups(*(column[held_part] for column in held))
+        groups = KeyedGroups(*(column[stored_part] for column in stored))
         counts.append(_count_in_windows(part, groups, int(runs[low:high].sum()) // _MOST_RUNS + 1))
     return _concatenate(counts)
 
 
-def _cut_ends(positions: Positions, rows: Ints, ledger: Ints, held: Ints) -> Positions:
-    """Return positions that end an ensemble's width above all that is held of their ledgers.
+def _cut_ends(positions: Positions, rows: Ints, ledger: Ints, stored: Ints) -> Positions:
+    """Return positions that end an ensemble's width above all that is stored of their ledgers.
 
     Above that each stripe lacks what the one before lacks; and an end that a damaged record names may be 2^60.
 
     Args:
         positions: of the ledgers.
         rows: the ledgers, in order.
-        ledger: of what is held, the place among these.
-        held: the last entry of it.
+        ledger: of what is stored, the place among these.
+        stored: the last entry of it.
     """
     top = np.full(len(rows), -1, np.int64)
-    np.maximum.at(top, ledger, held)
+    np.maximum.at(top, ledger, stored)
     above = np.maximum(top[np.searchsorted(rows, positions.row)], positions.first - 1)
     return replace(positions, last=np.minimum(positions.last, above + positions.ensemble))
 
@@ -175,7 +175,7 @@ def _concatenate(counts: Sequence[tuple[Ints, Ints, Ints]]) -> tuple[Ints, Ints,
     return ledgers, most, first
 
 
-def _count_in_windows(positions: Positions, held: KeyedGroups, windows: int) -> tuple[Ints, Ints, Ints]:
+def _count_in_windows(positions: Positions, stored: KeyedGroups, windows: int) -> tuple[Ints, Ints, Ints]:
     """Return what `count_missing` does, of so many stretches of entries one after the other."""
     end = int(positions.last.max()) + 1
     width = max(-(-end // windows), 1)
@@ -184,7 +184,7 @@ def _count_in_windows(positions: Positions, held: KeyedGroups, windows: int) -> 
         first = np.maximum(positions.first, low)
         last = np.minimum(positions.last, low + width - 1)
         part = replace(positions, first=first, last=last)
-        counts.append(_count(lay_due(part), within(held, low, low + width - 1)))
+        counts.append(_count(lay_due(part), within(stored, low, low + width - 1)))
     if not counts:
         return (np.zeros(0, np.int64),) * 3
     ledgers, most, first = _concatenate(counts)
@@ -194,8 +194,8 @@ def _count_in_windows(positions: Positions, held: KeyedGroups, windows: int) -> 
     return ledgers, most[order][begins], first[order][begins]
 
 
-def _count(due: KeyedRuns, held: KeyedRuns) -> tuple[Ints, Ints, Ints]:
-    missing = difference_runs(due, held)
+def _count(due: KeyedRuns, stored: KeyedRuns) -> tuple[Ints, Ints, Ints]:
+    missing = difference_runs(due, stored)
     row = missing.key >> _SHIFT
     place = np.concatenate([missing.first, missing.first + missing.size])
     change = np.concatenate([np.ones(len(row), np.int64), np.full(len(row), -1)])

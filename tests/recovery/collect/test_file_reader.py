@@ -8,9 +8,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from multiprocessing.context import SpawnProcess
 from multiprocessing.sharedctypes import Synchronized
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
@@ -133,14 +134,14 @@ def test_one_rate_holds_over_several_processes() -> None:
 def test_several_processes_take_the_time_of_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A real collection by three, paced: whatever each of them reads, together they keep to the rate."""
     begun_elsewhere: list[object] = []
+    real = SpawnProcess.start
 
-    class Pool(ProcessPoolExecutor):
-        def submit(self, *args: Any, **more: Any) -> Future[Any]:
-            begun_elsewhere.append(args)
-            return super().submit(*args, **more)
+    def start(process: SpawnProcess) -> None:
+        begun_elsewhere.append(process)
+        real(process)
 
     monkeypatch.setattr("recovery.collect.workers._WORTH_S", -1.0)
-    monkeypatch.setattr("recovery.collect.workers.ProcessPoolExecutor", Pool)
+    monkeypatch.setattr(SpawnProcess, "start", start)
     made = make_bookie(tmp_path, {ledger << 8: range(3) for ledger in range(256)})
     options = CollectOptions(made.ledger_dirs, (), made.journal_dirs, max_mb_s=0.5, processes=3)
     begun = time.monotonic()

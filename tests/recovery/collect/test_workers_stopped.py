@@ -4,18 +4,28 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import pytest
 
 from recovery.collect import workers
-from recovery.collect.workers import hold_signals
+from recovery.collect.disk.file_reader import Meter
+from recovery.collect.rows.damage import DamageList
+from recovery.collect.sources.index_folders import find_first_level
+from recovery.collect.workers import Setup, Unit, UnitResult, hold_signals, make_units, run_units
+from recovery.errors import ProcessLostError
+from recovery.testing.bookie_dir import make_bookie
 from tests.support.command import PATIENCE_S
 from tests.support.waiting import until
+
+FILE_SIZE = 9216 + 100
+"""Bytes of an index file, and a margin: that much later is the next byte due only when two processes have read one."""
 
 
 class _StoppedError(Exception):
@@ -71,15 +81,55 @@ def test_a_signal_while_a_process_is_started_is_heard_when_it_has_started(
     assert "Traceback" not in capfd.readouterr().err
 
 
-def test_a_process_that_waits_for_the_rate_is_stopped_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However slow the rate is: the others do not sleep on until it allows them the next byte."""
-    monkeypatch.setattr(workers, "_contexts", [])
-    context = multiprocessing.get_context("spawn")
-    stop = context.Event()
-    workers._begin_process((), 1.0, context.Value("d", 0.0), stop)
-    (here,) = workers._contexts
-    stopping = threading.Timer(0.2, stop.set)
-    stopping.start()
-    with pytest.raises(workers._StoppedError):
-        here.meter.took(20)
-    stopping.join()
+@pytest.fixture
+def several(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Generator[UnitResult], list[int]]]:
+    """Three processes that read a bookie, of which two wait for the rate for ever; the numbers of those two."""
+    monkeypatch.setattr(workers, "_WORTH_S", -1.0)
+    made = make_bookie(tmp_path, {ledger << 8: [0] for ledger in range(16)})
+    meter = Meter(1.0, lambda _: None)
+    pids: list[int] = []
+
+    def wait_for_the_others(unit: Unit, setups: Sequence[Setup], _meter: Meter) -> UnitResult:
+        until(lambda: meter.shared is not None and meter.shared.value > meter.clock() + FILE_SIZE, "both wait")
+        pids.extend(child.pid for child in multiprocessing.active_children() if child.pid is not None)
+        return real(replace(unit, part=()), setups, Meter(None, lambda _: None))
+
+    real = workers._run_unit
+    monkeypatch.setattr(workers, "_run_unit", wait_for_the_others)
+    units = make_units(0, find_first_level([folder / "current" for folder in made.ledger_dirs], DamageList()))[:3]
+    results = run_units(units, [Setup({}, (), confirms_all=False)], meter, 3)
+    next(results)
+    yield results, pids
+    results.close()
+
+
+def test_processes_that_wait_for_the_rate_are_stopped_at_once(
+    several: tuple[Generator[UnitResult], list[int]],
+) -> None:
+    """However slow the rate is: they do not sleep on until it allows them the next byte."""
+    results, pids = several
+    assert len(pids) == 2
+    results.close()
+    assert multiprocessing.active_children() == []
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_process_that_is_killed_while_it_waits_ends_all(
+    which: int, several: tuple[Generator[UnitResult], list[int]]
+) -> None:
+    """Whatever it shared with the others is not missed by them: the end is said at once, and nobody is left."""
+    results, pids = several
+    os.kill(pids[which], signal.SIGKILL)
+    with pytest.raises(ProcessLostError):
+        next(results)
+    assert multiprocessing.active_children() == []
+
+
+def test_what_goes_wrong_in_another_process_is_raised_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With where it happened there."""
+    monkeypatch.setattr(workers, "_WORTH_S", -1.0)
+    units = [Unit(7, ()), Unit(0, ())]  # there is no seventh setup
+    with pytest.raises(IndexError) as caught:
+        list(run_units(units, [Setup({}, (), confirms_all=False)], Meter(None, lambda _: None), 2))
+    assert "in _help" in caught.value.__notes__[0]
+    assert multiprocessing.active_children() == []
