@@ -14,7 +14,7 @@ __all__ = ["etcd_server", "zookeeper_server"]
 # How long an example takes says more about what else the machine does than about the code.
 # The same examples each time: what changes from run to run is for scripts/soak, where someone looks into what it finds.
 SOAKED = any(name.startswith("BKMETA_SOAK_") for name in os.environ)
-settings.register_profile("bkmeta", deadline=None, derandomize=not SOAKED)
+settings.register_profile("bkmeta", deadline=None, derandomize=not SOAKED, max_examples=100 if SOAKED else 60)
 settings.load_profile("bkmeta")
 
 # Each session of this process, and of programs that tests start.

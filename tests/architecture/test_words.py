@@ -1,6 +1,7 @@
 """The words of this project: functions are verbs, values are nouns, and no name is one that could mean anything."""
 
 import ast
+import functools
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -114,11 +115,14 @@ OPTIONS_THAT_STAY: Final = {
 """Places below the command line whose texts name its options, with the reason."""
 
 
-def _sources() -> Iterator[tuple[str, ast.Module]]:
-    for package in PACKAGES:
-        for path in sorted((ROOT / package).rglob("*.py")):
-            if "_pb" not in path.parts:
-                yield path.relative_to(ROOT).as_posix(), ast.parse(path.read_text())
+@functools.cache
+def _sources() -> tuple[tuple[str, ast.Module], ...]:
+    return tuple(
+        (path.relative_to(ROOT).as_posix(), ast.parse(path.read_text()))
+        for package in PACKAGES
+        for path in sorted((ROOT / package).rglob("*.py"))
+        if "_pb" not in path.parts
+    )
 
 
 def _bound_names(tree: ast.Module) -> Iterator[str]:

@@ -6,7 +6,7 @@ program comes with the session, its libraries with a packed environment, dataset
 
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -136,46 +136,33 @@ def calm(room: Room) -> Dataset:
     return room.open("calm")
 
 
-def test_a_driver_that_is_killed_leaves_no_plan_and_the_next_one_the_same(room: Room, calm: Dataset) -> None:
-    """It dies while a task stores a part: there is no manifest; the same command clears that and makes the plan.
+def test_a_driver_and_then_a_worker_are_killed_and_the_plan_is_the_same(room: Room, calm: Dataset) -> None:
+    """Each dies while a task stores a part, in the middle of an upload.
 
-    Every part comes from a worker, which sees nothing of the driver; neither their logs nor the store have the secret
-    that both were given.
+    Without its driver there is no manifest; the same command clears that, loses a worker, whose task the other one
+    repeats, and makes the plan. Every part comes from a worker, which sees nothing of the driver; neither their logs
+    nor the store have the secret that both were given.
     """
     gone = room.cluster.count_removed()
-    words = room.word("driverless", *room.there)
+    words = room.word("plan", *room.there)
     with command.started(*words, env=room.environment) as running:
-        room.watch.expect("driverless", lambda _: os.killpg(running.pid, signal.SIGKILL))
+        room.watch.expect("plan", lambda _: os.killpg(running.pid, signal.SIGKILL))
         running.wait()
     assert room.watch.writers
     with pytest.raises(DatasetError, match=MANIFEST):
-        open_dataset(f"{room.store.uri}/driverless", "plan")
+        open_dataset(f"{room.store.uri}/plan", "plan")
     until(lambda: room.cluster.count_removed() > gone, "the master knows that the driver is gone")
-    room.watch.expect("driverless")
-    _run(words, room)
-    _demand_same(room.open("driverless"), calm)
-    assert room.watch.writers
-    assert set(room.watch.writers) <= set(room.cluster.workers)
+    workers = set(room.cluster.workers)
+    room.watch.expect("plan", room.cluster.kill_worker)
+    done = command.process(*words, env=room.environment, patience_s=900)
+    assert done.code == 0, done.out + done.err
+    plan = room.open("plan")
+    assert calm.rows("actions")
+    for table in ("actions", "reconstruction", "sides"):
+        assert plan.read(table).equals(calm.read(table)), table
+    assert len(set(room.watch.writers)) > 1
+    assert set(room.watch.writers) <= workers
     logs = [path for path in room.cluster.log.parent.rglob("*") if path.suffix == ".log" or path.name == "stderr"]
     assert logs
     assert not [path for path in logs if SECRET.encode() in path.read_bytes()]
     assert not [key for key in room.store.list_keys() if SECRET.encode() in room.store.read(key)]
-
-
-def test_a_worker_that_is_killed_costs_its_task_and_nothing_else(room: Room, calm: Dataset) -> None:
-    """It dies while its task stores a part, in the middle of the upload: the other one stores it."""
-    room.watch.expect("workerless", room.cluster.kill_worker)
-    _run(room.word("workerless", *room.there), room)
-    assert len(set(room.watch.writers)) > 1
-    _demand_same(room.open("workerless"), calm)
-
-
-def _run(words: Sequence[str], room: Room) -> None:
-    done = command.process(*words, env=room.environment, patience_s=900)
-    assert done.code == 0, done.out + done.err
-
-
-def _demand_same(plan: Dataset, wanted: Dataset) -> None:
-    assert wanted.rows("actions")
-    for table in ("actions", "reconstruction", "sides"):
-        assert plan.read(table).equals(wanted.read(table)), table
