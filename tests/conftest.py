@@ -1,6 +1,8 @@
 """What tests in several folders share."""
 
+import gc
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -22,7 +24,22 @@ os.environ.update(spark_environment())
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run modules first that wait for servers or for Spark, then long ones: short ones fill the last minutes of all."""
+    """Mix modules that wait for servers or for Spark with those that compute, so that no core is idle for long.
+
+    Long ones begin first, and the last minutes have only short ones, which compute.
+    """
     waiting = {item.path for item in items if any(map(item.get_closest_marker, ("real", "spark")))}
     long = {item.path for item in items if item.get_closest_marker("long")}
-    items.sort(key=lambda item: (item.path not in waiting, item.path not in long))
+    modules = sorted(dict.fromkeys(item.path for item in items), key=lambda path: path not in long)
+    places: dict[Path, float] = {}
+    for some, end in (waiting, 1.0), (set(modules) - waiting, 1.25):
+        chosen = [path for path in modules if path in some]
+        places |= {path: end * number / len(chosen) for number, path in enumerate(chosen)}
+    items.sort(key=lambda item: places[item.path])
+
+
+def pytest_collection_finish() -> None:
+    """Leave out of each later collection of garbage what now stays to the end: thousands of tests, and all modules."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
