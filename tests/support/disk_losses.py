@@ -8,7 +8,7 @@ records read there, and what the records read that the program writes.
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import cycle
@@ -334,7 +334,7 @@ class Losses:
 
     @contextmanager
     def _run(self, props: Mapping[str, str]) -> Iterator[Sequence[Bookie]]:
-        """Run the bookies that start, on fresh copies of the disks.
+        """Run the bookies, on fresh copies of the disks; of those that may be damaged, the ones that start.
 
         A folder that was gone is a new disk, with the file that names its bookie.
         """
@@ -346,7 +346,7 @@ class Losses:
                 new = cluster.home / folder / "current"
                 new.mkdir(parents=True)
                 shutil.copy(cluster.home / bookie.journals[0] / "current/VERSION", new)
-            with suppress(ClusterError):
+            with suppress(ClusterError) if bookie.n in (VICTIM, OTHER) else nullcontext():
                 cluster.start(replace(bookie, props=dict(props)))
                 started.append(bookie)
         try:

@@ -1,5 +1,6 @@
 """Waiting for what real servers do by themselves."""
 
+import secrets
 import socket
 from collections.abc import Callable
 from typing import Final
@@ -8,6 +9,10 @@ from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wa
 
 PATIENCE_S: Final = 150.0
 """On a machine that does much else."""
+_PORTS: Final = range(11_000, 32_000)
+_CLAIMED_AT: Final = "127.0.0.2"
+"""No server is there, not even one that listens to UDP, as the one of Kerberos does."""
+_claims: list[socket.socket] = []
 
 
 def until(condition: Callable[[], bool], what: str, patience_s: float = PATIENCE_S) -> None:
@@ -22,8 +27,20 @@ def until(condition: Callable[[], bool], what: str, patience_s: float = PATIENCE
 
 
 def free_port() -> int:
-    """Return a port of 127.0.0.1 that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """Return a port of 127.0.0.1 that nobody has until this process ends, though its server goes down and comes back.
+
+    The system gives none of these to whoever connects. Who takes one holds the same port of UDP elsewhere.
+    """
+    while True:
+        port = secrets.choice(_PORTS)
+        claim = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        try:
+            claim.bind((_CLAIMED_AT, port))
+            with socket.socket() as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(("127.0.0.1", port))
+        except OSError:
+            claim.close()
+        else:
+            _claims.append(claim)
+            return port

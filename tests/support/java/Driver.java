@@ -8,6 +8,8 @@ import java.io.IOException;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.lang.reflect.Field;
+import java.net.BindException;
+import java.net.DatagramSocket;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.net.ServerSocket;
@@ -33,6 +35,7 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Semaphore;
+import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicInteger;
@@ -81,6 +84,7 @@ public final class Driver {
         "interleaved", "org.apache.bookkeeper.bookie.InterleavedLedgerStorage",
         "db", "org.apache.bookkeeper.bookie.storage.ldb.DbLedgerStorage");
     /** Milliseconds that no test lasts: what happens on its own after this long never happens. */
+    private static final List<DatagramSocket> CLAIMS = new ArrayList<>();
     private static final int NEVER = 24 * 3600 * 1000;
 
     private ZooKeeperServer zkServer;
@@ -238,11 +242,22 @@ public final class Driver {
         return texts.toArray(new String[0]);
     }
 
+    /**
+     * A port for a bookie that goes down and comes back: not of those that the system gives to whoever connects, and
+     * claimed until this process ends (see free_port in waiting.py, which claims in the same way).
+     */
     private static int freePort() {
-        try (ServerSocket socket = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
-            return socket.getLocalPort();
-        } catch (IOException e) {
-            throw new IllegalStateException(e);
+        InetAddress here = InetAddress.getLoopbackAddress();
+        while (true) {
+            int port = ThreadLocalRandom.current().nextInt(11_000, 32_000);
+            try (ServerSocket free = new ServerSocket(port, 1, here)) {
+                CLAIMS.add(new DatagramSocket(new InetSocketAddress("127.0.0.2", port)));
+                return port;
+            } catch (BindException e) {
+                continue; // somebody has it
+            } catch (IOException e) {
+                throw new IllegalStateException(e);
+            }
         }
     }
 
