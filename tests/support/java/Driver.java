@@ -83,8 +83,9 @@ public final class Driver {
         "sorted", "org.apache.bookkeeper.bookie.SortedLedgerStorage",
         "interleaved", "org.apache.bookkeeper.bookie.InterleavedLedgerStorage",
         "db", "org.apache.bookkeeper.bookie.storage.ldb.DbLedgerStorage");
-    /** Milliseconds that no test lasts: what happens on its own after this long never happens. */
+    /** What keeps the ports of bookies from other tests, as long as this process lives. */
     private static final List<DatagramSocket> CLAIMS = new ArrayList<>();
+    /** Milliseconds that no test lasts: what happens on its own after this long never happens. */
     private static final int NEVER = 24 * 3600 * 1000;
 
     private ZooKeeperServer zkServer;
