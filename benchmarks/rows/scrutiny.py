@@ -1,6 +1,7 @@
 """Rows about scrutiny: a whole run against the auditor's own check, the rules alone against reading the same."""
 
 import os
+import resource
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -17,14 +18,20 @@ from tests.support.cluster import Bookie, Cluster, encoded
 
 _BOOKIES: Final = 3
 _ENTRIES: Final = 20
-_STORAGE: Final = "db"
-"""A bookie of the other storages never closes the index file of a ledger that it has listed (docs/formats/wire.md)."""
+_OPEN_FILES: Final = {"openFileLimit": "500"}
+"""Of three bookies in one process; each keeps as many open to read as to write, and more for a while."""
 _SERVERS: Final = ("-Xmx4g", "-XX:TieredStopAtLevel=4")
 """ZooKeeper, three bookies and the auditor: a server's memory, and all that Java compiles."""
+_OTHER_FILES: Final = 2_000
+"""That the process of all servers has open besides index files."""
 
 
 @contextmanager
 def _whole(place: Place) -> Iterator[dict[str, Contestant]]:
+    # A bookie keeps the index file of each ledger that it has listed open (docs/formats/wire.md).
+    _, limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if 0 <= limit < (needed := _BOOKIES * place.ledgers + _OTHER_FILES):
+        raise ValueError(f"bookies will have {needed:,} files open, and {limit:,} are allowed: raise `ulimit -n`")
     with (
         tempfile.TemporaryDirectory(prefix="bkmeta-bench-") as folder,
         Cluster(Path(folder, "home"), options=_SERVERS) as cluster,
@@ -33,10 +40,11 @@ def _whole(place: Place) -> Iterator[dict[str, Contestant]]:
         cluster("format", layout="hierarchical")
         for n in range(_BOOKIES):
             folders = [f"b{n}/journal"], [f"b{n}/ledgers"]
-            cluster.start(Bookie(n, f"bk{n}:3181", _STORAGE, *folders))
+            cluster.start(Bookie(n, f"bk{n}:3181", "sorted", *folders, props=_OPEN_FILES))
         shape = {"E": 3, "W": 3, "A": 2, "password": encoded(b"")}
         if lacking := cluster("fill", count=place.ledgers, entries=_ENTRIES, **shape):
             raise ValueError(f"{lacking:,} of {place.ledgers:,} ledgers could not be written")
+        # An index file a ledger: while they are made, ZooKeeper waits for the same disk, and answers nobody.
         cluster("flush")
         os.sync()
         uri = f"zk+hierarchical://{cluster.zookeeper}/ledgers"
