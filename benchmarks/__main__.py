@@ -99,7 +99,11 @@ def main() -> None:
         if given.rows and row.name not in given.rows:
             continue
         most = min(row.largest, given.ledgers or row.largest)
-        sizes = [size for size in _GROWTH if size <= most] if given.growth else [given.ledgers or _LEDGERS]
+        sizes = (
+            [size for size in _GROWTH if size <= most]
+            if given.growth
+            else [given.ledgers or min(row.largest, _LEDGERS)]
+        )
         try:
             results = [
                 _measured(row, given.data, size, given.rounds or row.fewest, alone=given.growth, earlier=given.earlier)

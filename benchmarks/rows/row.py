@@ -41,7 +41,7 @@ class Row:
         goal: the ratio to stay at or below.
         cpu_goal: that of CPU seconds, where the clock says more of servers on the same cores; None: there is none.
         compares: what with what, in one line.
-        largest: ledgers that growth is looked at up to.
+        largest: ledgers that growth is looked at up to, and no run is larger unless told.
         open: makes ready; gives the contestants, the stage first and the floor last.
         beside: other contestants that are floors, too, and the ratio to stay at or below.
         has_earlier: whether the stage of another checkout can run in place of the floors.

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -37,6 +38,9 @@ journalMaxSizeMB=1
 """
 
 
+_MAIN: Final = "org.apache.bookkeeper.server.Main"
+
+
 class BookieProcess:
     """One bookie; started when made.
 
@@ -47,26 +51,51 @@ class BookieProcess:
         hosts: of ZooKeeper.
         root: of the ledgers.
         settings: more of its configuration.
+        options: more of its virtual machine.
     """
 
     def __init__(
-        self, bookie: Bookie, home: Path, conf: Path, hosts: str, root: str, settings: Mapping[str, object]
+        self,
+        bookie: Bookie,
+        home: Path,
+        conf: Path,
+        hosts: str,
+        root: str,
+        settings: Mapping[str, object],
+        *,
+        options: Sequence[str] = (),
     ) -> None:
         self.bookie = bookie
         self.conf = conf
+        self._port = free_port()
         text = _CONF.format(
             hosts=hosts,
             root=root,
             bookie=bookie,
-            port=free_port(),
+            port=self._port,
             journals=",".join(bookie.journals),
             ledgers=",".join(bookie.ledgers),
             storage=_STORAGES[bookie.storage],
         )
         conf.write_text(text + "".join(f"{name}={value}\n" for name, value in settings.items()))
-        command = ["java", *JVM, "-cp", jars.class_path(), "org.apache.bookkeeper.server.Main", "--conf", str(conf)]
+        command = ["java", *JVM, *options, "-cp", jars.class_path(), _MAIN, "--conf", str(conf)]
         with conf.with_suffix(".log").open("wb") as log:
             self._process = subprocess.Popen(command, cwd=home, stdout=log, stderr=subprocess.STDOUT)
+
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        return self._process.pid
+
+    def answers(self) -> bool:
+        """Return whether somebody can connect to it, which is after it has registered."""
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self._port)) == 0
+
+    def stop(self) -> None:
+        """Let it write what it has in memory, and end."""
+        self._process.terminate()
+        self._process.wait()
 
     def pause(self) -> None:
         """Do what `kill -STOP` does."""
