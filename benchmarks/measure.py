@@ -167,12 +167,12 @@ def count_cpu(root: int) -> float:
     return sum(_tree(root).values())
 
 
-def beside_servers(process: int, work: Callable[[], Cost]) -> Cost:
-    """Do some work; its cost says what servers, a process and all below it, used of the same cores meanwhile."""
-    before, threads = count_cpu(process), _threads(process)
+def beside_servers(processes: Sequence[int], work: Callable[[], Cost]) -> Cost:
+    """Do some work; its cost says what servers, processes and all below them, used of the same cores meanwhile."""
+    before, threads = sum(map(count_cpu, processes)), _threads(processes)
     cost = work()
-    busiest = max(cpu_s - threads.get(thread, 0.0) for thread, cpu_s in _threads(process).items())
-    return replace(cost, said={**cost.said, SERVERS: count_cpu(process) - before, BUSIEST: busiest})
+    busiest = max(cpu_s - threads.get(thread, 0.0) for thread, cpu_s in _threads(processes).items())
+    return replace(cost, said={**cost.said, SERVERS: sum(map(count_cpu, processes)) - before, BUSIEST: busiest})
 
 
 def _tree(root: int) -> dict[int, float]:
@@ -194,10 +194,10 @@ def _tree(root: int) -> dict[int, float]:
     return {process: cpu.get(process, 0.0) for process in found}
 
 
-def _threads(process: int) -> dict[str, float]:
-    """Return the threads of a process, each with its CPU seconds."""
+def _threads(processes: Sequence[int]) -> dict[str, float]:
+    """Return the threads of processes, each with its CPU seconds."""
     cpu: dict[str, float] = {}
-    for task in Path(f"/proc/{process}/task").glob("*/stat"):
+    for task in (task for process in processes for task in Path(f"/proc/{process}/task").glob("*/stat")):
         with suppress(OSError):  # it ended meanwhile
             fields = task.read_text().rpartition(")")[2].split()
             cpu[task.parent.name] = sum(int(n) for n in fields[_OWN_CPU]) / _TICKS

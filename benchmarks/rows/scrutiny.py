@@ -11,7 +11,7 @@ from typing import Final
 
 from benchmarks.data import catalogs, inventories
 from benchmarks.data.cache import kept
-from benchmarks.measure import Cost, RunFailedError, count_cpu, python, run, staying
+from benchmarks.measure import Cost, RunFailedError, beside_servers, count_cpu, python, run, staying
 from benchmarks.pairs import Contestant
 from benchmarks.rows.row import STAGES, Place, Row, demand_whole
 from tests.support.bookie_processes import BookieProcess, running
@@ -52,26 +52,26 @@ def _whole(place: Place) -> Iterator[dict[str, Contestant]]:
             bookie.stop()  # what stood in memory is in its files then
         again = stack.enter_context(running(_start_bookies(cluster, folder)))
         os.sync()
-        servers = [cluster.pid, *(bookie.pid for bookie in again)]
+        pids = [bookie.pid for bookie in again]
         uri = f"zk+hierarchical://{cluster.zookeeper}/ledgers"
 
-        # The auditor runs in ZooKeeper's process: CPU seconds are both sides' with what the servers do for them.
+        # The auditor runs in ZooKeeper's process: CPU seconds are both sides' with what ZooKeeper does for them.
         def scrutinize() -> Cost:
-            before = sum(map(count_cpu, servers))
+            before = count_cpu(cluster.pid)
             cost = demand_whole(place, run(python(STAGES, "scrutinize", uri)))
-            return replace(cost, cpu_s=cost.cpu_s + sum(map(count_cpu, servers)) - before)
+            return replace(cost, cpu_s=cost.cpu_s + count_cpu(cluster.pid) - before)
 
-        stages = {"scrutinize": scrutinize}
+        stages = {"scrutinize": lambda: beside_servers(pids, scrutinize)}
 
         def audit() -> Cost:
-            before = sum(map(count_cpu, servers))
+            before = count_cpu(cluster.pid)
             answer = cluster("audit_all", rounds=1)
             if answer["said"]:
                 raise RunFailedError(f"the auditor says {answer['said']} of a healthy cluster")
-            seconds = answer["seconds"][0]
-            return Cost(seconds, sum(map(count_cpu, servers)) - before, {}, {})
+            return Cost(answer["seconds"][0], count_cpu(cluster.pid) - before, {}, {})
 
-        yield stages if place.alone else stages | {"the auditor's check of replicas": audit}
+        audits = {"the auditor's check of replicas": lambda: beside_servers(pids, audit)}
+        yield stages if place.alone else stages | audits
 
 
 def _start_bookies(cluster: Cluster, folder: Path) -> list[BookieProcess]:

@@ -87,10 +87,10 @@ def _etcd(place: Place) -> Iterator[dict[str, Contestant]]:
         answers = python(STAGES, "etcd-answers", hosts, etcd.ROOT)
         printed = ["bash", "-c", f"{shlex.join(etcd.get_all(hosts))} > /dev/null"]
         yield {
-            "etcd, raw": lambda: demand_whole(place, beside_servers(process, lambda: run(raw))),
-            "capture, all parsed": lambda: beside_servers(process, parsed),
-            "answers alone": lambda: demand_whole(place, beside_servers(process, lambda: run(answers))),
-            "etcdctl get --prefix": lambda: beside_servers(process, lambda: run(printed)),
+            "etcd, raw": lambda: demand_whole(place, beside_servers([process], lambda: run(raw))),
+            "capture, all parsed": lambda: beside_servers([process], parsed),
+            "answers alone": lambda: demand_whole(place, beside_servers([process], lambda: run(answers))),
+            "etcdctl get --prefix": lambda: beside_servers([process], lambda: run(printed)),
         }
 
 

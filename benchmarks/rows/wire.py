@@ -22,7 +22,7 @@ def _wire(count: int) -> Callable[[Place], AbstractContextManager[dict[str, Cont
         with bookies(count) as (process, addresses):
 
             def ask(command: list[str]) -> Cost:
-                return demand_whole(replace(place, ledgers=asked), beside_servers(process, lambda: run(command)))
+                return demand_whole(replace(place, ledgers=asked), beside_servers([process], lambda: run(command)))
 
             yield {
                 "wire": lambda: ask(python(STAGES, "wire", LEDGERS, asked, *addresses)),

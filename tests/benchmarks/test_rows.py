@@ -293,7 +293,7 @@ def test_what_servers_use_meanwhile_is_said_beside_the_figures() -> None:
             os.waitid(os.P_PID, server.pid, os.WEXITED | os.WNOWAIT)
             return Cost(1.0, 0.5, {}, {"ledgers": 3})
 
-        cost = beside_servers(server.pid, work)
+        cost = beside_servers([server.pid], work)
     assert cost.said["ledgers"] == 3
     used, busiest = served(Result(3, None, {"stage": [cost]}))[0].removesuffix(")").rpartition("stage ")[2].split(" (")
     assert float(used) > 4 * run([sys.executable, "-S", "-c", "pass"]).cpu_s
