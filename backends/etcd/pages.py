@@ -11,7 +11,7 @@ Source: docs/formats/etcd.md; etcd-io/etcd v3.5, server/mvcc/index.go (counting)
 
 import re
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
@@ -34,6 +34,7 @@ FEW: Final = 32
 """Keys of a page outside the ledgers, whose values may be large: half a MiB each where deletes are recorded."""
 FLIGHT: Final = 4
 """Pages under way."""
+_PART_BYTES: Final = 32 << 20
 _BUCKET: Final = 1 << 56
 _BUCKETS: Final = 128
 """Clients count ids up inside so many stretches of that length."""
@@ -111,6 +112,20 @@ def read(
         todo.extendleft(reversed(_rest(page, response, keys)))
         if response.kvs:
             yield response
+
+
+def cut(raws: Iterable[bytes]) -> Iterator[list[bytes]]:
+    """Yield messages in lists of some bytes each: an answer about the past may have a thousand large values, twice."""
+    part: list[bytes] = []
+    size = 0
+    for raw in raws:
+        part.append(raw)
+        size += len(raw)
+        if size >= _PART_BYTES:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
 
 
 def _rest(page: Page, response: Any, keys: int) -> list[Page]:  # noqa: ANN401 - a message

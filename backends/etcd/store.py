@@ -284,13 +284,16 @@ class EtcdStore:
                     for response in watched:
                         if not response.events:
                             continue
-                        events = columns.read_events(response.events)
+                        newest = start
+                        for raws in pages.cut(response.events):
+                            events = columns.read_events(raws)
+                            newest = max(newest, int(events.keys.modified.max()) + 1)
+                            rows = pages.below(pages.changes(events), root)
+                            rows = rows.filter(pc.less_equal(rows["txn"], until))
+                            if rows.num_rows:
+                                yield rows
                         # The events of one revision come together.
-                        start = max(start, int(events.keys.modified.max()) + 1)
-                        rows = pages.below(pages.changes(events), root)
-                        rows = rows.filter(pc.less_equal(rows["txn"], until))
-                        if rows.num_rows:
-                            yield rows
+                        start = newest
                         if start > until:
                             return
             except DecodeError as error:

@@ -62,6 +62,7 @@ def capture_store(
     settings: Mapping[str, object] | None = None,
     with_rights: bool = True,
     with_own_root: bool = True,
+    with_history: bool = True,
     subtrees: SubtreeChoice = NO_SUBTREES,
 ) -> CaptureSummary:
     """Read an open store into a catalog.
@@ -75,6 +76,7 @@ def capture_store(
         settings: for the manifest; None: another manifest has them.
         with_rights: the ACLs of ledgers, too: who looks only does not need them.
         with_own_root: bkmeta's own root, too: likewise, and it may be as large as the ledgers.
+        with_history: what a store remembers of keys, too: etcd sends all that any key ever was.
         subtrees: what is read of upper layers.
 
     Raises:
@@ -100,5 +102,6 @@ def capture_store(
             known=known,
             with_rights=with_rights,
             with_own_root=with_own_root,
+            with_history=with_history,
             subtrees=paths,
         )

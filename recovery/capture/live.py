@@ -75,6 +75,7 @@ def capture(
     known: Iterable[pa.Table] = (),
     with_rights: bool = True,
     with_own_root: bool = True,
+    with_history: bool = True,
     subtrees: Sequence[str] = (),
 ) -> CaptureSummary:
     """Read a store into a catalog, and close it.
@@ -93,6 +94,7 @@ def capture(
             range: of a live store, those that no listing named are asked for one by one, where their folder is there.
         with_rights: the ACLs of ledgers, too, which cost a live store more than all else.
         with_own_root: bkmeta's own root, too: who looks only does not need it.
+        with_history: what a store remembers of keys, too, where it remembers anything.
         subtrees: keys of subtrees beside the ledgers root that are read, too; before the ledgers, so that what their
             records name was made before it is looked for.
 
@@ -106,7 +108,15 @@ def capture(
         gaps: list[str] = []
         copy_subtrees(store, subtrees, out, lambda _key, reason: gaps.append(reason))
         return scan.capture_scan(
-            store, root.rstrip("/"), layout, out, started, progress, gaps, with_own_root=with_own_root
+            store,
+            root.rstrip("/"),
+            layout,
+            out,
+            started,
+            progress,
+            gaps,
+            with_own_root=with_own_root,
+            with_history=with_history,
         )
     with ExitStack() as ending:
         pool = ThreadPoolExecutor(LISTINGS_IN_FLIGHT, thread_name_prefix="capture")

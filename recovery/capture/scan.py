@@ -58,6 +58,7 @@ def capture_scan(
     beside: Sequence[str] = (),
     *,
     with_own_root: bool = True,
+    with_history: bool = True,
 ) -> CaptureSummary:
     """Capture a store that shows one point in time, and close the catalog.
 
@@ -70,6 +71,7 @@ def capture_scan(
         progress: called with how many ledgers were found; how many there are is not known.
         beside: gaps of what was read before.
         with_own_root: bkmeta's own root, too.
+        with_history: what the store remembers, too.
 
     Raises:
         InputError: no layout was named and LAYOUT names none; or the two contradict each other.
@@ -89,7 +91,7 @@ def capture_scan(
         raw |= {places.layout: deleted} if deleted is not None else {}
     if present or places.layout in raw or named is not None:
         layout = choose_layout(raw.get(places.layout), root + places.layout, named)
-        scanned = scan(store, root, layout, out, progress)
+        scanned = scan(store, root, layout, out, progress, with_history=with_history)
     gap = _copy_own_root(store, root, layout, out) if root and with_own_root else None
     if places.instance_id in raw:
         with suppress(FormatError):
@@ -122,7 +124,13 @@ def capture_scan(
 
 
 def scan(
-    store: ScannableStore, root: str, layout: Layout, out: DatasetWriter, progress: Callable[[int, int], None]
+    store: ScannableStore,
+    root: str,
+    layout: Layout,
+    out: DatasetWriter,
+    progress: Callable[[int, int], None],
+    *,
+    with_history: bool = True,
 ) -> Scanned:
     """Write ledgers, nodes and history of a store.
 
@@ -132,6 +140,7 @@ def scan(
         layout: of the store.
         out: a catalog.
         progress: called with how many ledgers were found; how many there are is not known.
+        with_history: what the store remembers of ledgers, too.
 
     Raises:
         UnavailableError: the store stopped answering.
@@ -151,9 +160,9 @@ def scan(
             progress(ledgers, 0)
     except CorruptStoreError as error:
         gap = str(error)
-    changes, note = 0, None
+    changes, note = 0, None if with_history else "history is not in it: nobody asked for it"
     try:
-        for rows in _history(store, root, layout):
+        for rows in _history(store, root, layout) if with_history else ():
             out.append("history", rows)
             changes += rows.num_rows
     except CorruptStoreError as error:

@@ -14,6 +14,8 @@ from recovery.model.metadata import LedgerMetadata
 from tests.support.cluster import Bookie, Cluster, encoded
 
 BOOKIES: Final = 4
+_FEW_FILES: Final = {"openFileLimit": "500"}
+"""All bookies share what the system allows one process to have open, and each would keep 20,000 index files."""
 
 
 class ScrutinizedCluster:
@@ -29,7 +31,10 @@ class ScrutinizedCluster:
         self.cluster = cluster
         cluster.start_zookeeper("zookeeper", "/ledgers")
         cluster("format", layout="hierarchical")
-        self.bookies = [Bookie(n, f"bk{n}:3181", storage, [f"b{n}/journal"], [f"b{n}/ledgers"]) for n in range(bookies)]
+        self.bookies = [
+            Bookie(n, f"bk{n}:3181", storage, [f"b{n}/journal"], [f"b{n}/ledgers"], props=_FEW_FILES)
+            for n in range(bookies)
+        ]
         for bookie in self.bookies:
             cluster.start(bookie)
         self.uri = f"zk+hierarchical://{cluster.zookeeper}/ledgers"

@@ -225,7 +225,7 @@ def _list_due(own: OwnRoot | None, at_ms: int) -> tuple[tuple[LedgerId, ...], in
 
 
 def _capture(opened: OpenStore, folder: Path, context: Context) -> Dataset:
-    capture_store(opened, folder, context, with_rights=False, with_own_root=False)
+    capture_store(opened, folder, context, with_rights=False, with_own_root=False, with_history=False)
     return open_dataset(folder, "catalog")
 
 

@@ -214,6 +214,25 @@ def test_a_scan_and_its_history_outlive_their_connection(
         store.close()
 
 
+def test_an_answer_about_the_past_is_read_in_parts(etcd_server: EtcdServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Large values, several changes of one revision among them: every change once, in its order, however it is cut."""
+    etcd_server.wipe()
+    with closing(EtcdStore(etcd_server.hosts)) as store:
+        versions: list[int | None] = [None] * 9
+        for number in range(5):
+            values = [bytes([number]) * 70_000] * 9
+            versions = list(store.write([Write(id_key(n), values[n], versions[n]) for n in range(9)]))
+        store.write([Write(id_key(n), None, versions[n]) for n in range(4)])
+        whole = list(store.history("/s"))
+        monkeypatch.setattr(pages, "_PART_BYTES", 100_000)
+        parts = list(store.history("/s"))
+    read = [row for batch in parts for row in batch.to_pylist()]
+    assert read == [row for batch in whole for row in batch.to_pylist()]
+    assert [row["op"] for row in read].count("changed") == 4 * 9
+    assert len(parts) > len(whole)
+    assert max(batch.nbytes for batch in parts) < 500_000 < max(batch.nbytes for batch in whole)
+
+
 def test_a_registration_shows_its_lease(etcd_server: EtcdServer) -> None:
     """A key that lives with a lease is told from a permanent one, and goes with it."""
     etcd_server.wipe()

@@ -50,11 +50,24 @@ def fill(made: MemoryStore, layout: Layout, root: str = "/ledgers") -> None:
 
 
 def run(
-    source: MetadataStore, folder: Path, layout: Layout | None = None, *, with_own_root: bool = True
+    source: MetadataStore,
+    folder: Path,
+    layout: Layout | None = None,
+    *,
+    with_own_root: bool = True,
+    with_history: bool = True,
 ) -> tuple[CaptureSummary, Dataset]:
     """Capture into a folder, and open what was written."""
     with DatasetWriter(folder, "catalog", binding={}, secret=True) as out:
-        summary = capture(source, "/ledgers", layout, out, clock=lambda: READ_AT, with_own_root=with_own_root)
+        summary = capture(
+            source,
+            "/ledgers",
+            layout,
+            out,
+            clock=lambda: READ_AT,
+            with_own_root=with_own_root,
+            with_history=with_history,
+        )
     return summary, open_dataset(folder, "catalog")
 
 
@@ -113,6 +126,17 @@ def test_history_says_who_deleted_what_and_what_it_was(tmp_path: Path) -> None:
     assert (found[-1]["after"], found[-1]["session"], found[-1]["txn"]) == (None, 0x200, source.point().txn)
     assert summary.changes == dataset.rows("history") == summary.ledgers + 3
     assert (0, 1) not in {(row["scope"], row["ledger"]) for row in dataset.read("ledgers").to_pylist()}
+
+
+def test_who_looks_at_what_stands_reads_no_history(tmp_path: Path) -> None:
+    """The ledgers are the same, and the catalog says what it does not have."""
+    source = ScannableMemory()
+    fill(source, Layout.HIERARCHICAL)
+    _, whole = run(source, tmp_path / "whole")
+    summary, dataset = run(source, tmp_path / "look", with_history=False)
+    assert rows(dataset, "ledgers") == rows(whole, "ledgers")
+    assert (summary.changes, dataset.rows("history"), summary.complete) == (0, 0, True)
+    assert any("history is not in it" in note for note in summary.notes)
 
 
 def test_a_store_that_cannot_be_read_to_its_end_has_a_gap(tmp_path: Path) -> None:
