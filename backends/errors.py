@@ -11,6 +11,7 @@ NoSuchKeyError          the key is absent
 VersionConflictError    a write named a version that the key does not have; nothing was written
 NotEmptyError           a key with children cannot be removed
 TooLargeError           more than the store takes in one transaction; nothing was written
+StoreFullError          the store has no space left; nothing was written
 NoSuchStoreError        there is no store in the folder
 CorruptStoreError       the store's own files cannot be read (further)
 ProtocolError           bytes of a connection that are not those of its protocol
@@ -90,6 +91,12 @@ class ReadOnlyStoreError(_StoreError):
     """A write through a store that was opened for reading only."""
 
     TEXT = "opened for reading only"
+
+
+class StoreFullError(_StoreError):
+    """The store has used up the space that it may take, and answers only who reads; nothing was written."""
+
+    TEXT = "its space is used up, so it takes no writes"
 
 
 class NoSuchStoreError(_StoreError):

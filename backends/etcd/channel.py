@@ -21,7 +21,14 @@ from typing import Any, Final
 
 import grpc
 
-from backends.errors import AccessDeniedError, BackendError, CompactedError, TooLargeError, UnavailableError
+from backends.errors import (
+    AccessDeniedError,
+    BackendError,
+    CompactedError,
+    StoreFullError,
+    TooLargeError,
+    UnavailableError,
+)
 from backends.etcd import rpc
 from backends.protocols import Tls
 
@@ -42,6 +49,8 @@ _NO_USERS: Final = "authentication is not enabled"
 _OLD_USERS: Final = "revision of auth store is old"
 _WRONG_PASSWORD: Final = ("authentication failed", "user name is empty", "user name not found")
 _TOO_MANY: Final = "too many operations"
+_FULL: Final = "database space exceeded"
+_MAKE_ROOM: Final = "raise its --quota-backend-bytes, or compact and defragment it; then `etcdctl alarm disarm`"
 _TOO_LARGE: Final = ("request is too large", "message larger than max")
 
 
@@ -200,6 +209,8 @@ class Channel:
             return CompactedError(self._uri, details)
         if _TOO_MANY in details or any(text in details for text in _TOO_LARGE):
             return TooLargeError(key, details)
+        if _FULL in details:
+            return StoreFullError(self._uri, f"{details}: {_MAKE_ROOM}")
         if code is grpc.StatusCode.UNAVAILABLE and any(text in details for text in _NEVER_SENT):
             return NeverSentError(self._uri, details)
         return self._unavailable(f"{code.name} {details}".rstrip())

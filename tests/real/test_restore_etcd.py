@@ -20,7 +20,7 @@ import pytest
 from backends.memory import MemoryStore
 from backends.protocols import Write
 from backends.registry import open_store
-from reconcile.errors import GuardRefusedError
+from reconcile.errors import GuardRefusedError, PartlyAppliedError
 from reconcile.write.apply import Options, apply
 from reconcile.write.audit_journal import JOURNAL
 from reconcile.write.guards import demand_stopped
@@ -159,6 +159,46 @@ def test_an_apply_that_is_killed_is_gone_on_with(etcd_server: EtcdServer, uri: s
         bucket = opened.store.get(root_of(uri) + "/buckets/007")
         assert bucket is not None
         assert (bucket.children_created or 0) > 200
+
+
+def test_a_store_that_is_full_says_so_and_is_gone_on_with(tmp_path: Path) -> None:
+    """Its quota is used up midway: the error says what to do, and after that the same command ends the restore."""
+    rows = [
+        action("ledger", "create", store.ledger_key(Layout.ETCD, LedgerId(0, n)), bytes(40_000)) for n in range(800)
+    ]
+    home = tmp_path / "etcd"
+    home.mkdir()
+    small = EtcdServer(home, "--quota-backend-bytes", str(5 << 20))
+    larger = EtcdServer(home, data=small.data)
+
+    def restore(server: EtcdServer, *, resume: bool) -> None:
+        with open_store(f"etcd://{server.hosts}/c1", writable=True) as opened:
+            apply(
+                lambda: [plan_of(rows)],
+                opened.store,
+                opened.root,
+                tmp_path / "journal",
+                Options("hash", resume=resume, batch_rows=20),
+                now=clock(),
+            )
+
+    small.start()
+    try:
+        with pytest.raises(PartlyAppliedError, match=r"its space is used up.*--quota-backend-bytes") as raised:
+            restore(small, resume=False)
+        assert "had no answer" not in str(raised.value)
+        before = len(small.dump("/c1/ledgers/"))
+        assert 0 < before < len(rows)
+    finally:
+        small.kill()
+    larger.port = small.port
+    larger.start()
+    try:
+        larger.etcdctl("alarm", "disarm")
+        restore(larger, resume=True)
+        assert len(larger.dump("/c1/ledgers/")) == len(rows)
+    finally:
+        larger.kill()
 
 
 WORKER = """
