@@ -4,6 +4,7 @@ BackendError
 UnsupportedStoreError   a URI of a kind that is not ours to read
 UnavailableError        the store did not answer; trying again may help
   OutcomeUnknownError   a write was sent and its answer lost: read back to learn whether it was made
+    StoreFullError      the store said that its space is used up; it may have made the write before that
   CompactedError        the store has forgotten the point in time that was being read
 AccessDeniedError       the store answered, and refused
 ReadOnlyStoreError      a write through a store that was opened for reading
@@ -11,7 +12,6 @@ NoSuchKeyError          the key is absent
 VersionConflictError    a write named a version that the key does not have; nothing was written
 NotEmptyError           a key with children cannot be removed
 TooLargeError           more than the store takes in one transaction; nothing was written
-StoreFullError          the store has no space left; nothing was written
 NoSuchStoreError        there is no store in the folder
 CorruptStoreError       the store's own files cannot be read (further)
 ProtocolError           bytes of a connection that are not those of its protocol
@@ -81,6 +81,15 @@ class OutcomeUnknownError(UnavailableError):
     TEXT = "the answer to a write was lost"
 
 
+class StoreFullError(OutcomeUnknownError):
+    """The store has used up the space that it may take.
+
+    etcd says so also of a write that it made, where that came beside others: it counts after it has written.
+    """
+
+    TEXT = "its space is used up"
+
+
 class CompactedError(UnavailableError):
     """The point in time that was being read is gone from the store; reading anew, from a later one, may help."""
 
@@ -91,12 +100,6 @@ class ReadOnlyStoreError(_StoreError):
     """A write through a store that was opened for reading only."""
 
     TEXT = "opened for reading only"
-
-
-class StoreFullError(_StoreError):
-    """The store has used up the space that it may take, and answers only who reads; nothing was written."""
-
-    TEXT = "its space is used up, so it takes no writes"
 
 
 class NoSuchStoreError(_StoreError):

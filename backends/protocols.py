@@ -219,6 +219,7 @@ class MetadataStore(Protocol):
             TooLargeError: more than a transaction holds; nothing was written.
             OutcomeUnknownError: the answer was lost. It is never tried again here: only the caller can tell by
                 reading back (`get` after this sees the outcome) whether what stands there is its own.
+                `StoreFullError`, one of these, where the store's space is used up.
             ValueError: a removal without a version; the caller's fault.
         """
         ...

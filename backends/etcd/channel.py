@@ -8,6 +8,7 @@ etcd3 makes the channel, with TLS, and the token of a user; requests and answers
     PERMISSION_DENIED, a wrong password       AccessDeniedError
     OUT_OF_RANGE, compacted                   CompactedError
     too many operations, too large            TooLargeError
+    database space exceeded                   StoreFullError: of a write that was made, too (server/etcdserver/apply.go)
 
 Source: etcd-io/etcd v3.5, api/v3rpc/rpctypes/error.go; run against 3.5.1.
 """
@@ -50,7 +51,7 @@ _OLD_USERS: Final = "revision of auth store is old"
 _WRONG_PASSWORD: Final = ("authentication failed", "user name is empty", "user name not found")
 _TOO_MANY: Final = "too many operations"
 _FULL: Final = "database space exceeded"
-_MAKE_ROOM: Final = "raise its --quota-backend-bytes, or compact and defragment it; then `etcdctl alarm disarm`"
+_MAKE_ROOM: Final = "raise its quota-backend-bytes, or compact and defragment it; then `etcdctl alarm disarm`"
 _TOO_LARGE: Final = ("request is too large", "message larger than max")
 
 
@@ -186,7 +187,7 @@ class Channel:
     def failure(self, error: grpc.RpcError, client: Any, key: str) -> BackendError:  # noqa: ANN401 - etcd3 has no types
         """Return our error for one of grpc's; a connection that failed is left for the next endpoint's."""
         failure = self._translate(error, key)
-        if isinstance(failure, UnavailableError) and not isinstance(failure, CompactedError):
+        if isinstance(failure, UnavailableError) and not isinstance(failure, CompactedError | StoreFullError):
             with self._lock:
                 if self._client is client:
                     self._client = None

@@ -40,6 +40,7 @@ from backends.errors import (
     NotEmptyError,
     OutcomeUnknownError,
     ReadOnlyStoreError,
+    StoreFullError,
     TooLargeError,
     UnavailableError,
     UnsupportedStoreError,
@@ -456,7 +457,7 @@ class EtcdStore:
             except StaleTokenError:
                 if tries + 1 == _TOKENS:
                     raise
-            except NeverSentError:
+            except (NeverSentError, StoreFullError):
                 raise
             except UnavailableError as error:
                 if self._channel.closed:

@@ -16,7 +16,7 @@ from typing import Final
 
 import click
 
-from backends.errors import AccessDeniedError, BackendError, UnavailableError, UnsupportedStoreError
+from backends.errors import AccessDeniedError, BackendError, StoreFullError, UnavailableError, UnsupportedStoreError
 from reconcile.cli.access import AUTH_VARIABLE
 from reconcile.cli.command import Exit
 from reconcile.cli.output import Output
@@ -65,6 +65,7 @@ _PACKAGES: Final = ("backends", "reconcile", "recovery")
 _FAILURES: Final = (DiskError, ProcessLostError, SparkError)
 """Errors of `recovery` that are nobody's input."""
 _REMEDIES: Final = (
+    (StoreFullError, "then run it again"),
     (UnavailableError, "see that its servers run, and that the address is right"),
     (AccessDeniedError, f"name who may: {AUTH_VARIABLE}=user:password, on etcd BKMETA_ETCD_AUTH"),
 )
@@ -201,7 +202,7 @@ def _end_by(error: BaseException, given: Sequence[str]) -> int:
             message = error.format_message()
         case RecoveryError() | ReconcileError() | BackendError():
             text = word_error(error) if isinstance(error, ReconcileError) else str(error)
-            message = "; ".join([text, *(remedy for kind, remedy in _REMEDIES if isinstance(error, kind))])
+            message = "; ".join([text, *[remedy for kind, remedy in _REMEDIES if isinstance(error, kind)][:1]])
         case KeyboardInterrupt() | click.Abort() | _TerminatedError():
             message = "; ".join(["stopped before the end", *getattr(error, "__notes__", ())])
         case _:

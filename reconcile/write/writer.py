@@ -20,6 +20,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from backends.errors import (
     NotEmptyError,
     OutcomeUnknownError,
+    StoreFullError,
     TooLargeError,
     UnavailableError,
     VersionConflictError,
@@ -205,7 +206,7 @@ def settle_changes(
         The outcome of each key.
 
     Raises:
-        UnavailableError: no answer came, however often the changes were sent.
+        UnavailableError: no answer came, however often the changes were sent, or the store is full.
         BackendError: the store failed otherwise than by a conflict.
     """
     outcomes: dict[str, Outcome] = {}
@@ -248,6 +249,8 @@ def settle_changes(
             return outcomes
     if stored is not None:
         remaining = _sort_out(remaining, stored, announced, outcomes)
+    if isinstance(lost, StoreFullError) and remaining:
+        raise lost
     if lost is not None and remaining:
         raise UnavailableError(lost.store, f"{_ROUNDS} writes in a row had no answer") from lost
     for change in remaining:

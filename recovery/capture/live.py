@@ -108,16 +108,9 @@ def capture(
         gaps: list[str] = []
         copy_subtrees(store, subtrees, out, lambda _key, reason: gaps.append(reason))
         return scan.capture_scan(
-            store,
-            root.rstrip("/"),
-            layout,
-            out,
-            started,
-            progress,
-            gaps,
-            with_own_root=with_own_root,
-            with_history=with_history,
-        )
+            store, root.rstrip("/"), layout, out, started, progress, gaps,
+            with_own_root=with_own_root, with_history=with_history,
+        )  # fmt: skip
     with ExitStack() as ending:
         pool = ThreadPoolExecutor(LISTINGS_IN_FLIGHT, thread_name_prefix="capture")
         ending.callback(pool.shutdown, cancel_futures=True)

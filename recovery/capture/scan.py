@@ -85,7 +85,7 @@ def capture_scan(
     present = ROOT in raw
     layout, instance_id = named, None
     scanned = Scanned(0, 0, 0, 0, None)
-    if not present:
+    if not present and with_history:
         # What deleted the root may be in the history, and the layout with it.
         deleted = last_seen(store, root + places.layout, root)
         raw |= {places.layout: deleted} if deleted is not None else {}
@@ -160,7 +160,7 @@ def scan(
             progress(ledgers, 0)
     except CorruptStoreError as error:
         gap = str(error)
-    changes, note = 0, None if with_history else "history is not in it: nobody asked for it"
+    changes, note = 0, None if with_history else "its history was not asked for, and is not in here"
     try:
         for rows in _history(store, root, layout) if with_history else ():
             out.append("history", rows)

@@ -260,14 +260,29 @@ def run_units(units: Iterable[Unit], setups: Sequence[Setup], meter: Meter, proc
                 meter.count(result.read, result.files)
                 yield result
     finally:
-        for helper in (*idle, *running):
-            helper.kill()
         meter.shared = None
+        with hold_signals():  # who is asked to stop a second time has killed them all, nevertheless
+            for helper in (*idle, *running):
+                helper.process.kill()
+        for helper in (*idle, *running):
+            helper.end()
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """What ended a unit in another process, and the traceback there, which may show what is secret."""
+
+    error: Exception
+    traceback: str
+
+
+class _ElsewhereError(Exception):
+    """Shows the traceback of another process where that of this one is shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Helper:
-    """Another process. It only reads, and shares no lock that it could take with it, so it may be killed at any time.
+    """Another process. It only reads, and nobody waits for ever for a lock that it has: it may be killed at any time.
 
     Attributes:
         process: the process.
@@ -275,7 +290,7 @@ class _Helper:
     """
 
     process: SpawnProcess
-    channel: "Connection[Unit, UnitResult | Exception]"
+    channel: "Connection[Unit, UnitResult | _Failure]"
 
     def ask(self, unit: Unit) -> None:
         try:
@@ -288,12 +303,11 @@ class _Helper:
             answer = self.channel.recv()
         except (EOFError, OSError) as error:
             raise ProcessLostError from error
-        if isinstance(answer, Exception):
-            raise answer
+        if isinstance(answer, _Failure):
+            raise answer.error from _ElsewhereError(answer.traceback)
         return answer
 
-    def kill(self) -> None:
-        self.process.kill()
+    def end(self) -> None:
         self.process.join()
         self.channel.close()
 
@@ -420,7 +434,7 @@ def _take_fingerprints(files: Sequence[IndexFile]) -> Ints:
 
 
 def _help(
-    channel: "Connection[UnitResult | Exception, Unit]",
+    channel: "Connection[UnitResult | _Failure, Unit]",
     setups: Sequence[Setup],
     rate: float | None,
     shared: "Synchronized[float]",
@@ -445,7 +459,6 @@ def _help(
         try:
             result = _run_unit(unit, setups, meter)
         except Exception as error:  # noqa: BLE001  # raised where the unit was asked for
-            error.add_note(traceback.format_exc())
-            channel.send(error)
+            channel.send(_Failure(error, traceback.format_exc()))
         else:
             channel.send(replace(result, read=meter.read - read, files=meter.files - files))

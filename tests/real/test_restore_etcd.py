@@ -184,7 +184,7 @@ def test_a_store_that_is_full_says_so_and_is_gone_on_with(tmp_path: Path) -> Non
 
     small.start()
     try:
-        with pytest.raises(PartlyAppliedError, match=r"its space is used up.*--quota-backend-bytes") as raised:
+        with pytest.raises(PartlyAppliedError, match=r"its space is used up.*quota-backend-bytes") as raised:
             restore(small, resume=False)
         assert "had no answer" not in str(raised.value)
         before = len(small.dump("/c1/ledgers/"))

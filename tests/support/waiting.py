@@ -1,5 +1,6 @@
 """Waiting for what real servers do by themselves."""
 
+import errno
 import secrets
 import socket
 from collections.abc import Callable
@@ -39,8 +40,10 @@ def free_port() -> int:
             with socket.socket() as probe:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 probe.bind(("127.0.0.1", port))
-        except OSError:
+        except OSError as error:
             claim.close()
+            if error.errno != errno.EADDRINUSE:
+                raise
         else:
             _claims.append(claim)
             return port

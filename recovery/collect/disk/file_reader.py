@@ -106,10 +106,10 @@ class Meter:
         if self.shared is None:
             self._due = max(self._due, current_s) + seconds
             return self._due
-        lock = self.shared.get_lock()
+        lock, number = self.shared.get_lock(), self.shared.get_obj()  # `shared.value` would wait for the lock for ever
         taken = lock.acquire(timeout=_PATIENCE_S)
         try:
-            self.shared.value = due = max(self.shared.value, current_s) + seconds
+            number.value = due = max(number.value, current_s) + seconds
         finally:
             if taken:
                 lock.release()

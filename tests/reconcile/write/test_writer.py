@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from backends.errors import OutcomeUnknownError, TooLargeError, UnavailableError
+from backends.errors import OutcomeUnknownError, StoreFullError, TooLargeError, UnavailableError
 from backends.memory import TRANSACTION_BYTES, MemoryStore
 from backends.protocols import Versioned, Write
 from backends.testing.faults import Fault, FaultyStore
@@ -86,10 +86,14 @@ def test_a_key_that_cannot_be_removed_is_left_and_the_others_go() -> None:
 
 
 @pytest.mark.parametrize("after", [False, True])
-def test_a_lost_answer_is_told_by_reading(after: bool) -> None:
-    """Whether the write was made before its answer was lost or not: it is made once, and counted as made."""
+@pytest.mark.parametrize("error", [OutcomeUnknownError("store", "cut"), StoreFullError("store", "no space")])
+def test_a_lost_answer_is_told_by_reading(error: OutcomeUnknownError, after: bool) -> None:
+    """Whether the write was made before its answer was lost or not: it is made once, and counted as made.
+
+    Just so where the store says that it is full: etcd says it after it has made a write that came beside others.
+    """
     store = MemoryStore()
-    faulty = FaultyStore(store, {0: Fault(OutcomeUnknownError("store", "cut"), after=after)}.get)
+    faulty = FaultyStore(store, {0: Fault(error, after=after)}.get)
     target = make_target(faulty)
     assert settle_changes(target, [Creation("/a", b"new")]) == {"/a": Outcome(version=0)}
 
@@ -100,6 +104,14 @@ def test_a_store_that_never_answers_is_not_available() -> None:
         MemoryStore(), lambda n: Fault(OutcomeUnknownError("store", "cut"), after=False) if n % 2 == 0 else None
     )
     with pytest.raises(UnavailableError, match="10 writes in a row"):
+        settle_changes(make_target(faulty), [Creation("/a", b"new")])
+
+
+def test_a_store_that_stays_full_is_said_to_be() -> None:
+    """Not that it does not answer."""
+    full = StoreFullError("store", "no space")
+    faulty = FaultyStore(MemoryStore(), lambda n: Fault(full, after=False) if n % 2 == 0 else None)
+    with pytest.raises(StoreFullError, match="no space"):
         settle_changes(make_target(faulty), [Creation("/a", b"new")])
 
 

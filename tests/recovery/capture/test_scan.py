@@ -136,7 +136,7 @@ def test_who_looks_at_what_stands_reads_no_history(tmp_path: Path) -> None:
     summary, dataset = run(source, tmp_path / "look", with_history=False)
     assert rows(dataset, "ledgers") == rows(whole, "ledgers")
     assert (summary.changes, dataset.rows("history"), summary.complete) == (0, 0, True)
-    assert any("history is not in it" in note for note in summary.notes)
+    assert any("its history was not asked for" in note for note in summary.notes)
 
 
 def test_a_store_that_cannot_be_read_to_its_end_has_a_gap(tmp_path: Path) -> None:

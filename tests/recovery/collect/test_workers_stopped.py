@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import signal
 import threading
+import traceback
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
@@ -126,10 +127,32 @@ def test_a_process_that_is_killed_while_it_waits_ends_all(
 
 
 def test_what_goes_wrong_in_another_process_is_raised_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With where it happened there."""
+    """With where it happened there: in tracebacks, not in what is printed for the user."""
     monkeypatch.setattr(workers, "_WORTH_S", -1.0)
     units = [Unit(7, ()), Unit(0, ())]  # there is no seventh setup
     with pytest.raises(IndexError) as caught:
         list(run_units(units, [Setup({}, (), confirms_all=False)], Meter(None, lambda _: None), 2))
-    assert "in _help" in caught.value.__notes__[0]
+    assert "in _help" in "".join(traceback.format_exception(caught.value))
+    assert not hasattr(caught.value, "__notes__")
     assert multiprocessing.active_children() == []
+
+
+def test_a_process_that_is_killed_with_the_lock_of_the_rate_stops_nobody() -> None:
+    """Who waits for it goes on after a moment, and keeps to the rate."""
+    context = multiprocessing.get_context("spawn")
+    shared = context.Value("d", 0.0)
+    taker = context.Process(target=_take_and_die, args=(shared,))
+    taker.start()
+    taker.join()
+    slept: list[float] = []
+    meter = Meter(100.0, lambda _: None, clock=lambda: 1000.0, sleep=slept.append)
+    meter.shared = shared
+    meter.took(50)
+    meter.took(50)
+    assert slept == [0.5, 1.0]
+    assert not shared.get_lock().acquire(block=False)
+
+
+def _take_and_die(shared: Any) -> None:
+    shared.get_lock().acquire()
+    os.kill(os.getpid(), signal.SIGKILL)
