@@ -113,7 +113,7 @@ def find_lost_bookies(
             lost.append(bookie)
         elif row["complete"] and bookie not in harms:
             problem = "was read whole, so nothing of it is missing"
-            raise InputError(bookie, problem, "name the bookie whose disks are gone")
+            raise InputError(bookie, problem, "leave it out, or name the bookie whose disks are gone")
         elif "" in folders or _is_rest_seen(row, harms.get(bookie, []), folders):
             lost.append(bookie)
     return tuple(lost)
