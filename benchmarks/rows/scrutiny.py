@@ -3,7 +3,7 @@
 import os
 import resource
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -45,14 +45,13 @@ def _whole(place: Place) -> Iterator[dict[str, Contestant]]:
         cluster.start_zookeeper("zookeeper", "/ledgers")
         cluster("format", layout="hierarchical")
         shape = {"E": 3, "W": 3, "A": 2, "password": encoded(b"")}
-        bookies = _start_bookies(cluster, folder)
+        bookies = _start_bookies(cluster, folder, stack)
         if lacking := cluster("fill", count=place.ledgers, entries=_ENTRIES, **shape):
             raise RunFailedError(f"{lacking:,} of {place.ledgers:,} ledgers could not be written")
         for bookie in bookies:
             bookie.stop()  # what stood in memory is in its files then
-        again = stack.enter_context(running(_start_bookies(cluster, folder)))
+        pids = [bookie.pid for bookie in _start_bookies(cluster, folder, stack)]
         os.sync()
-        pids = [bookie.pid for bookie in again]
         uri = f"zk+hierarchical://{cluster.zookeeper}/ledgers"
 
         # The auditor runs in ZooKeeper's process: CPU seconds are both sides' with what ZooKeeper does for them.
@@ -74,8 +73,8 @@ def _whole(place: Place) -> Iterator[dict[str, Contestant]]:
         yield stages if place.alone else stages | audits
 
 
-def _start_bookies(cluster: Cluster, folder: Path) -> list[BookieProcess]:
-    """Start the bookies and wait until they can be written to."""
+def _start_bookies(cluster: Cluster, folder: Path, stack: ExitStack) -> Sequence[BookieProcess]:
+    """Start the bookies, which are gone when the stack ends, and wait until they can be written to."""
     started = [
         BookieProcess(
             Bookie(n, f"bk{n}:3181", "sorted", [f"b{n}/journal"], [f"b{n}/ledgers"]),
@@ -88,6 +87,7 @@ def _start_bookies(cluster: Cluster, folder: Path) -> list[BookieProcess]:
         )
         for n in range(_BOOKIES)
     ]
+    stack.enter_context(running(started))
     for bookie in started:
         until(bookie.answers, f"{bookie.bookie.id} answers")
     return started
