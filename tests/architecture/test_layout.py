@@ -1,9 +1,8 @@
-"""The house as docs/ARCHITECTURE.md describes it: rooms, sizes, and where tests stand."""
+"""The packages as docs/ARCHITECTURE.md describes them, and the names of test files."""
 
 import ast
 import re
 import tomllib
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -11,14 +10,6 @@ from typing import Final
 from tests.support.paths import ROOT
 
 PACKAGES: Final = ("recovery", "reconcile", "backends")
-MOST_LINES: Final = 500
-MOST_MODULES: Final = 10
-CROWDED: Final = ("reconcile", "recovery/collect")
-"""Below these no folder has more than `MOST_MODULES` modules, but `COMMANDS`."""
-COMMANDS: Final = "reconcile/cli/commands"
-"""Has a module for each command: how many there are is not for a house to say."""
-REASON: Final = "In one module because"
-"""Begins the sentence of a docstring that says why a module is longer."""
 
 
 def _modules() -> Iterator[Path]:
@@ -64,27 +55,6 @@ def test_the_page_names_files_that_are_there() -> None:
     names = {path.name for top in (*PACKAGES, "scripts", "proto") for path in (ROOT / top).rglob("*.*")}
     assert short
     assert [name for name in short if name not in {*names, "pyproject.toml"}] == []
-
-
-def test_a_long_module_says_why() -> None:
-    """A module past 500 lines has a sentence in its docstring that says why it is one."""
-    silent = [
-        path.as_posix()
-        for path in _modules()
-        if len((ROOT / path).read_text().splitlines()) > MOST_LINES
-        and REASON not in (ast.get_docstring(ast.parse((ROOT / path).read_text())) or "")
-    ]
-    assert silent == []
-
-
-def test_no_folder_is_crowded() -> None:
-    """Ten modules in a folder can be read at a glance."""
-    modules = Counter(path.parent.as_posix() for path in _modules() if path.name != "__init__.py")
-    assert {
-        folder: count
-        for folder, count in modules.items()
-        if folder.startswith(CROWDED) and folder != COMMANDS and count > MOST_MODULES
-    } == {}
 
 
 def test_a_test_file_bears_the_name_of_its_module() -> None:
