@@ -18,6 +18,9 @@ Big-endian. Offsets and sizes in bytes.
     24    16 c  int64 ledger id, int64 bytes of its records in this log, size fields included
           24 c  of header version 2, where n = 20 + 24 c: int64 scope, ledger id, bytes
 
+Offset and number of the map hold anything in a log that was not rotated: BookKeeper before 4.16.7, 4.17.0 and 4.17.1 do
+not clear the header's memory. So a map counts only where one is.
+
 A location is ``log id << 32 | position``; the position is that of the entry, behind the size field.
 
 A log of the direct I/O logger has a header of 4096 bytes (a filler record of ledger -1, entry 0 leads from 1024 to
@@ -25,7 +28,7 @@ A log of the direct I/O logger has a header of 4096 bytes (a filler record of le
 tells the two loggers apart. The default logger's file ends where its last record ends, or inside it after a crash; one
 of no bytes is normal (the next log is made ahead of time).
 
-Source: apache/bookkeeper 9590a97, bookie/DefaultEntryLogger, bookie/storage/directentrylogger;
+Source: apache/bookkeeper 9590a97, bookie/DefaultEntryLogger, bookie/storage/directentrylogger, pull request 4607;
 docs/formats/bookie-storage.md. No released BookKeeper writes header version 2.
 """
 
@@ -62,6 +65,9 @@ _MAGIC: Final = b"BKLO"
 _HEADER: Final = struct.Struct(">4siqi")
 _SIZE: Final = struct.Struct(">i")
 _MAP: Final = struct.Struct(">iqqi")
+_MAP_IDS: Final = struct.pack(">qq", -1, -2)
+MAP_FIELDS: Final = 8
+_MAP_FIELDS_SIZE: Final = 12
 _MAP_ENTRY: Final = 16
 _SCOPED_MAP_ENTRY: Final = 24
 SCOPED_VERSION: Final = 2
@@ -71,9 +77,14 @@ _NO_LEDGER: Final = -1
 _MAP_ID: Final = -2
 _BLOCK: Final = 4096
 _FILLER: Final = _BLOCK - HEADER_SIZE - SIZE_FIELD
+_SMALLEST_RECORD: Final = SIZE_FIELD + 16
 _PADDING: Final = b"\xf0"
 _NAME: Final = re.compile(r"([0-9a-fA-F]{1,8})\.log")
 _LOCATION_LOW: Final = (1 << 32) - 1
+UNCLEARED_HEADERS: Final = (
+    "BookKeeper before 4.16.7, 4.17.0 and 4.17.1 leave such headers in logs that they did not finish; these bookies "
+    "may have deleted entry logs that still had entries"
+)
 LARGEST: Final = (1 << 32) + (1 << 31)
 """Bytes of a log: a location has 32 bits for the position, an entry's size has 31. Bookies begin another at 1 GiB."""
 
@@ -225,6 +236,26 @@ def lists_all(log: bytes | memoryview, header: LogHeader, listed: Mapping[Key, i
     """
     size = sum(listed.values())
     return size > 0 if is_direct(log) else size == header.map_offset - HEADER_SIZE
+
+
+def find_map_fault(log: bytes | memoryview, header: LogHeader) -> Damage | None:
+    """Return what is wrong with the place and the size of the ledgers map in a header; None: a map is there, or none.
+
+    Returns:
+        BAD_VALUE over these fields: no map was ever there. TRUNCATED at the log's end, with no length: the map may have
+        been behind it, for the fields fit a larger log. Then the log lost its end, unless its last record ends there.
+    """
+    position, listed = header.map_offset, header.map_ledgers
+    fields = f"its header names a ledgers map at byte {position}, of {listed} ledgers"
+    if (position, listed) == (0, 0) or (position == len(log) == HEADER_SIZE and not listed):
+        return None
+    if HEADER_SIZE <= position < len(log):
+        ids = bytes(log[position + SIZE_FIELD : position + SIZE_FIELD + len(_MAP_IDS)])
+        if _MAP_IDS.startswith(ids):  # the end may cut it
+            return None
+    elif len(log) <= position <= LARGEST and 0 < listed <= (position - HEADER_SIZE) // _SMALLEST_RECORD:
+        return Damage(len(log), 0, Reason.TRUNCATED, fields)
+    return Damage(MAP_FIELDS, _MAP_FIELDS_SIZE, Reason.BAD_VALUE, fields)
 
 
 def _map_widths(version: int | None) -> tuple[int, ...]:

@@ -151,6 +151,8 @@ def _read_log(path: Path, content: memoryview, notes: FileNotes) -> None:
                 notes.notes.append("records follow the ledgers map, so it does not count: no next log could be made")
             elif listed is None:
                 notes.add_damage(Damage(header.map_offset, 0, Reason.BAD_VALUE, "the ledgers map is not valid"))
+                if entry_log.find_map_fault(content, header) is not None:
+                    notes.notes.append(f"no ledgers map is at that byte. {entry_log.UNCLEARED_HEADERS}")
         else:
             notes.header["ledgers map"] = "none: the log was never rotated"
     except FormatError as error:

@@ -7,6 +7,8 @@ for what a transactional compaction leaves:
     3.log.1.compacted    complete; read as log 3 where 3.log is missing
     31.log               may be log 1f: a restart links 1f.log.1.compacted to a name made of the decimal id
 
+Where the header's place of a map holds what was in the bookie's memory, the log was not rotated, and hides nothing.
+
 A log is gone through if it has no ledgers map (it was active, or a crash ended it), if its map does not account for all
 that stands before it, or if it names a ledger that the index does not know.
 
@@ -153,7 +155,7 @@ def scan_unlisted(
         damaged, listed = damage.count, None
         try:
             with Mapped(Path(file.path), meter, entry_log.LARGEST) as log:
-                listed = _read_map(log, file, damage)
+                listed, fault = _read_map(log, file, damage)
                 if listed is not None:
                     if incremental is not None and seen is not None:
                         incremental.logs.keep_map(seen, listed)
@@ -169,7 +171,9 @@ def scan_unlisted(
                     if incremental is not None and seen is not None:
                         incremental.files.keep_groups(seen, to_rows(groups))
 
-                _scan(log, file, known, damage, keep, take_records, rotated=listed is not None)
+                is_whole = _scan(log, file, known, damage, keep, take_records, rotated=listed is not None)
+                if fault is not None:
+                    damage.add(_describe_fault(file, fault, is_whole=is_whole))
                 if seen is not None:
                     seen.read = True
         except OSError as error:
@@ -185,34 +189,44 @@ def scan_unlisted(
     return Scanned(tuple(scanned), largest)
 
 
-def _read_map(log: Mapped, file: RecordFile, damage: DamageLog) -> Ints | None:
-    """Return the ledgers of a log's map; None if it has none."""
+def _read_map(log: Mapped, file: RecordFile, damage: DamageLog) -> tuple[Ints | None, Damage | None]:
+    """Return the ledgers of a log's map, None if it has none; and what is wrong where its header names one."""
     if log.size < entry_log.HEADER_SIZE:
-        return None  # made ahead of time, or killed before its header was flushed
+        return None, None  # made ahead of time, or killed before its header was flushed
     try:
         log.spot(0, 2 * entry_log.HEADER_SIZE)  # the first record tells which logger wrote it
         header = entry_log.decode_header(log.view[: entry_log.HEADER_SIZE])
-        if header.map_offset:
+        if header.map_offset >= entry_log.HEADER_SIZE:
             log.spot(header.map_offset, log.size)
-            listed = entry_log.read_map(log.view, header)
-            if listed is not None and not entry_log.lists_all(log.view, header, listed):
-                return None
-            if listed is not None and header.version == entry_log.SCOPED_VERSION:
-                return damage.scopes.from_codec_keys(listed)
-            if listed is not None:
-                return np.fromiter(listed, np.int64, len(listed))
-            if header.map_offset >= os.stat(file.path).st_size:  # noqa: PTH116  # a running bookie may just have written it
-                detail = f"its header names a ledgers map at {header.map_offset}: the log lost its end"
-                damage.add(Unread(file.path, Reason.TRUNCATED, Hides.UNLISTED, log.size, detail=detail))
+        listed = entry_log.read_map(log.view, header)
+        if listed is not None and not entry_log.lists_all(log.view, header, listed):
+            return None, None
+        if listed is not None and header.version == entry_log.SCOPED_VERSION:
+            return damage.scopes.from_codec_keys(listed), None
+        if listed is not None:
+            return np.fromiter(listed, np.int64, len(listed)), None
+        fault = entry_log.find_map_fault(log.view, header)
+        if log.size <= header.map_offset < os.stat(file.path).st_size:  # noqa: PTH116
+            fault = None  # a running bookie has just written it
+        return None, fault
     except FormatError as error:
         log.load()
         if zeros_end(log.view, 0) == log.size:
-            return None  # reserved by the direct I/O logger, and killed before its header was written
+            return None, None  # reserved by the direct I/O logger, and killed before its header was written
         # The records do not depend on the header.
         damage.add(Unread(file.path, error.reason, Hides.NOTHING, error.offset, 0, detail=error.detail))
     except OSError:
         pass  # reported when the whole file is read
-    return None
+    return None, None
+
+
+def _describe_fault(file: RecordFile, fault: Damage, *, is_whole: bool) -> Unread:
+    """Return what a header hides whose ledgers map is not there: nothing, but where the log may have lost its end."""
+    if fault.reason is Reason.TRUNCATED and not is_whole:
+        detail = f"{fault.detail}: the log lost its end"
+        return Unread(file.path, fault.reason, Hides.UNLISTED, fault.offset, detail=detail)
+    detail = f"{fault.detail}, and no map is there. {entry_log.UNCLEARED_HEADERS}"
+    return Unread(file.path, Reason.BAD_VALUE, Hides.NOTHING, entry_log.MAP_FIELDS, 0, detail=detail, is_doubtful=True)
 
 
 def _scan(
@@ -224,10 +238,12 @@ def _scan(
     take_records: TakesRecords | None,
     *,
     rotated: bool,
-) -> None:
+) -> bool:
+    """Give all that a log holds; whether it has records, and the last one ends where the log ends."""
     # Behind damage the ledgers that the bookie has help to find the next record; without damage nobody needs them.
     groups: list[KeyedGroups] = []
     pieces: list[Damage] = []
+    is_cut = False
     for ledgers in (known[:0], known) if take_records is None else (known,):
         groups, pieces = [], []
         parts = entry_log.scan_columns(log.view, known=damage.scopes.to_codec_keys(ledgers))
@@ -238,6 +254,8 @@ def _scan(
                     take_records(file, log, part)
             elif isinstance(part, Damage) and (rotated or not _is_tail(part, log.size)):
                 pieces.append(part)
+            else:
+                is_cut = True
         if not pieces:
             break
     for part_groups in groups:
@@ -246,6 +264,7 @@ def _scan(
         damage.add(Unread(file.path, part.reason, Hides.UNLISTED, part.offset, part.length, detail=part.detail))
     for offset, length in log.unreadable:
         damage.add(Unread(file.path, Reason.UNREADABLE, Hides.UNLISTED, offset, length))
+    return bool(groups) and not (is_cut or pieces or log.unreadable)
 
 
 def _is_tail(part: Damage, size: int) -> bool:
