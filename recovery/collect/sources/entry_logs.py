@@ -206,7 +206,7 @@ def _read_map(log: Mapped, file: RecordFile, damage: DamageLog) -> tuple[Ints | 
         if listed is not None:
             return np.fromiter(listed, np.int64, len(listed)), None
         fault = entry_log.find_map_fault(log.view, header)
-        if log.size <= header.map_offset < os.stat(file.path).st_size:  # noqa: PTH116
+        if log.size <= header.map_offset < os.stat(file.path).st_size:  # noqa: PTH116  # a string, as it was listed
             fault = None  # a running bookie has just written it
         return None, fault
     except FormatError as error:
