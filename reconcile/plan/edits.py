@@ -191,6 +191,7 @@ class _Editor:
         self._common = _find_common_acls(edits.acl_of) if edits.acl_of is not None else {}
         self._outcome: dict[LedgerId, str] = {}
         self._deleted: set[LedgerId] = set()
+        self._counted: set[LedgerId] = set()
         self._lost: set[LedgerId] = set()
         self._chosen: dict[LedgerId, tuple[bytes, str]] = {}
         self.nodes = NodeEditor(edits.replace_below, edits.acl, edits.nodes)
@@ -255,11 +256,11 @@ class _Editor:
         named = {ledger for ledger in self._named if ledger.bucket in buckets}
         if named:
             # Only rows beside those that are named are taken apart: a file has tens of thousands of others.
-            touched = {ledger.bucket for ledger in named}
-            beside = pc.is_in(rows["bucket"], pa.array([*touched], rows["bucket"].type))
+            beside = _are_beside(rows, named)
             others, listed = rows.filter(pc.invert(beside)), rows.filter(beside).to_pylist()
             readings = alternatives.read_numbers(reconstruction, named & set(self._edits.choose))
             self._deleted |= _of_outcome(reconstruction, "deleted")
+            self._counted |= named & _list_ledgers(reconstruction.filter(_are_beside(reconstruction, named)))
             kept = []
             for row in listed:
                 ledger = LedgerId(row["scope"], row["ledger"])
@@ -327,7 +328,9 @@ class _Editor:
             self.changed["guarded_by_names"] += guard == Guard.NAMED
             made = "restored" if guard is None else "guarded"
             self.changed["released" if replaces else made] += 1
-            self.changed.update(deleted=-deleted, held_in_store=-hold, left_alone=-1)
+            # What neither bookies nor the store have was no ledger of the plan until now.
+            is_new = not replaces and ledger not in self._counted
+            self.changed.update(deleted=-deleted, held_in_store=-hold, left_alone=-1, ledgers=is_new)
             if deleted or hold:
                 self._outcome[ledger] = made
             if deleted and not replaces:
@@ -462,5 +465,13 @@ def _is_hold(raw: bytes | None) -> bool:
 
 
 def _of_outcome(reconstruction: pa.Table, outcome: str) -> set[LedgerId]:
-    rows = reconstruction.filter(pc.equal(reconstruction["outcome"], outcome)).select(["scope", "ledger"])
-    return {LedgerId(row["scope"], row["ledger"]) for row in rows.to_pylist()}
+    return _list_ledgers(reconstruction.filter(pc.equal(reconstruction["outcome"], outcome)))
+
+
+def _list_ledgers(rows: pa.Table) -> set[LedgerId]:
+    return {LedgerId(row["scope"], row["ledger"]) for row in rows.select(["scope", "ledger"]).to_pylist()}
+
+
+def _are_beside(rows: pa.Table, named: set[LedgerId]) -> pa.ChunkedArray:
+    """Say which rows are of the buckets of some ledgers."""
+    return pc.is_in(rows["bucket"], pa.array([*{ledger.bucket for ledger in named}], rows["bucket"].type))

@@ -19,8 +19,10 @@ from reconcile.plan.alternatives import RESTORE
 from reconcile.plan.manifest import read_plan_manifest
 from reconcile.plan.plan_reader import ranges_of
 from reconcile.rules.sides import ABSENT, Relation, unite
+from recovery.codecs import ledger_metadata
 from recovery.dataset import Dataset
 from recovery.model.ids import LedgerId, to_unsigned
+from recovery.model.metadata import NO_ENTRY, State
 from recovery.model.tables import KEY_COLUMNS
 
 NO_SESSION: Final = "none"
@@ -192,12 +194,15 @@ def parse_session(text: str) -> int | None:
 
 
 def select_deleted_by(plan: Dataset, sessions: Sequence[int | None], *, restorable: bool) -> frozenset[LedgerId]:
-    """Return the ledgers on bookies that some sessions deleted, and of which a plan has an action to be edited.
+    """Return the ledgers that some sessions deleted, and of which a plan has an action to be edited.
+
+    A ledger on no bookie has lost what its record names. Only one that was closed without an entry has lost nothing.
 
     Args:
         plan: of kind plan.
         sessions: as catalogs number them.
-        restorable: only those whose last record before the deletion is known.
+        restorable: only those whose last record before the deletion is known, and those without entries, too; else
+            only those that bookies have something of.
 
     Raises:
         PlanError: a session deleted none of them.
@@ -206,24 +211,33 @@ def select_deleted_by(plan: Dataset, sessions: Sequence[int | None], *, restorab
     ledgers: set[LedgerId] = set()
     missed = set(sessions)
     for buckets in ranges_of(plan)[1:]:
-        rows = plan.read("sides", buckets=buckets, columns=["scope", "ledger", *_COLUMNS])
-        rows = _select_deleted(rows.filter(rows["on_bookies"]))
+        rows = _select_deleted(plan.read("sides", buckets=buckets, columns=["scope", "ledger", *_COLUMNS]))
+        rows = rows if restorable else rows.filter(rows["on_bookies"])
         wanted = {
-            LedgerId(row["scope"], row["ledger"]): row["deleted_session"]
-            for row in rows.select(["scope", "ledger", "deleted_session"]).to_pylist()
+            LedgerId(row["scope"], row["ledger"]): row
+            for row in rows.select(["scope", "ledger", "on_bookies", "deleted_session"]).to_pylist()
             if row["deleted_session"] in sessions
         }
         for action in _to_edit(plan, buckets) if wanted else ():
             ledger = LedgerId(action["scope"], action["ledger"])
-            labels = {other["label"] for other in action["alternatives"]}
-            if ledger in wanted and (not restorable or RESTORE in labels):
+            if ledger not in wanted:
+                continue
+            record = next((other["value"] for other in action["alternatives"] if other["label"] == RESTORE), None)
+            is_of_bookies = wanted[ledger]["on_bookies"]
+            if not restorable or (record is not None and (is_of_bookies or _is_empty(record))):
                 ledgers.add(ledger)
-                missed.discard(wanted[ledger])
+                missed.discard(wanted[ledger]["deleted_session"])
     for session in missed:
         name = NO_SESSION if session is None else f"{to_unsigned(session):#x}"
         problem = f"has no ledger on bookies that session {name} deleted" + (", and whose record is known" * restorable)
         raise PlanError(plan.path, problem, "see the sessions: bkmeta plan show")
     return frozenset(ledgers)
+
+
+def _is_empty(record: bytes) -> bool:
+    """Say whether a record is of a ledger that was closed without an entry."""
+    metadata = ledger_metadata.decode(record)
+    return metadata.state is State.CLOSED and metadata.last_entry == NO_ENTRY
 
 
 def _to_edit(plan: Dataset, buckets: range) -> Iterator[Mapping[str, Any]]:

@@ -49,6 +49,7 @@ from recovery.dataset import Dataset, DatasetWriter, open_dataset, prepare
 from recovery.errors import InputError
 from recovery.infer.search import Tail
 from recovery.model.ids import LedgerId
+from recovery.model.metadata import NO_ENTRY, Digest, LedgerMetadata, Segment, State
 from recovery.spark import session
 from recovery.testing import simulator
 from tests.recovery.collect.test_pipeline_golden import options
@@ -326,6 +327,40 @@ def test_deletions_are_shown_by_session_and_undone_by_session(
     assert "session 0x200: 11 ledgers" in lines
     assert "bkmeta capture" not in lines
     assert "--accept-deleted-by 0x200" in lines
+
+
+def test_empty_ledgers_that_a_session_deleted_come_back_too(
+    inventories: tuple[Dataset, ...], recovered: Recover, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a ledger without entries no bookie has anything: its record comes back as the others', and the sums hold.
+
+    A ledger on no bookie whose record names entries stays deleted: they are gone.
+    """
+    records = {one["ledger"]: base64.b64decode(one["raw"]) for one in truth(CASE)["ledgers"]}
+    held = sorted(
+        {row for inventory in inventories for row in inventory.read("copies", columns=["ledger"])["ledger"].to_pylist()}
+    )
+    ensemble = (Segment(0, ("b1", "b2", "b3")),)
+    closed = LedgerMetadata(3, 3, 2, 2, State.CLOSED, NO_ENTRY, 0, ensemble, Digest.CRC32C, b"pw", creator_token=0)
+    empty = ledger_metadata.encode(closed)
+    gone = ledger_metadata.encode(dataclasses.replace(closed, last_entry=3, length=4))
+    by_mistake = {held[0]: records[held[0]], 900001: empty, 900002: empty, 900003: gone}
+    source = ScannableMemory()
+    source.put(ROOT + store.LAYOUT, store.layout_bytes(Layout.HIERARCHICAL))
+    for ledger, raw in {**records, **by_mistake}.items():
+        source.put(ROOT + store.ledger_key(Layout.HIERARCHICAL, LedgerId(0, ledger)), raw)
+    source.session = 7
+    for ledger in by_mistake:
+        source.put(ROOT + store.ledger_key(Layout.HIERARCHICAL, LedgerId(0, ledger)), None)
+    plan = recovered("plan", inventories, snapshots=(captured(source, tmp_path / "after", None),))
+    ended = run(capsys, "plan", "edit", plan.path, "--restore-deleted-by", "0x7", "--out", tmp_path / "edited")
+    assert ended.code == 0
+    edited = open_dataset(tmp_path / "edited", "plan")
+    assert read_plan_manifest(edited).counts.add_up
+    target = MemoryStore()
+    applied(edited, target, tmp_path / "journal")
+    stored = {n: target.get(ROOT + store.ledger_key(Layout.HIERARCHICAL, LedgerId(0, n))) for n in by_mistake}
+    assert {n: None if node is None else node.value for n, node in stored.items()} == {**by_mistake, 900003: None}
 
 
 def test_a_session_that_deleted_nothing_is_no_edit(

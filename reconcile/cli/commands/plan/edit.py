@@ -100,7 +100,7 @@ def _parse_where(text: str, scope: str | None) -> "HeldChoice":
     multiple=True,
     callback=_sessions,
     metavar="SESSION",
-    help="Write the last record of each ledger on bookies that this session deleted; `plan show` lists sessions.",
+    help="Write the last record of each ledger on bookies, or empty, that this session deleted; see `plan show`.",
 )
 @click.option(
     "--accept-deleted-by",
