@@ -75,6 +75,28 @@ class _Life:
                 self.points.pop(0)
                 self._fail()
 
+    def add_few(self, count: int) -> None:
+        """Write a few entries beside bookies that do not answer: one of them may be waited for, or given up."""
+        writer, rng, bookies = self.writer, self.rng, self.world.bookies
+        count = min(count, self.left)
+        if writer.is_open():
+            self._replace_dead()
+        for size in self._sizes(count):
+            if not writer.is_open():
+                return
+            writer.send(size, None)
+            self.left, self.written = self.left - 1, self.written + 1
+            while writer.is_open() and (names := [n for n in writer.queues if not bookies[n].is_hung]):
+                self._deliver(rng.choice(names))
+                if rng.random() < 0.1:
+                    break
+        hung = [name for name in writer.members if bookies[name].is_hung]
+        if writer.is_open() and hung and rng.random() < 0.3:
+            self.replaced += hung
+            self.refused += hung
+            writer.fail(hung)
+            writer.change(self._choose, self.refused)
+
     def _sizes(self, count: int) -> list[int]:
         return [self.rng.randint(1, 300) for _ in range(count)]
 
@@ -133,7 +155,7 @@ class _Life:
             return
         bookie, record = self.world.bookies[name], self.writer.record
         shelf = bookie.shelves.get(self.writer.ledger)
-        if bookie.up and shelf is not None and shelf.key == record.key:
+        if bookie.up and bookie.writable and shelf is not None and shelf.key == record.key:
             # Fenced: somebody else closes the ledger.
             self.writer.close()
             return
@@ -151,7 +173,7 @@ class _Life:
 
     def _replace_dead(self) -> None:
         writer = self.writer
-        dead = [name for name in writer.members if not self.world.bookies[name].up]
+        dead = [name for name in writer.members if not self.world.bookies[name].registered]
         if dead:
             self.replaced += dead
             writer.fail(dead)
@@ -240,6 +262,8 @@ def make(name: str, seed: int, ledgers: int, profile: Profile | None = None) -> 
             up = [name for name in names if world.bookies[name].up]
             if len(up) > profile.bookies // 2:
                 world.bookies[rng.choice(up)].kill()
+        if profile.tended:
+            _tend(rng, world, profile, lives)
         going = []
         for life in lives:
             if wave + 1 < profile.waves and rng.random() < 0.25:
@@ -271,6 +295,44 @@ def _forget_records(rng: Random, world: World, profile: Profile) -> list[int]:
     for ledger in lost:
         world.forgotten[ledger] = world.records.pop(ledger)
     return lost
+
+
+def _tend(rng: Random, world: World, profile: Profile, lives: Sequence[_Life]) -> None:
+    """Let auto-recovery act while ledgers are written, bookies come and go, and some of them do not answer."""
+
+    def shuffle(names: list[str]) -> list[str]:
+        return rng.sample(names, len(names))
+
+    for _ in range(rng.choice((1, 1, 2, 3))):
+        up = [bookie for bookie in world.bookies.values() if bookie.up]
+        if len(up) > 1 and rng.random() < profile.crashes:
+            rng.choice(up).kill()
+        deaf = [bookie for bookie in world.bookies.values() if bookie.up and rng.random() < profile.deaf]
+        for bookie in deaf:
+            if rng.random() < 0.5:
+                bookie.up = False
+            else:
+                bookie.writable = False
+        for life in lives:
+            if rng.random() < 0.8:
+                life.add_few(rng.choice((0, 1, 1, 2, 3, 5)))
+        for bookie in deaf:
+            if rng.random() < 0.5:
+                bookie.up = bookie.writable = True
+        for ledger in list(world.records):
+            if rng.random() < profile.tended:
+                world.tend(ledger, rng.choice, shuffle)
+            # Auto-recovery opens with recovery what has missed a bookie for longer than it waits.
+            if rng.random() < profile.tended / 10 and world.misses_members(ledger):
+                world.recover(ledger, shuffle, rng.choice, lag=rng.choice((0, 2)))
+        for bookie in deaf:
+            bookie.up = bookie.writable = True
+        for bookie in world.bookies.values():
+            if not bookie.up and rng.random() < profile.back:
+                bookie.start()
+        for life in lives:
+            if rng.random() < 0.4:
+                life.add_few(rng.choice((1, 1, 2, 4)))
 
 
 def _upkeep(rng: Random, world: World, profile: Profile, written: Collection[int]) -> None:

@@ -1,6 +1,6 @@
 """What a reconstruction is worth on histories whose truth is known: guarantees, holds, grades, class by class.
 
-    python -m recovery.testing.judge [CLASS[/SCAN][@EVIDENCE]…] [--count N] [--seed S] [--show K]
+    python -m recovery.testing.judge [CLASS[/SCAN…][@EVIDENCE]…] [--count N] [--seed S] [--show K]
 
 A guarantee that is broken is a `Violation`, with what was true and what was claimed; the same class, seed and ledger
 bring it back. The guarantees (`docs/design` has the theory and the table that this prints):
@@ -160,6 +160,12 @@ def judge(
     return ClusterJudge(name, seed, world, inventory, tail, evidence, stated or {}).judge_rows(rows)
 
 
+def _is_history(name: str) -> bool:
+    """Whether a class, with scans or without, or a history that is written by hand has this name."""
+    own, *scans = name.split("/")
+    return name in NASTY or (own in CLASSES and set(scans) <= SCANS.keys())
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Judge classes of histories and print the tables; 1 if a guarantee is broken."""
     # The others are judged where they are decided on: tests/reconcile/compare/test_decide_histories.py.
@@ -168,9 +174,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "classes",
         nargs="*",
-        metavar="CLASS[/SCAN]",
-        help=f"of {', '.join(CLASSES)}; with a /SCAN of {', '.join(SCANS)}; or of {', '.join(NASTY)}; all with an "
-        f"@EVIDENCE of {', '.join(kinds[1:])}",
+        metavar="CLASS[/SCAN…]",
+        help=f"of {', '.join(CLASSES)}; with one /SCAN or more of {', '.join(SCANS)}; or of "
+        f"{', '.join(NASTY)}; all with an @EVIDENCE of {', '.join(kinds[1:])}",
     )
     parser.add_argument("--count", type=int, default=1000, help="histories of each class")
     parser.add_argument("--seed", type=int, default=0, help="of the first cluster")
@@ -181,9 +187,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--lost", action="store_true", help="all that was not seen is stated to be gone for good")
     parser.add_argument("--told", action="store_true", help="a snapshot says how many ledgers have which quorums")
     given = parser.parse_args(arguments)
-    known = {*CLASSES, *NASTY, *(f"{name}/{scan}" for name in CLASSES for scan in SCANS)}
     if unknown := sorted(
-        n for n in given.classes if n.partition("@")[0] not in known or n.partition("@")[2] not in kinds
+        n for n in given.classes if not _is_history(n.partition("@")[0]) or n.partition("@")[2] not in kinds
     ):
         decided = any(name.partition("@")[2] in others.DECIDED for name in unknown)
         hint = "; what `recover` decides of a store's history or generator: scripts/soak decisions" if decided else ""

@@ -337,6 +337,61 @@ def _play_lost(stage: Stage) -> View:
     return View()
 
 
+def _play_tended(stage: Stage) -> View:
+    """Auto-recovery copies what open ledgers had on a dead bookie, to their writers' newcomers, too; it comes back.
+
+    Some newcomers answer nothing, so that no bookie shows the segment that begins with them.
+    """
+    rng, world = stage.rng, stage.world
+    writers = [stage.open(stage.shape()) for _ in range(8)]
+    for writer in writers:
+        stage.write(writer, rng.choice((0, 1, 2, 5, 12, 30)))
+    for _ in range(rng.choice((1, 1, 2))):
+        up = [name for name in stage.names if world.bookies[name].up]
+        dead = rng.choice(up)
+        world.bookies[dead].kill()
+        hung = rng.sample([name for name in up if name != dead], rng.choice((0, 1, 3)))
+        for name in hung:
+            world.bookies[name].up = False
+        for writer in writers:
+            # In a cluster that is one bookie larger than the ensemble, all have the same newcomer.
+            newcomer = rng.choice([*hung, *up])
+
+            def choose(names: Sequence[str], newcomer: str = newcomer) -> str:
+                return newcomer if newcomer in names else rng.choice(list(names))
+
+            if writer.is_open() and dead in writer.members:
+                stage.fail(writer, [dead], choose)
+            if writer.is_open():
+                _send_few(stage, writer, rng.choice((0, 1, 1, 2, 4)))
+            if rng.random() < 0.8:
+                world.tend(writer.ledger, choose, lambda names: rng.sample(names, len(names)))
+            if writer.is_open():
+                _send_few(stage, writer, rng.choice((0, 0, 1, 3)))
+        for name in hung:
+            world.bookies[name].up = True
+        if rng.random() < 0.8:
+            world.bookies[dead].start()
+    for writer in writers:
+        if writer.is_open():
+            if rng.random() < 0.3:
+                writer.abandon()
+            elif rng.random() < 0.3:
+                writer.close()
+            else:
+                stage.end(writer)
+    return View()
+
+
+def _send_few(stage: Stage, writer: Writer, count: int) -> None:
+    """Send entries that reach every bookie that answers."""
+    for size in stage.sizes(count):
+        writer.send(size)
+        for name in [name for name in writer.queues if stage.world.bookies[name].up]:
+            while name in writer.queues:
+                writer.deliver(name)
+
+
 NASTY: Final[Mapping[str, Callable[[Stage], View]]] = {
     "deferred-lost": _play_deferred,
     "adv-holes": _play_adv,
@@ -348,6 +403,7 @@ NASTY: Final[Mapping[str, Callable[[Stage], View]]] = {
     "collected": _play_collected,
     "late": _play_late,
     "lost-copies": _play_lost,
+    "open-tended": _play_tended,
 }
 """By name."""
 

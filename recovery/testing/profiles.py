@@ -32,6 +32,9 @@ class Profile:
         wiped: the share of dead bookies that come back empty.
         back: the chance that a dead bookie comes back in a wave.
         repaired: the chance that what a dead or wiped bookie should have is repaired.
+        tended: the chance that auto-recovery checks a ledger, in whatever state it is, while bookies come and go in a
+            wave; 0: they come and go between waves alone.
+        deaf: the chance that a bookie answers nothing, or is read-only, for a part of that.
         reopened: the chance that an abandoned ledger is opened with recovery in a wave, whatever has happened since.
         flushed: the chance that a bookie has a checkpoint in a wave.
         restarted: the chance that a bookie is stopped cleanly and started in a wave.
@@ -67,6 +70,8 @@ class Profile:
     wiped: float = 0.0
     back: float = 0.5
     repaired: float = 0.0
+    tended: float = 0.0
+    deaf: float = 0.0
     reopened: float = 0.0
     flushed: float = 0.3
     restarted: float = 0.0
@@ -88,6 +93,7 @@ class Profile:
 _STRIPED: Final = ((3, 2, 2), (3, 2, 2), (4, 2, 2), (5, 3, 2), (5, 2, 1), (4, 3, 3))
 _FULL: Final = ((3, 3, 2), (3, 3, 3), (2, 2, 1), (1, 1, 1), (2, 2, 2))
 _LONG: Final = (20, 30, 60, 100, 200)
+_TENDED: Final[Mapping[str, Any]] = {"tended": 0.7, "crashes": 0.7, "deaf": 0.15, "back": 0.6}
 _FIRST: Final = Profile()
 CLASSES: Final[Mapping[str, Profile]] = {
     "clean": Profile(lengths=_LONG, settled=1.0),
@@ -133,6 +139,16 @@ CLASSES: Final[Mapping[str, Profile]] = {
         incomplete=(0, 1, 1), damaged=(0, 1, 2), changes=(0, 0, 1), flight=0.3,
         endings={"closed": 0.7, "abandoned": 0.3},
     ),
+    "tended": Profile(
+        shapes=_STRIPED + _FULL, lengths=(1, 2, 3, 5, 8, 13, 20, 40), changes=(0, 0, 1), flight=0.3, waves=5,
+        endings={"closed": 0.35, "pending": 0.2, "abandoned": 0.3, "recovered": 0.1, "zombie": 0.05},
+        **_TENDED, repaired=0.3, collected=0.1,
+    ),
+    "tight": Profile(
+        shapes=((3, 2, 2), (3, 3, 2), (3, 3, 3), (2, 2, 2), (2, 2, 1), (4, 3, 2), (4, 2, 2)), bookies=4,
+        lengths=(1, 2, 3, 5, 8, 13, 20), flight=0.3, waves=5, ledgers=100,
+        endings={"closed": 0.4, "pending": 0.2, "abandoned": 0.4}, **_TENDED,
+    ),
     "mixed": Profile(
         shapes=_STRIPED + _FULL, lengths=(*_FIRST.lengths, 200), changes=(0, 0, 1, 1, 2, 4), early=0.1, near=0.2,
         flight=0.6, explicit=0.2,
@@ -151,11 +167,14 @@ SCANS: Final[Mapping[str, Mapping[str, Any]]] = {
     "incomplete": {"incomplete": (1, 1, 2)},
     "damaged": {"damaged": (1, 1, 2)},
     "few": {"ledgers": 6},
+    "tended": _TENDED,
+    "tight": {**_TENDED, "bookies": 4},
 }
-"""What any class can be combined with: less is seen of it, or of its cluster."""
+"""What any class can be combined with: less is seen of it or of its cluster, or auto-recovery acts at any moment of a
+ledger's life, in clusters as small as the ensembles, too."""
 
 
 def profile_of(name: str) -> Profile:
-    """Return the profile of a class, or of a class and a scan: ``storm``, ``storm/unscanned``."""
-    own, _, scan = name.partition("/")
-    return replace(CLASSES[own], **SCANS[scan]) if scan else CLASSES[own]
+    """Return the profile of a class, or of a class and scans: ``storm``, ``storm/unscanned``, ``full/tight/few``."""
+    own, *scans = name.split("/")
+    return replace(CLASSES[own], **{key: value for scan in scans for key, value in SCANS[scan].items()})

@@ -6,7 +6,9 @@
     close       last entry = LAC; pending adds are dropped, and stay where they arrived
     recovery    fences the last ensemble, takes the largest LAC that answers show, reads on until W - A + 1 say no,
                 writes what it read to all W
-    repair      batches of entries go to the new bookie, more than its position needs; one segment at a time
+    repair      batches of entries go to the new bookie, more than its position needs; one segment at a time. A segment
+                of an open ledger is copied once another one follows it and the LAC, as bookies tell it, has reached
+                it; copies carry the LAC that whoever copies knows, of a closed ledger its last entry
     collection  what the store does not name is deleted; so is what is closed and does not name the bookie
 
 Sizes are bytes of payload. Nothing here has a clock or chance of its own: the caller decides what arrives. Source:
@@ -25,6 +27,8 @@ from recovery.testing.simulated_bookie import Bookie, Copy
 BATCH: Final = 10
 """Entries that a repair copies at a time."""
 
+Order = Callable[[list[str]], list[str]]
+"""Says in which order bookies answer."""
 Choose = Callable[[Sequence[str]], str]
 """Picks a bookie among candidates."""
 
@@ -157,7 +161,7 @@ class World:
             ):
                 bookie.delete(ledger)
 
-    def recover(self, ledger: int, order: Callable[[list[str]], list[str]], choose: Choose, *, lag: int = 0) -> bool:
+    def recover(self, ledger: int, order: Order, choose: Choose, *, lag: int = 0) -> bool:
         """Open a ledger with recovery; return whether it was closed.
 
         Args:
@@ -210,9 +214,7 @@ class World:
         record.length = length
         return True
 
-    def _recovery_read(
-        self, record: Record, ledger: int, entry: int, order: Callable[[list[str]], list[str]]
-    ) -> tuple[Copy | None, bool]:
+    def _recovery_read(self, record: Record, ledger: int, entry: int, order: Order) -> tuple[Copy | None, bool]:
         """Return the first copy that answers, or None and whether enough bookies said that there is none."""
         refused = 0
         for name in order(record.write_set(entry)):
@@ -228,36 +230,135 @@ class World:
                 return None, True
         return None, False
 
-    def repair(self, ledger: int, bad: str, choose: Choose) -> bool:
-        """Re-replicate what a bookie should have, segment by segment; return whether all of it could be.
+    def repair(self, ledger: int, bad: str, choose: Choose, order: Order = list) -> bool:
+        """Re-replicate what a bookie should have, as an administrator does; return whether all of it could be.
 
-        The ledger must be closed, or the bookie not in its last ensemble.
+        A ledger that is not closed, and has the bookie in its last ensemble, has to be recovered first.
         """
-        record = self.records[ledger]
+        record, lac = self.records[ledger], self._read_lac(ledger, order)
+        if lac is None or (record.state is not State.CLOSED and bad in record.segments[-1][1]):
+            return False
         done = True
-        end = record.last if record.last is not None else record.segments[-1][0] - 1
-        for number, (first, members) in enumerate(record.segments):
-            if bad not in members:
-                continue
-            behind = record.segments[number + 1][0] if number + 1 < len(record.segments) else end + 1
-            spare = self.available(members)
-            if not spare:
-                return False
-            target, position = choose(spare), members.index(bad)
-            own = [entry for entry in range(first, behind) if (position - entry) % record.ensemble < record.write]
-            if self._copy(record, ledger, members, own, target, end):
-                members[position] = target
-            else:
-                done = False
+        for number, (_, members) in enumerate(record.segments):
+            if bad in members:
+                copied = self._replace(ledger, number, [members.index(bad)], choose, lac)
+                if copied is None:
+                    done = False
+                else:
+                    lac = copied
         return done
 
-    def _copy(
-        self, record: Record, ledger: int, members: Sequence[str], own: Sequence[int], target: str, lac: int
-    ) -> bool:
-        """Copy the batches that a position's entries are in to a bookie."""
+    def tend(self, ledger: int, choose: Choose, order: Order = list) -> bool:
+        """Let auto-recovery check a ledger and re-replicate what bookies do not serve; return whether it is done with.
+
+        Of each segment it reads each member's first and last entry. It copies no segment that may still grow: where
+        one misses a bookie, the ledger is recovered after a while (`misses_members`).
+        """
+        lac = self._read_lac(ledger, order)
+        if lac is None:
+            return False
+        record, done = self.records[ledger], True
+        for number, (first, members) in enumerate(record.segments):
+            behind = self._find_end(record, number, lac)
+            bad = [
+                position
+                for position, name in enumerate(members)
+                if not self._serves(ledger, record, name, self._list_own(record, position, first, behind))
+            ]
+            if bad:
+                copied = self._replace(ledger, number, bad, choose, lac)
+                if copied is None:
+                    done = False
+                else:
+                    lac = copied
+        return done
+
+    def misses_members(self, ledger: int) -> bool:
+        """Whether a ledger that is not closed has a bookie in its last ensemble that is gone."""
+        record = self.records[ledger]
+        return record.state is not State.CLOSED and not all(
+            self.bookies[name].registered for name in record.segments[-1][1]
+        )
+
+    def _read_lac(self, ledger: int, order: Order) -> int | None:
+        """Return the LAC that whoever opens a ledger without recovery reads; None: too few bookies answer.
+
+        The last ensemble is asked, until no ack quorum can be without an answer.
+        """
+        record = self.records[ledger]
+        if record.state is State.CLOSED:
+            return record.last
+        members, size, lac = record.segments[-1][1], record.ensemble, NO_ENTRY
+        answered: set[str] = set()
+        for name in order(list(members)):
+            bookie = self.bookies[name]
+            if not bookie.up:
+                continue
+            answered.add(name)
+            shelf = bookie.shelves.get(ledger)
+            served = shelf.list_served() if shelf is not None and shelf.key == record.key else {}
+            if shelf is not None and served:
+                lac = max(lac, served[max(served)].lac, shelf.explicit)
+            if all(
+                sum(members[(position + i) % size] not in answered for i in range(record.write)) < record.ack
+                for position in range(size)
+            ):
+                return lac
+        return None
+
+    @staticmethod
+    def _find_end(record: Record, number: int, lac: int) -> int:
+        """Return the entry behind a segment's last one."""
+        return record.segments[number + 1][0] if number + 1 < len(record.segments) else lac + 1
+
+    @staticmethod
+    def _list_own(record: Record, position: int, first: int, behind: int) -> list[int]:
+        return [entry for entry in range(first, behind) if (position - entry) % record.ensemble < record.write]
+
+    def _serves(self, ledger: int, record: Record, name: str, own: Sequence[int]) -> bool:
+        """Whether a bookie is there and serves the first and the last of its entries."""
+        bookie = self.bookies[name]
+        if not bookie.registered:
+            return False
         if not own:
             return True
-        wanted = set(own)
+        shelf = bookie.shelves.get(ledger) if bookie.up else None
+        return (
+            shelf is not None
+            and shelf.key == record.key
+            and all(shelf.get(entry) is not None for entry in (own[0], own[-1]))
+        )
+
+    def _replace(self, ledger: int, number: int, bad: Sequence[int], choose: Choose, lac: int) -> int | None:
+        """Copy what positions of a segment should have to other bookies; return the LAC then known, None: not done."""
+        record = self.records[ledger]
+        first, members = record.segments[number]
+        start, last = record.segments[-1]
+        if record.state is not State.CLOSED and (members == last or lac < start - 1):
+            return None
+        behind = self._find_end(record, number, lac)
+        targets: dict[int, str] = {}
+        for position in bad:
+            spare = self.available([*members, *targets.values()])
+            if not spare:
+                return None
+            targets[position] = choose(spare)
+        own = sorted({entry for position in bad for entry in self._list_own(record, position, first, behind)})
+        copied = self._copy(record, ledger, members, own, list(targets.values()), lac)
+        if copied is not None:
+            record.segments[number] = (first, [targets.get(n, name) for n, name in enumerate(members)])
+        return copied
+
+    def _copy(
+        self, record: Record, ledger: int, members: Sequence[str], own: Sequence[int], targets: Sequence[str], lac: int
+    ) -> int | None:
+        """Copy the batches that entries are in to bookies; return the LAC that is known then, None: not all is copied.
+
+        Each bookie that is read from tells the LAC that it knows, too.
+        """
+        if not own:
+            return lac
+        wanted, known = set(own), dict[str, int]()
         for begin in range(own[0], own[-1] + 1, BATCH):
             batch = [entry for entry in range(begin, min(begin + BATCH, own[-1] + 1)) if entry in wanted]
             if not batch:
@@ -269,13 +370,20 @@ class World:
                     bookie = self.bookies[name]
                     shelf = bookie.shelves.get(ledger) if bookie.up else None
                     copy = shelf.get(entry) if shelf is not None else None
-                    if copy is not None:
+                    if shelf is not None and copy is not None:
+                        if record.state is not State.CLOSED:
+                            if name not in known:
+                                known[name] = shelf.find_lac()
+                            lac = max(lac, known[name])
                         break
                 if copy is None:
-                    return False
-                if not self.bookies[target].add(ledger, entry, copy._replace(lac=lac), record.key, recovery=True):
-                    return False
-        return True
+                    return None
+                stamped = copy._replace(lac=lac)
+                # Each is sent its copy, whatever the others answer.
+                taken = [self.bookies[name].add(ledger, entry, stamped, record.key, recovery=True) for name in targets]
+                if not all(taken):
+                    return None
+        return lac
 
 
 class Writer:

@@ -58,6 +58,10 @@ class Shelf:
         """Return all entries that are served."""
         return {**self.index, **self.fresh}
 
+    def find_lac(self) -> int:
+        """Return the largest LAC that the bookie was told."""
+        return max(self.explicit, *(copy.lac for copy in self.list_served().values()))
+
 
 class Bookie:
     """One bookie.
@@ -67,6 +71,7 @@ class Bookie:
         incarnation: raised when it comes back with empty disks.
         up: it answers.
         registered: clients may choose it.
+        writable: it takes entries. One that is read-only takes those of recoveries and repairs alone.
         database: it has Db storage: every ledger that it knows is in its index.
         shelves: what it has, by ledger.
         clean: it was stopped cleanly.
@@ -77,10 +82,15 @@ class Bookie:
         self.name = name
         self.database = database
         self.incarnation = 1
-        self.up = self.registered = True
+        self.up = self.registered = self.writable = True
         self.clean = False
         self.shelves: dict[int, Shelf] = {}
         self.dropped: dict[int, Shelf] = {}
+
+    @property
+    def is_hung(self) -> bool:
+        """Whether clients may choose it, and it answers nothing."""
+        return self.registered and not self.up
 
     def shelf(self, ledger: int, key: bytes) -> Shelf:
         """Return the shelf of a ledger, made if it is not there."""
@@ -94,7 +104,7 @@ class Bookie:
 
     def add(self, ledger: int, entry: int, copy: Copy, key: bytes, *, recovery: bool = False) -> bool:
         """Store an entry, unless the bookie is down, the ledger fenced, or its key another one."""
-        if not self.up:
+        if not self.up or not (self.writable or recovery):
             return False
         shelf = self.shelf(ledger, key)
         if shelf.key != key or (shelf.fenced and not recovery):

@@ -130,6 +130,80 @@ def test_a_repair_gives_all_that_a_position_needs(seed: int, shape: tuple[int, i
     assert all(copy.lac == many - 1 for copy in held.values())
 
 
+def changed(world: World, members: tuple[str, ...], newcomer: str) -> Writer:
+    """Write seven entries, lose the first member, go on beside a newcomer for two; all that answer have them."""
+    writer = world.create(1, (len(members), len(members), 2), members)
+    writer.write([5] * 7)
+    world.bookies[members[0]].kill()
+    writer.fail([members[0]])
+    assert writer.change(lambda _: newcomer)
+    for _ in range(2):
+        writer.send(5)
+        for name in [name for name in writer.queues if world.bookies[name].up]:
+            writer.deliver(name)
+    return writer
+
+
+def test_auto_recovery_copies_the_closed_segment_of_an_open_ledger() -> None:
+    """Copies carry the LAC of that moment, which is no end; the last segment is left alone; the writer goes on."""
+    world = World(NAMES)
+    writer = changed(world, NAMES[:3], "b3")
+    assert world.tend(1, lambda _: "b4")
+    assert writer.record.segments == [(0, ["b4", "b1", "b2"]), (7, ["b3", "b1", "b2"])]
+    held = world.bookies["b4"].shelves[1].list_served()
+    assert {entry: copy.lac for entry, copy in held.items()} == dict.fromkeys(range(7), 7)
+    assert writer.lac == 8
+    writer.write([5])
+    assert not world.misses_members(1)
+    world.bookies["b3"].kill()
+    assert world.misses_members(1)
+    assert not world.tend(1, lambda _: "b5")
+    assert writer.record.segments[-1] == (7, ["b3", "b1", "b2"])
+
+
+def test_auto_recovery_takes_a_newcomer_that_stored_nothing_and_one_that_is_read_only() -> None:
+    """A newcomer that answered nothing leaves no trace of its segment; a read-only one takes copies alone."""
+    world = World(NAMES)
+    world.bookies["b3"].up = False
+    writer = changed(world, NAMES[:3], "b3")
+    assert writer.lac == 8
+    world.bookies["b4"].writable = False
+    assert not world.bookies["b4"].add(1, 9, world.bookies["b1"].shelves[1].list_served()[8], writer.record.key)
+    assert world.tend(1, lambda _: "b4") is False
+    assert writer.record.segments == [(0, ["b4", "b1", "b2"]), (7, ["b3", "b1", "b2"])]
+    assert 1 not in world.bookies["b3"].shelves
+    assert sorted(world.bookies["b4"].shelves[1].list_served()) == list(range(7))
+
+
+def test_auto_recovery_leaves_a_segment_that_no_lac_has_reached() -> None:
+    """Nothing was acknowledged since the change: no bookie knows that the segment before it has ended."""
+    world = World(NAMES)
+    writer = world.create(1, (2, 2, 2), NAMES[:2])
+    writer.write([5] * 3)
+    world.bookies["b0"].kill()
+    writer.fail(["b0"])
+    assert writer.change(lambda _: "b2")
+    assert not world.tend(1, lambda _: "b3")
+    assert not world.repair(1, "b0", lambda _: "b3")
+    writer.write([5])
+    assert world.repair(1, "b0", lambda _: "b3")
+
+
+def test_auto_recovery_replaces_who_lacks_the_first_or_the_last_entry() -> None:
+    """A member that serves neither is replaced, although it is there; a closed ledger's copies carry its end."""
+    world = World(NAMES)
+    writer = world.create(1, (3, 3, 2), NAMES[:3])
+    for _ in range(3):
+        writer.send(5)
+    for name in NAMES[:2]:
+        while name in writer.queues:
+            writer.deliver(name)
+    writer.close()
+    assert world.tend(1, lambda _: "b3")
+    assert writer.record.segments == [(0, ["b0", "b1", "b3"])]
+    assert [copy.lac for copy in world.bookies["b3"].shelves[1].list_served().values()] == [2, 2, 2]
+
+
 def test_the_last_forced_entry_is_the_end_of_a_deferred_ledger() -> None:
     """DEFERRED_SYNC: eight entries of 20 bytes, forced after the fifth, end at 4 with a length of 160, as seen live."""
     world = World(NAMES)
@@ -178,7 +252,9 @@ def test_what_was_deleted_stays_in_logs_and_comes_back_with_a_journal() -> None:
     assert 1 not in bookie.shelves
 
 
-@pytest.mark.parametrize("name", [*CLASSES, "storm/unscanned", "killed/damaged", "mixed/incomplete", "full/few"])
+@pytest.mark.parametrize(
+    "name", [*CLASSES, "storm/unscanned", "killed/damaged", "mixed/incomplete", "full/few", "full/tight/few"]
+)
 def test_the_same_seed_is_the_same_history(name: str) -> None:
     """Twice the same records, rows and damage; another seed gives others."""
     one, other, third = (inventories.inventory(*histories.make(name, seed, 20)) for seed in (5, 5, 6))

@@ -28,6 +28,11 @@ NAMES: Final = tuple(f"10.0.0.{n + 1}:3181" for n in range(len(STORAGES)))
 FIRST_DEAD, SECOND_DEAD, MUTE = 8, 2, 5
 """Bookies that are killed while ledgers are written; the last answers nothing before, and comes back."""
 SIZE: Final = 20
+CLOSED: Final = (
+    "plain", "changed", "told", "repaired", "deleted", "adv", "deferred", "reused", "wiped", "copied", "own-copied",
+    "copied-twice",
+)  # fmt: skip
+"""Kinds of histories whose writers close their ledgers in the end, when no bookie is mute any more."""
 JAVA: Final = {Digest.CRC32C: "CRC32C", Digest.CRC32: "CRC32", Digest.HMAC: "MAC", Digest.DUMMY: "DUMMY"}
 Shape = tuple[int, int, int]
 
@@ -386,6 +391,11 @@ left-deferred 3/2/2 0,4,7 4+3; left-deferred 2/2/2 3,6 0+2
 reused 3/2/2 0,3,6 9+4; reused 2/2/2 3,6 3+6; reused 3/3/3 4,3,6 5+5; reused 3/3/2 1,3,6 7+2 CRC32 p
 wiped 3/2/2 8,0,3 9; wiped 3/3/2 1,8,6 5; wiped 2/2/2 8,7 4; wiped 1/1/1 8 3; wiped 4/2/1 0,1,8,4 10
 newer 3/2/2 8,1,4 7; newer 2/2/2 0,8 5; newer 3/3/2 3,7,8 1
+copied 3/3/3 8,0,3 7+2; copied 2/2/2 0,8 25+1; copied 3/2/2 1,8,4 12+3; copied 4/3/3 0,8,3,6 11+2
+left-copied 3/3/3 4,8,1 6+1; left-copied 2/2/2 8,3 13+2; left-copied 3/2/2 0,1,8 9+4
+own-copied 3/3/3 8,0,4 5+1; own-copied 4/2/2 6,8,0,1 12+3; left-own-copied 3/3/3 1,8,3 8+1
+copied-twice 3/3/3 8,2,0 6+2; copied-twice 4/4/4 2,0,8,3 11+1
+kept-copied 3/3/2 8,0,3 6+2; kept-copied 3/3/2 8,1,4 15+1
 """
 """What happens, E/W/A, bookies of the first ensemble, entries before that + entries after it, digest, password."""
 
@@ -446,7 +456,27 @@ def play(stage: Stage) -> dict[int, Script]:
         stage.instead(FIRST_DEAD, free(ledger)[0])
         stage.instead(SECOND_DEAD, free(ledger)[1])
         stage.add(ledger, played[ledger].after)
+    for kind in ("copied", "left-copied", "own-copied", "left-own-copied", "copied-twice"):
+        # While the ledger is open, and its writer goes on.
+        for ledger in of[kind]:
+            own, second = free(ledger)[0], free(ledger)[1]
+            stage.instead(FIRST_DEAD, own)
+            stage.instead(SECOND_DEAD, second)
+            stage.add(ledger, played[ledger].after)
+            if "own" not in kind:
+                stage.instead(FIRST_DEAD, free(ledger)[2])
+            stage.repair(ledger, FIRST_DEAD)
+            stage.add(ledger, played[ledger].after)
+            if kind == "copied-twice":
+                stage.repair(ledger, SECOND_DEAD)
     stage.mute(MUTE)
+    for ledger in of["kept-copied"]:
+        # The newcomer stores nothing.
+        stage.instead(FIRST_DEAD, MUTE)
+        stage.add(ledger, played[ledger].after)
+        stage.instead(FIRST_DEAD, free(ledger)[0])
+        stage.repair(ledger, FIRST_DEAD)
+        stage.close(ledger)
     for ledger in of["pending"] + of["left-pending"]:
         stage.send(ledger, played[ledger].after)
     for ledger in of["behind"] + of["left-behind"] + of["recovered-behind"]:
@@ -455,7 +485,7 @@ def play(stage: Stage) -> dict[int, Script]:
         stage.close(ledger)
     stage.kill(MUTE)
     stage.start(MUTE)
-    for kind in ("plain", "changed", "told", "repaired", "deleted", "adv", "deferred", "reused", "wiped"):
+    for kind in CLOSED:
         for ledger in of[kind]:
             stage.close(ledger)
     for ledger in of["recovered"] + of["recovered-behind"]:
