@@ -82,8 +82,8 @@ class Facts:
         keys: how many distinct master keys; key: one of them, number of `key_values`, or -1.
         lac: the largest of all headers and explicit ones; explicit: of explicit ones; NO_LAC where there is none.
         copied: a header's LAC is not below its entry.
-        closed_copy: the highest entry whose header has the largest LAC of all and is a copy's: where that is in the
-            last segment the ledger was closed at that LAC, for nothing else is copied there; -1 without one.
+        newest_copy: the highest entry whose header has the largest LAC of all and is a copy's: nobody who wrote shows
+            as late a LAC as who copied; -1 without one. A ledger that was open then may have gone on.
         last_length: at the last entry, -1 where no header of it was read.
         lengths_differ: two headers of one entry disagree; crossed: an entry begins, in bytes of the ledger, before an
             earlier one ends; overlapped: two entries share bytes of the ledger, in whatever order they were sent.
@@ -130,7 +130,7 @@ class Facts:
     lac_record: Ints
     lac_records: pa.Array
     copied: Mask
-    closed_copy: Ints
+    newest_copy: Ints
     last_length: Ints
     lengths_differ: Mask
     crossed: Mask
@@ -154,7 +154,7 @@ class _HeaderFacts:
         record, entry, lac: of each header, the table's row, the entry and the LAC.
         copied_record: rows with a header of a copy; copied_weak: the same of rows that are not strong.
         largest_lac: of each ledger's headers, of rows that are not strong, too; NO_LAC without one.
-        closed_copy: as if no explicit LAC were larger.
+        newest_copy: as if no explicit LAC were larger.
         beyond: of each ledger, whether a header is impossible, or of an entry above the highest one.
     """
 
@@ -164,7 +164,7 @@ class _HeaderFacts:
     copied_record: Ints
     copied_weak: Ints
     largest_lac: Ints
-    closed_copy: Ints
+    newest_copy: Ints
     beyond: Mask
     copied: Mask
     last_length: Ints
@@ -376,7 +376,7 @@ def read(
         lac_records=_combine(copies["lac_record"]).take(pa.array(recorded)),
         explicit=explicit,
         copied=headers.copied,
-        closed_copy=np.where(lac > headers.largest_lac, -1, headers.closed_copy),
+        newest_copy=np.where(lac > headers.largest_lac, -1, headers.newest_copy),
         last_length=headers.last_length,
         lengths_differ=headers.lengths_differ,
         crossed=headers.crossed,
@@ -446,7 +446,7 @@ def _gather_headers(copies: pa.Table, number: Ints, strong: Mask, end: Ints, cou
     by_width = _tell_digest(copies, number, wanted, owner[order], entry[order], length[order], size[order])
     return _HeaderFacts(
         largest_lac=largest_lac,
-        closed_copy=_fold(np.maximum, entry[newest], owner[newest], count, -1),
+        newest_copy=_fold(np.maximum, entry[newest], owner[newest], count, -1),
         copied=_mark(owner[lac >= entry], count),
         copied_weak=copied_weak,
         copied_record=record[(lac >= entry) & (entry <= end[owner])],

@@ -21,7 +21,6 @@ from recovery.infer.copies import Ints, Mask
 from recovery.infer.facts import DIGESTS, MAX_ENTRY, MAX_GROUPS, Facts
 from recovery.infer.lost_entries import settle_entries
 from recovery.infer.prior import Prior, PriorShape, Source, find_striped
-from recovery.infer.proven_ends import prove_ends, undecide_dropped
 from recovery.infer.readings import find_holes, find_readings, refuse_content
 from recovery.infer.references import apply_references
 from recovery.infer.refusal import CODES, DOUBTED, ENDED_BY_LOSS, GUARDABLE, NEEDS_MORE, Refusal
@@ -117,8 +116,6 @@ def reconstruct(
         _refuse(refusal, ~find_striped(known.copies), Refusal.SOURCE_INCOMPLETE)
     doubt = _Doubts(known, unseen, prior, options.tail)
     explained = _fit_copied(known, explained, prior, unseen, tolerances, refusal)
-    is_all_seen = doubt.mark_all_seen()
-    explained = undecide_dropped(known, explained, is_all_seen)
     _refuse(refusal, (explained.path == UNDECIDED) & known.leftover, Refusal.DELETED_SOMEWHERE)
     explained = _search_rest(known, explained, prior, doubt, refusal)
     is_deleted = _refuse_leftovers(known, explained, refusal)
@@ -163,7 +160,7 @@ def reconstruct(
     )
     if snapshot is not None:
         hidden = np.maximum(unseen.bookies, len(options.lost_bookies))
-        snapshot_doubts = SnapshotDoubts(hidden, prior.kept, prove_ends(known, explained, is_all_seen))
+        snapshot_doubts = SnapshotDoubts(hidden, prior.kept)
         # What was put back stands where bookies' own ensembles have it: a record of others cannot be read there.
         served = replace(read(copies), leftover=known.leftover) if settled.lost.num_rows else known
         table = apply_snapshot(table, served, snapshot, snapshot_doubts)
@@ -225,13 +222,6 @@ class _Doubts:
             Doubt(hidden, self.unseen.elsewhere, wiped_count, self.has_unseen, self.tail)
             for hidden, wiped_count in pairs
         ]
-
-    def mark_all_seen(self) -> Mask:
-        """Say of which ledgers with copies of their end nothing is hidden, and nobody can have lost any."""
-        ledgers = np.flatnonzero((self.known.closed_copy >= 0) & (self.unseen.bookies == 0) & ~self.unseen.named)
-        is_all_seen = np.zeros(self.known.count, np.bool_)
-        is_all_seen[ledgers[self.count_wiped(ledgers) == 0]] = not self.has_unseen
-        return is_all_seen
 
     def count_wiped(self, ledgers: Ints) -> Ints:
         """Return how many bookies may have lost each of some ledgers, which ascend."""
@@ -396,7 +386,7 @@ def _choose_states(
     """Leave ledgers open where that was asked for and their recovery loses nothing; all others are closed.
 
     A recovery stops at the first entry that W - A + 1 bookies do not have: so all members of the last ensemble must be
-    seen to hold their share, and A must be stated. Copies were made of what was closed.
+    seen to hold their share, and A must be stated. What was copied may have been closed.
     """
     state = np.full(known.count, rows.CLOSED)
     if doubts.tail is not Tail.OPEN or doubts.has_unseen:

@@ -130,8 +130,11 @@ def _grade_fields(known: Facts, explained: Explained, proposals: Proposals, rest
         "ensemble_size": shape,
         "write_quorum": shape,
         "ack_quorum": quorum,
-        # Bookies keep the same of a closed ledger and an abandoned one; its last entry is copied once it is closed.
-        "state": np.where(known.copied & (known.lac >= explained.end), _INFERRED, _ASSUMED),
+        # Bookies keep the same of a closed ledger and an abandoned one. A copy's LAC reaches the last entry once the
+        # ledger is closed, unless its writer told bookies so.
+        "state": np.where(
+            known.copied & (known.lac >= explained.end) & (known.explicit < explained.end), _INFERRED, _ASSUMED
+        ),
         "last_entry": end,
         # A recovery that found nothing in the last ensemble wrote a length of 0, and nothing shows it.
         "length": np.full(known.count, _INFERRED),

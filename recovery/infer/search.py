@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -150,17 +150,15 @@ class _Case:
             return SearchResult(Refusal.FRAGMENTED, None, end, -1)
         lac = max(int(known.lac[self._ledger]), -1)
         cut = _choose_end(held_copies, solutions[0], end, lac, prior, doubt)
+        likely = [other for other in solutions if other.cost <= solutions[0].cost + _SIMILAR]
         if cut is not None and 0 <= cut < end:
             # Who should have had the entry depends on the shape: each that explains the copies as well has to say so.
-            others = [other for other in solutions[1:] if other.cost <= solutions[0].cost + _SIMILAR]
-            ends = [_choose_end(held_copies, solution, end, lac, prior, doubt) for solution in others]
+            ends = [_choose_end(held_copies, solution, end, lac, prior, doubt) for solution in likely[1:]]
             cut = cut if all(stop is not None and stop <= cut for stop in ends) else None
-        if (
-            not (doubt.hiding or doubt.has_unseen or doubt.wiped)
-            and known.closed_copy[self._ledger] >= solutions[0].first[-1]
-        ):
-            # A copy of the last segment shows where the ledger was closed: what is behind it was dropped.
-            cut = min(lac, end)
+        if cut is not None and self._may_be_closed_before(solutions[0]):
+            by_acks = replace(doubt, policy=Tail.ACKNOWLEDGED)
+            ends = [_choose_end(held_copies, solution, end, lac, prior, by_acks) for solution in likely]
+            cut = min(cut, max(cut if stop is None else stop for stop in ends))
         end_refusal = Refusal.RAGGED_TAIL if cut is None else Refusal.NOT_FROM_ZERO if cut < 0 else None
         if end_refusal is None and cut is not None and cut < end and read_length(known, self._ledger, cut) < 0:
             end_refusal, cut = Refusal.RAGGED_TAIL, None
@@ -179,6 +177,17 @@ class _Case:
         shapes = tuple((s.ensemble, s.write) for s in similar)
         least = min(lac, end, _find_denied(held_copies, chosen, end) - 1 if chosen.missing else end)
         return SearchResult(refusal, chosen, end, length, shapes, least)
+
+    def _may_be_closed_before(self, chosen: Solution) -> bool:
+        """Whether a copy of what looks like the last segment has the largest LAC, and nothing is hidden or lost.
+
+        Only segments before the last one are copied while a ledger is open. But a newcomer that got nothing leaves no
+        trace of a segment of its own, and a close drops adds that all bookies of a write set have: entries above that
+        LAC belong to the ledger as long as enough bookies have them to acknowledge them.
+        """
+        doubt = self._doubt
+        is_all_seen = not (doubt.hiding or doubt.has_unseen or doubt.wiped)
+        return is_all_seen and bool(self._known.newest_copy[self._ledger] >= chosen.first[-1])
 
     def _find_doubt(self, chosen: Solution, held_copies: Copies, length: int, prior: Prior) -> Refusal | None:
         """Return what speaks against the cheapest history; None where nothing does."""

@@ -10,7 +10,6 @@ from recovery.infer.copies import Ints, Mask
 from recovery.infer.facts import Facts
 from recovery.infer.readings import Reading
 from recovery.infer.refusal import Refusal
-from recovery.infer.snapshot_contradictions import UNPROVED, SnapshotDoubts
 from recovery.model.metadata import NO_ENTRY, State
 
 KEPT: Final = frozenset(
@@ -29,7 +28,7 @@ KEPT: Final = frozenset(
 """Reasons that a snapshot's record does not take away."""
 
 
-def mark_agreeing(known: Facts, numbers: Ints, shown: pa.Table, records: pa.Table, doubts: SnapshotDoubts) -> Mask:
+def mark_agreeing(known: Facts, numbers: Ints, shown: pa.Table, records: pa.Table) -> Mask:
     """Say which closed records are what bookies show, and nothing that rows do not show speaks against them.
 
     Args:
@@ -37,7 +36,6 @@ def mark_agreeing(known: Facts, numbers: Ints, shown: pa.Table, records: pa.Tabl
         numbers: of ledgers there.
         shown: RECONSTRUCTION of these.
         records: CATALOG_LEDGERS of these.
-        doubts: what may be hidden or lost, and which ends are proved.
     """
     agrees: Mask = _mark_same(shown, records) & pc.equal(records["state"], str(State.CLOSED)).to_numpy()
     for name in ("last_entry", "length"):
@@ -45,23 +43,19 @@ def mark_agreeing(known: Facts, numbers: Ints, shown: pa.Table, records: pa.Tabl
     agrees &= ~_mark_different(shown["key"], records["password_hash"]) & ~_mark_different(
         shown["digest"], records["digest"]
     )
-    agrees &= _mark_uncontradicted(known, numbers, shown, records, doubts)
+    agrees &= _mark_uncontradicted(known, numbers, shown, records)
     return agrees
 
 
-def _mark_uncontradicted(
-    known: Facts, numbers: Ints, shown: pa.Table, records: pa.Table, doubts: SnapshotDoubts
-) -> Mask:
+def _mark_uncontradicted(known: Facts, numbers: Ints, shown: pa.Table, records: pa.Table) -> Mask:
     """Say where nothing that rows do not show can speak against records that they agree with.
 
-    A row under a guard may end below a LAC, beside the end that copies prove, or have a shape that they do not show.
+    A row under a guard may end below a LAC, or have a shape that copies do not show.
     """
     end = pc.fill_null(records["last_entry"], NO_ENTRY).to_numpy()
-    proved = doubts.ends[numbers]
     is_kept = pc.is_in(shown["reason"], value_set=pa.array(sorted(KEPT), pa.string())).to_numpy()
     is_assumed = pc.fill_null(pc.equal(shown["reading"], str(Reading.UNIVERSAL)), fill_value=False).to_numpy()
-    is_end_free = (known.lac[numbers] <= end) & ((proved == UNPROVED) | (proved == end))
-    is_free: Mask = is_end_free & ~is_kept & ~(is_assumed & (end >= 0))
+    is_free: Mask = (known.lac[numbers] <= end) & ~is_kept & ~(is_assumed & (end >= 0))
     return is_free
 
 

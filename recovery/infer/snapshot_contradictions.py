@@ -4,8 +4,8 @@
     key                          bookies know another master key                               held
     digest                       entries were made with another type                           held
     ensemble_size/write_quorum   two bookies repeat the pattern of others                      held
-    last_entry, closed           a LAC is above it; a copy shows another end; it is above all  held
-                                 entries, and nobody lost any, or others wrote than its members
+    last_entry, closed           a LAC is above it; it is above all entries, and nobody lost   held
+                                 any, or others wrote than its members
                                  it is above all entries, and bookies were wiped or not seen   itself, copies missing
     last_entry, open             a segment begins behind the end: an entry before it was told  held
     length                       an earlier header, or that of the last entry, has a larger    held
@@ -36,8 +36,6 @@ from recovery.infer.wiped_bookies import Kept, has_kept
 from recovery.model.groups import run_counts
 from recovery.model.metadata import NO_ENTRY, LedgerMetadata, State
 
-UNPROVED: Final = -2
-"""In place of a last entry that no copy proves."""
 _DIGITS: Final = 12
 _REPEATS: Final = 3
 """Runs of one group that make a pattern."""
@@ -49,12 +47,10 @@ class SnapshotDoubts(NamedTuple):
     Attributes:
         hidden: of each ledger, how many bookies may hide entries of it.
         kept: from which id on bookies are seen to have kept their ledgers.
-        ends: of each ledger, the end that copies of the closed ledger prove; `UNPROVED` without one.
     """
 
     hidden: Ints
     kept: Kept
-    ends: Ints
 
 
 class Contradiction(NamedTuple):
@@ -75,7 +71,7 @@ class Contradiction(NamedTuple):
 
 
 def find_contradictions(
-    known: Facts, ledger: int, row: LedgerRow, stored: LedgerMetadata, key: bytes | None, doubts: SnapshotDoubts
+    known: Facts, ledger: int, row: LedgerRow, stored: LedgerMetadata, key: bytes | None
 ) -> list[Contradiction]:
     """Return what bookies' bytes contradict, whoever the members are.
 
@@ -85,13 +81,12 @@ def find_contradictions(
         row: of RECONSTRUCTION, as bookies alone have it.
         stored: the snapshot's record.
         key: SHA-256 of the master key of its password; None: it has none.
-        doubts: what may be hidden, and which ends are proved.
     """
     results = list(_check_identity(known, ledger, row, stored, key))
     if stored.state is State.CLOSED:
         return [
             *results,
-            *_check_end(known, ledger, read_end(stored), int(doubts.ends[ledger])),
+            *_check_end(known, ledger, read_end(stored)),
             *_check_length(known, ledger, stored),
         ]
     implied = stored.segments[-1].first - 1
@@ -195,13 +190,10 @@ def _read_repeated_shape(known: Facts, ledger: int) -> tuple[int, int] | None:
     return shape if len(np.unique(row[agree])) > 1 else None
 
 
-def _check_end(known: Facts, ledger: int, end: int, proved_end: int) -> Iterator[Contradiction]:
+def _check_end(known: Facts, ledger: int, end: int) -> Iterator[Contradiction]:
     lac = int(known.lac[ledger])
     if lac > end:
         yield Contradiction("last_entry", str(end), f"at least {lac}: a LAC has it", Refusal.TWO_HISTORIES)
-    elif proved_end not in (UNPROVED, end):
-        shown = f"{proved_end}: copies that were made of the closed ledger have it as LAC"
-        yield Contradiction("last_entry", str(end), shown, Refusal.TWO_HISTORIES)
 
 
 def _check_length(known: Facts, ledger: int, stored: LedgerMetadata) -> Iterator[Contradiction]:

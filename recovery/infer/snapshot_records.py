@@ -64,7 +64,7 @@ def apply_snapshot(rows: pa.Table, known: Facts, catalog: pa.Table, doubts: Snap
         rows: RECONSTRUCTION of the ledgers of `known`, in their order.
         known: what bookies show.
         catalog: CATALOG_LEDGERS, each ledger at most once; no holds.
-        doubts: what may be hidden or lost, and which ends are proved.
+        doubts: what may be hidden or lost.
 
     Returns:
         RECONSTRUCTION; `raw` where a snapshot's record is the base, `contradictions` where one is contradicted.
@@ -77,7 +77,7 @@ def apply_snapshot(rows: pa.Table, known: Facts, catalog: pa.Table, doubts: Snap
     usable = pc.and_(pc.is_null(catalog["error"]), pc.is_valid(catalog["ensemble_size"])).to_numpy()
     numbers, places = numbers[usable[places]], places[usable[places]]
     shown, records = rows.take(pa.array(numbers)), catalog.take(pa.array(places))
-    agrees = mark_agreeing(known, numbers, shown, records, doubts)
+    agrees = mark_agreeing(known, numbers, shown, records)
     taken = _restore_records(shown.filter(pa.array(agrees)), records.filter(pa.array(agrees)))
     rest = np.flatnonzero(~agrees)
     differing = shown.take(pa.array(rest))
@@ -213,7 +213,7 @@ def _decode_records(records: pa.Table) -> Iterator[_Record]:
 def _decide(known: Facts, ledger: int, row: LedgerRow, record: _Record, doubts: SnapshotDoubts) -> LedgerRow:
     """Return the row of a ledger whose record in a snapshot is not what bookies show now."""
     stored = record.metadata
-    against = find_contradictions(known, ledger, row, stored, record.key, doubts)
+    against = find_contradictions(known, ledger, row, stored, record.key)
     if row.reason in KEPT:
         return _add_contradictions(row, against)
     if against and [(c.field, c.refusal) for c in against] == [("length", Refusal.TWO_HISTORIES)]:

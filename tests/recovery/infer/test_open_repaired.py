@@ -1,0 +1,208 @@
+"""Auto-recovery copies segments of ledgers that are open: what a copy's LAC shows, and what it does not.
+
+A bookie dies under a ledger, its writer goes on with a newcomer, auto-recovery copies the segment before, and stamps
+the copies with the LAC that it read then. Bytes alone do not tell such a ledger from one that was closed at that LAC.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import pytest
+
+from recovery.infer.search import Tail
+from recovery.model.metadata import State
+from recovery.testing import inventories
+from recovery.testing.cluster_judge import ClusterJudge
+from recovery.testing.histories import PASSWORD
+from recovery.testing.judge import NOTHING, reconstruct_alone
+from recovery.testing.protocol import World, Writer
+from recovery.testing.tally import Tally
+
+SHAPES: Final = ((3, 3, 2), (3, 2, 2), (2, 2, 2), (3, 2, 1), (4, 3, 2))
+ORDINARY: Final = 40
+"""Closed ledgers beside those that are looked at: they show the shapes of the cluster, and which bookies kept all."""
+BEFORE: Final = 10
+"""Entries before the bookie died."""
+
+Shape = tuple[int, int, int]
+Choose = Callable[[Sequence[str]], str]
+
+
+def make_world(shape: Shape, bookies: int) -> World:
+    """Return a cluster of one shape, whose bookies all have first entries of many ledgers."""
+    names = [f"10.0.0.{number}:3181" for number in range(1, bookies + 1)]
+    world = World(names)
+    for ledger in range(ORDINARY):
+        members = [names[(ledger + i) % bookies] for i in range(shape[0])]
+        writer = world.create(ledger, shape, members, password=PASSWORD)
+        writer.write([10] * (12 + ledger % 5))
+        writer.close()
+    return world
+
+
+def open_ledger(world: World, shape: Shape, ledger: int, members: Sequence[str]) -> Writer:
+    """Return the writer of a ledger with the entries before."""
+    writer = world.create(ledger, shape, members, password=PASSWORD)
+    writer.write([10] * BEFORE)
+    return writer
+
+
+def replace_dead(world: World, writer: Writer, dead: str, newcomer: str) -> None:
+    """Let a bookie die under a writer, which goes on with another one."""
+    world.bookies[dead].kill()
+    writer.fail([dead])
+    assert writer.change(lambda names: newcomer if newcomer in names else names[0])
+
+
+def copy_closed_segment(world: World, writer: Writer, dead: str, target: str, lac: int | None = None) -> None:
+    """Let auto-recovery copy what the dead bookie had, with the LAC that it read; None: the last entry of it."""
+    had = set(world.bookies[target].shelf(writer.ledger, writer.record.key).list_served())
+    assert world.repair(writer.ledger, dead, lambda names: target if target in names else names[0])
+    shelf = world.bookies[target].shelves[writer.ledger]
+    for entry, copy in shelf.fresh.items():
+        if entry not in had and lac is not None:
+            shelf.fresh[entry] = copy._replace(lac=lac)
+
+
+def send_acknowledged(writer: Writer, count: int, silent: Sequence[str] = ()) -> None:
+    """Send entries, all before the first answer, that all but some bookies store: no header has a later LAC."""
+    for _ in range(count):
+        writer.send(10)
+    for name in [name for name in writer.queues if name not in silent]:
+        while name in writer.queues:
+            writer.deliver(name)
+
+
+def judge_world(world: World, shape: Shape | None) -> tuple[Tally, dict[int, dict[str, Any]]]:
+    """Judge what is made of the bookies, all of them scanned whole; the quorums are those that a snapshot states."""
+    inventory = inventories.inventory(world)
+    quorums = {} if shape is None else {shape: len(world.records)}
+    rows = reconstruct_alone(inventory, quorums=quorums or None).to_pylist()
+    judge = ClusterJudge("open-repaired", 0, world, inventory, Tail.INCLUSIVE, NOTHING, Counter(quorums))
+    return judge.judge_rows(rows), {row["ledger"]: row for row in rows}
+
+
+def find_ends(row: dict[str, Any]) -> list[str]:
+    """Return the other ends that a row lists."""
+    return [other["value"] for other in row["alternatives"] if other["field"] == "last_entry"]
+
+
+ENDS: Final[dict[str, Callable[[World, Writer], object]]] = {
+    "left open": lambda _, writer: writer.abandon(),
+    "closed": lambda _, writer: writer.close(),
+    "recovered": lambda world, writer: world.recover(writer.ledger, list, lambda names: names[0]),
+}
+
+
+@pytest.mark.parametrize("stated", [False, True], ids=["A unknown", "A stated"])
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("spare", [1, 2, 3], ids=["E + 1", "E + 2", "E + 3"])
+def test_what_a_newcomer_got_is_kept(spare: int, shape: Shape, end: str, *, stated: bool) -> None:
+    """The dead bookie is copied while the ledger is open, and comes back: every acknowledged entry is readable."""
+    world = make_world(shape, shape[0] + spare)
+    names = list(world.bookies)
+    for number in range(12):
+        ledger = ORDINARY + number
+        members = [names[(number + i) % len(names)] for i in range(shape[0])]
+        others = [name for name in names if name not in members]
+        writer = open_ledger(world, shape, ledger, members)
+        dead = members[number % shape[0]]
+        replace_dead(world, writer, dead, others[0])
+        send_acknowledged(writer, 1 + number % 4)
+        # In a cluster of E + 1 the copies go to the newcomer.
+        lac = [None, BEFORE - 1 + number % 4][number % 2]
+        copy_closed_segment(world, writer, dead, others[-1], lac)
+        ENDS[end](world, writer)
+        world.bookies[dead].start()
+    tally, rows = judge_world(world, shape if stated else None)
+    assert not tally.violations, "\n".join(map(str, tally.violations[:5]))
+    for ledger, row in rows.items():
+        assert row["outcome"] == "restored", row
+        assert row["last_entry"] >= world.records[ledger].acked
+
+
+@pytest.mark.parametrize("stated", [False, True], ids=["A unknown", "A stated"])
+@pytest.mark.parametrize("count", [1, 5, 50])
+@pytest.mark.parametrize("shape", [(3, 3, 2), (2, 2, 1), (4, 3, 2)], ids=str)
+def test_a_newcomer_that_stores_nothing_cuts_nothing_off(shape: Shape, count: int, *, stated: bool) -> None:
+    """The newcomer hangs: nothing shows that a segment began, and all that the others acknowledged is kept."""
+    world = make_world(shape, shape[0] + 2)
+    names = list(world.bookies)
+    members, (newcomer, target) = names[: shape[0]], names[shape[0] :]
+    writer = open_ledger(world, shape, ORDINARY, members)
+    replace_dead(world, writer, members[0], newcomer)
+    send_acknowledged(writer, count, silent=[newcomer])
+    acked = writer.record.acked
+    assert acked >= BEFORE
+    copy_closed_segment(world, writer, members[0], target)
+    world.bookies[members[0]].start()
+    tally, rows = judge_world(world, shape if stated else None)
+    assert not tally.violations, "\n".join(map(str, tally.violations[:5]))
+    row = rows[ORDINARY]
+    assert (row["outcome"], row["state"]) == ("restored", "CLOSED")
+    assert row["last_entry"] >= acked
+    assert find_ends(row) == [f"{BEFORE - 1}..{row['last_entry'] - 1}"] or row["last_entry"] == BEFORE
+
+
+@pytest.mark.parametrize("stated", [False, True], ids=["A unknown", "A stated"])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_what_a_close_dropped_is_kept_where_all_have_it(shape: Shape, *, stated: bool) -> None:
+    """A writer closes below adds that all W bookies stored: bytes show no end, so they are read; the end is listed."""
+    world = make_world(shape, shape[0] + 2)
+    names = list(world.bookies)
+    members = names[: shape[0]]
+    writer = open_ledger(world, shape, ORDINARY, members)
+    for _ in range(3):
+        writer.send(10)
+    for name in list(writer.queues):
+        while name in writer.queues:
+            writer.deliver(name, heard=False)
+    writer.close()
+    world.bookies[members[0]].kill()
+    assert world.repair(ORDINARY, members[0], lambda names: names[0])
+    world.bookies[members[0]].start()
+    tally, rows = judge_world(world, shape if stated else None)
+    assert not tally.violations, "\n".join(map(str, tally.violations[:5]))
+    row, true = rows[ORDINARY], world.records[ORDINARY]
+    assert true.last == BEFORE - 1
+    assert (row["outcome"], row["last_entry"]) == ("restored", BEFORE + 2)
+    assert find_ends(row) == [f"{true.last}..{BEFORE + 1}"]
+
+
+@pytest.mark.parametrize("shape", [(3, 3, 2), (3, 2, 2), (5, 3, 2)], ids=str)
+def test_what_fewer_than_the_ack_quorum_have_ends_it_where_a_copy_has_a_lac_below(shape: Shape) -> None:
+    """A recovery closes below adds that one bookie has, which was away: where A is stated, the row says what is cut."""
+    world = make_world(shape, shape[0] + 2)
+    names = list(world.bookies)
+    members = names[: shape[0]]
+    writer = open_ledger(world, shape, ORDINARY, members)
+    for _ in range(3):
+        writer.send(10)
+    late = writer.members[BEFORE % shape[0]]
+    while late in writer.queues:
+        writer.deliver(late, heard=False)
+    writer.queues.clear()
+    world.bookies[late].up = False
+    assert world.recover(ORDINARY, list, lambda names: names[0])
+    true = world.records[ORDINARY]
+    assert (true.state, true.last) == (State.CLOSED, BEFORE - 1)
+    other = next(name for name in true.members(0) if name != late)
+    world.bookies[late].up = True
+    world.bookies[other].kill()
+    assert world.repair(ORDINARY, other, lambda names: names[0])
+    world.bookies[other].start()
+    highest = max(world.bookies[late].shelves[ORDINARY].list_served())
+    assert highest >= BEFORE
+    tally, rows = judge_world(world, shape)
+    assert not tally.violations, "\n".join(map(str, tally.violations[:5]))
+    row = rows[ORDINARY]
+    assert (row["outcome"], row["last_entry"], row["length"]) == ("restored", true.last, true.length)
+    # The longer ends are not hidden.
+    assert find_ends(row) == [f"{true.last}..{highest}"]
+    # Where nothing states A, one copy may have been enough.
+    tally, rows = judge_world(world, None)
+    assert not tally.violations, "\n".join(map(str, tally.violations[:5]))
+    assert rows[ORDINARY]["last_entry"] >= BEFORE
+    assert find_ends(rows[ORDINARY])
