@@ -92,7 +92,7 @@ class Case:
             nodes = self.evidence.live.dataset.read("nodes", columns=["path", "kind"])
             paths = nodes.filter(pc.equal(nodes["kind"], "registration"))["path"].to_pylist()
             running = [path.rsplit("/", 1)[-1] for path in paths]
-        return copy_findings.see_bookies(self.bookies, self.damage(), running)
+        return copy_findings.see_bookies(self.bookies, self.damage(), copy_findings.list_running(self.bookies, running))
 
     def rows(self) -> int:
         """Return how many rows there are to be looked through."""

@@ -186,7 +186,7 @@ def _choose_members(request: Request) -> list[Member]:
 
 def _collect_evidence(member: Member, catalog: Dataset) -> list[tuple[str, str]]:
     """Return what tells this life of a bookie from another, as far as the store knows it."""
-    instance = _read_instance(catalog)
+    instance = _read_source(catalog, "instance_id")
     evidence = [("bookie", member.bookie)]
     if instance is not None:
         evidence.append(("instance", instance))
@@ -197,9 +197,17 @@ def _collect_evidence(member: Member, catalog: Dataset) -> list[tuple[str, str]]
     return evidence
 
 
-def _read_instance(catalog: Dataset) -> str | None:
-    rows = catalog.read("sources", columns=["instance_id"])["instance_id"].to_pylist()
+def _read_source(catalog: Dataset, column: str) -> Any:  # noqa: ANN401 - a value of the column
+    """Return what a catalog says of its source; None where it has no source."""
+    rows = catalog.read("sources", columns=[column])[column].to_pylist()
     return rows[0] if rows else None
+
+
+def _read_as_of(catalog: Dataset) -> int | None:
+    """Return the transaction up to which every ledger was asked for: one made while a store is read may not be."""
+    since: int | None = _read_source(catalog, "since_txn")
+    txn: int | None = _read_source(catalog, "txn")
+    return txn if since is None else since
 
 
 def _finish_inventory(
@@ -213,12 +221,13 @@ def _finish_inventory(
         bookie=member.bookie,
         incarnation=number,
         incarnation_evidence=[Evidence(kind, value) for kind, value in evidence],
-        instance_id=_read_instance(request.catalog),
+        instance_id=_read_source(request.catalog, "instance_id"),
         cookie=member.cookie,
         storage="interleaved" if tally.ledgers else "none",
         mode=WIRE,
         started=started,
         ended=ended,
+        as_of=_read_as_of(request.catalog),
         max_ids=[LedgerId(SCOPE, tally.largest)] if tally.largest >= 0 else [],
         ledgers=tally.ledgers,
         entries=tally.entries,
@@ -243,6 +252,7 @@ def _finish_inventory(
             "not_told": list(NOT_TOLD),
             "started": started.isoformat(),
             "ended": ended.isoformat(),
+            "as_of": row.as_of,
         },
         secret=False,
         extra={"settings": request.settings} if request.settings else None,

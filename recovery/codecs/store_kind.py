@@ -2,7 +2,9 @@
 
     asked                        ZooKeeper       etcd
     rights of single keys        yes             no: users have rights, so nothing can be frozen
+    collection by bookies        goes on         stops at the first look for copies too many: it needs locks
     marks, locks, an auditor     yes             no: BookKeeper's auto-recovery does not work there
+    when a key was written       yes             no: only in which order
     Pulsar's records beside it   perhaps         never: Pulsar keeps other keys there
     ids are given out by         one counter     a counter of each of 128 buckets
     removals in a transaction    200             50: it takes 128 comparisons by default, two each
@@ -27,6 +29,7 @@ class StoreKind:
         port: of its servers, by default.
         has_acls: keys have rights of their own: bookies can be kept from listing, and a session locked out.
         has_replication: ledgers are marked as under-replicated and locked, and an auditor is elected.
+        keeps_times: of each key it is known when it was written; else only in which transaction.
         has_pulsar: Pulsar's own records may stand beside the ledgers root.
         has_bucket_counters: ids are given out by a counter of each bucket; False: by one of the layout.
         removals: keys that one transaction may remove beside the change of another, at most.
@@ -40,6 +43,7 @@ class StoreKind:
     port: int
     has_acls: bool
     has_replication: bool
+    keeps_times: bool
     has_pulsar: bool
     has_bucket_counters: bool
     removals: int
@@ -54,6 +58,7 @@ ZOOKEEPER: Final = StoreKind(
     2181,
     has_acls=True,
     has_replication=True,
+    keeps_times=True,
     has_pulsar=True,
     has_bucket_counters=False,
     removals=200,
@@ -67,6 +72,7 @@ ETCD: Final = StoreKind(
     2379,
     has_acls=False,
     has_replication=False,
+    keeps_times=False,
     has_pulsar=False,
     has_bucket_counters=True,
     removals=50,

@@ -25,6 +25,7 @@ class CollectOptions:
         keep: keep what the next collection of the bookie need not read again.
         since: folder of an earlier inventory of the bookie that did, of which what did not change is taken over; what
             is read now is kept, too.
+        as_of: the store's last transaction or revision before the collection began; None: not known.
         settings: what the program goes by, each with where it came from: for the manifest.
     """
 
@@ -38,6 +39,7 @@ class CollectOptions:
     processes: int = 1
     keep: bool = False
     since: DatasetPlace | None = None
+    as_of: int | None = None
     settings: Mapping[str, object] = field(default_factory=dict)
 
     def __repr__(self) -> str:
@@ -45,7 +47,7 @@ class CollectOptions:
         return (
             f"CollectOptions(ledger_dirs={self.ledger_dirs}, index_dirs={self.index_dirs}, "
             f"journal_dirs={self.journal_dirs}, bookie_id={self.bookie_id!r}, max_mb_s={self.max_mb_s}, "
-            f"deep={self.deep}, processes={self.processes}, keep={self.keep}, since={self.since})"
+            f"deep={self.deep}, processes={self.processes}, keep={self.keep}, since={self.since}, as_of={self.as_of})"
         )
 
 

@@ -129,7 +129,7 @@ def _make_coverage(row: BookieRow, deep: DeepCounts | None, reused: Reused | Non
         coverage["deep"] = asdict(deep)
     if reused is not None:
         coverage["reused"] = asdict(reused)
-    return {**coverage, "started": row.started.isoformat(), "ended": row.ended.isoformat()}
+    return {**coverage, "started": row.started.isoformat(), "ended": row.ended.isoformat(), "as_of": row.as_of}
 
 
 class _Run:
@@ -416,6 +416,7 @@ class _Run:
             dirty=disks.dirty,
             started=started,
             ended=ended,
+            as_of=self._options.as_of,
             complete=disks.complete and not self._damage.hiding and not totals.limbo and not self.deleted,
             dirs=[self._make_folder_row(place) for place in disks.places],
             journals=[JournalRow(j.journal_id, j.mark) for j in self._journals],

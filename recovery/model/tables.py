@@ -9,7 +9,7 @@ from typing import Final
 
 import pyarrow as pa
 
-SCHEMA_VERSION: Final = (1, 8)
+SCHEMA_VERSION: Final = (1, 9)
 """Major, minor: readers take any minor of the same major."""
 
 
@@ -109,6 +109,8 @@ BOOKIES: Final = pa.schema(
         _field("dirty", _BOOL, null=True),  # a DIRTY file was there: no clean stop; null: could not be told
         _field("started", _TIME),
         _field("ended", _TIME),
+        # The store's last transaction or revision before anything was read or asked; null: only `started` tells.
+        _field("as_of", _I64, null=True),
         _field("complete", _BOOL),  # every folder of the cookie was seen and read to its end, and nothing hides entries
         _field("dirs", _list_of(path=_TEXT, role=_TEXT, complete=_BOOL, bytes=_I64, unread=_I64)),
         _field("journals", _list_of(id=_I64, mark=_I64)),  # replay starts here; -1: nowhere in it

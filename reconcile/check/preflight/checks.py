@@ -23,7 +23,7 @@ from backends.protocols import MetadataStore, Versioned
 from reconcile import clusters
 from reconcile.check import listing
 from reconcile.check.impact.thin_ledgers import find_thin_ledgers
-from reconcile.check.preflight.gc_settings import BookieSettings, Unread
+from reconcile.check.preflight.gc_settings import COLLECTION_STOPS, BookieSettings, Unread
 from reconcile.check.preflight.report import Bookie, Level, Remark, Report, rank_remark
 from reconcile.findings.categories import Category
 from reconcile.findings.table import Finding, Statement
@@ -451,6 +451,9 @@ class _Look:
         texts = [f"{bookie.id} runs ({bookie.registered}); looks for garbage {bookie.passes}" for bookie in running]
         for text in texts or ["no bookie is registered; one that runs all the same, its session lost, still deletes"]:
             self._say(Level.OK, "registrations", text)
+        over = [bookie.id for bookie in running if bookie.settings is None or bookie.settings.over_ms > 0]
+        if over and not self._kind.has_replication:
+            self._say(Level.OK, "registrations", f"{COLLECTION_STOPS}: {list_names(over)}")
 
     def _replication(self, state: freeze_state.FreezeState, *, lacking: bool) -> str | None:
         auditor = None

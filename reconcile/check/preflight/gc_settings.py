@@ -24,6 +24,11 @@ from typing import Final
 from recovery.collect.disk.bookie_conf import parse_properties
 from recovery.errors import InputError
 
+COLLECTION_STOPS: Final = (
+    "on etcd a bookie collects nothing more once it has run for gcOverreplicatedLedgerWaitTime (by default 1 day), "
+    "so deleted ledgers stay on its disks until it is started again; with 0 it goes on"
+)
+"""BookKeeper's look for copies that no record names takes locks, which its driver for etcd refuses: the pass ends."""
 DEFAULT_WAIT_MS: Final = 600_000
 _DEFAULT_OVER_MS: Final = 86_400_000
 _DEFAULT_PORT: Final = "3181"

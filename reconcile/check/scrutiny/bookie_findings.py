@@ -2,7 +2,7 @@
 
 BOOKIE_SILENT     a bookie is registered, and answered in no look
 AUDITOR_UNAWARE   records name a bookie that is not registered, its ledgers are not marked, and: nobody is elected
-auditor, or replication is disabled, or the auditor had the time that it waits for a lost bookie
+auditor, or replication is disabled, or the auditor had the time that it waits for a lost bookie; never on etcd
 ALIAS_UNRESOLVED  records name a bookie of which the store has neither a registration nor a cookie
 SUSPECT_DISK      an inventory shows that many files of one folder are damaged, as a failing disk damages them
 """
@@ -63,6 +63,8 @@ def list_unaware(
         delay_s: seconds that the auditor waits for a lost bookie.
         waited_s: seconds for which the bookies were seen to be gone, at least.
     """
+    if not replication.is_kept:
+        return
     why = (
         replication.disabled
         if replication.disabled is not None

@@ -3,6 +3,8 @@
     verdict     reason                                                              the first that holds
     a category  of its gravest finding, where that is more than a note
     undecided   not seen: a bookie that may have what is missing was not seen
+    undecided   undated: nothing tells whether the record is older than what is known of a bookie
+    undecided   changed: the record is newer than that
     skipped     open, marked, empty, held, guarded
     a category  of its note
     clean
@@ -25,7 +27,7 @@ from reconcile.findings.categories import TRAITS, Category
 from reconcile.findings.table import Run, Statement
 from reconcile.rules import diff, entries_beyond_end, holds
 from reconcile.rules.segments import copy_findings
-from reconcile.rules.segments.copies import CopyFaults, Sight, find_faults
+from reconcile.rules.segments.copies import CopyFaults, Doubt, Sight, find_faults
 from reconcile.rules.segments.faults import Fault
 from reconcile.rules.segments.member_names import name_any
 from reconcile.rules.segments.placement import PlacementSettings
@@ -44,7 +46,8 @@ Ints = npt.NDArray[np.int64]
 CLEAN: Final = "clean"
 SKIPPED: Final = "skipped"
 UNDECIDED: Final = "undecided"
-NOT_SEEN: Final = "not seen"
+_DOUBTS: Final = np.array(["", *(doubt.name.lower().replace("_", " ") for doubt in Doubt)], object)
+"""By `Doubt`: not seen, undated, changed."""
 _OF_RECORDS: Final = pa.array([str(category) for category, traits in TRAITS.items() if traits.of_records_alone])
 
 
@@ -143,8 +146,11 @@ def judge_range(
         parts.append(placed)
     findings = pa.concat_tables(parts)
     unseen = np.zeros(stored.num_rows, np.bool_)
-    unseen[np.flatnonzero(reason == "")[faults.undecided]] = True
-    verdicts = give_verdicts(stored, findings, reason != "", unseen, np.where(unseen, NOT_SEEN, reason).tolist())
+    rows = np.flatnonzero(reason == "")[faults.undecided]
+    unseen[rows] = True
+    reasons = reason.astype(object)
+    reasons[rows] = _DOUBTS[faults.doubts]
+    verdicts = give_verdicts(stored, findings, reason != "", unseen, reasons.tolist())
     doubtful = pc.and_(
         pc.not_equal(findings["severity"], "info"), pc.invert(pc.is_in(findings["category"], value_set=_OF_RECORDS))
     )

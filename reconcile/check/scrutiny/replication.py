@@ -36,7 +36,8 @@ from reconcile.rules.sides import ABSENT, unite
 from recovery.codecs.keys import read_marks
 from recovery.codecs.replication_lock import decode_holder, is_guard, ledger_of_lock
 from recovery.codecs.replication_mark import list_replicas, read_mark_times
-from recovery.codecs.store import AVAILABLE, READ_ONLY, REPLICATION_DISABLED
+from recovery.codecs.store import REPLICATION_DISABLED
+from recovery.codecs.store_kind import StoreKind
 from recovery.model.ids import LedgerId, buckets
 from recovery.model.tables import FINDINGS, KEY_COLUMNS
 
@@ -68,6 +69,7 @@ class Replication:
         dead: ledgers whose lock belongs to no session, and is no guard's.
         disabled: replication is disabled: since when, in words; None: it is not.
         auditor: somebody holds a vote of the election.
+        is_kept: the store has marks and an auditor at all; on etcd BookKeeper has neither.
         writable, read_only: bookies that are registered so.
     """
 
@@ -77,6 +79,7 @@ class Replication:
     dead: frozenset[LedgerId]
     disabled: str | None
     auditor: bool
+    is_kept: bool
     writable: frozenset[str]
     read_only: frozenset[str]
 
@@ -86,8 +89,14 @@ class Replication:
         return self.writable | self.read_only
 
     @classmethod
-    def from_nodes(cls, nodes: pa.Table, part: range | None = None) -> Self:
-        """Read what CATALOG_NODES has; `part`: marks of these buckets only."""
+    def from_nodes(cls, nodes: pa.Table, kind: StoreKind, part: range | None = None) -> Self:
+        """Read what CATALOG_NODES has.
+
+        Args:
+            nodes: of a store.
+            kind: of the store.
+            part: marks of these buckets only; None: all.
+        """
         of_marks = nodes.filter(pc.equal(nodes["kind"], "mark"))
         columns = ["path", "kind", "raw", "owner", "created_at"]
         rest = nodes.filter(pc.not_equal(nodes["kind"], "mark")).select(columns).to_pylist()
@@ -101,7 +110,10 @@ class Replication:
                     guarded.add(ledger)
                 elif row["owner"] is None:
                     dead.add(ledger)
-        registered = [row["path"] for row in rest if row["kind"] == "registration"]
+        registered = [row["path"].rpartition("/") for row in rest if row["kind"] == "registration"]
+        writable, read_only = (
+            frozenset(name for above, _, name in registered if above == folder) for folder in kind.places.registrations
+        )
         return cls(
             _read_marks(of_marks, part),
             locks,
@@ -112,8 +124,9 @@ class Replication:
                 None,
             ),
             any(row["path"].startswith(_VOTES) and row["owner"] is not None for row in rest),
-            frozenset(path.rsplit("/", 1)[-1] for path in registered if path.rsplit("/", 1)[0] == AVAILABLE),
-            frozenset(path.rsplit("/", 1)[-1] for path in registered if path.rsplit("/", 1)[0] == READ_ONLY),
+            kind.has_replication,
+            writable,
+            read_only,
         )
 
 

@@ -6,6 +6,7 @@
     the run before                  listed it, or did not
 
 DATA_WITHOUT_RECORD is a note; a warning where it was seen first longer ago than the grace: collection takes no so long.
+On etcd it stays a note: there bookies stop collecting while they run.
 """
 
 from datetime import timedelta
@@ -15,15 +16,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from reconcile.check.preflight.gc_settings import COLLECTION_STOPS
 from reconcile.findings.categories import Category
 from reconcile.findings.table import Run, Statement, make_ledger_findings
 from reconcile.rules.sides import ABSENT, unite
+from recovery.codecs.store_kind import ZOOKEEPER, StoreKind
 from recovery.model.tables import KEY_COLUMNS
 
 _HELD: Final = pa.array(["index", "journal"])
 
 
-def find_unlisted(stored: pa.Table, copies: pa.Table, earlier_records: pa.Table | None, run: Run) -> pa.Table:
+def find_unlisted(
+    stored: pa.Table, copies: pa.Table, earlier_records: pa.Table | None, run: Run, kind: StoreKind = ZOOKEEPER
+) -> pa.Table:
     """Return a finding for each.
 
     Args:
@@ -31,6 +36,7 @@ def find_unlisted(stored: pa.Table, copies: pa.Table, earlier_records: pa.Table 
         copies: COPIES of the same range.
         earlier_records: CATALOG_LEDGERS of the range as the run before saw them; None: there is none.
         run: this one.
+        kind: of the store.
     """
     keys = list(KEY_COLUMNS)
     ledgers_held = (
@@ -41,8 +47,8 @@ def find_unlisted(stored: pa.Table, copies: pa.Table, earlier_records: pa.Table 
     names: dict[tuple[int, int], dict[str, set[str]]] = {}
     copies_alone = copies.filter(pc.is_in(copies["ledger"], value_set=alone["ledger"].combine_chunks()))
     for row in copies_alone.select(["scope", "ledger", "bookie", "source"]).to_pylist():
-        kind = "log" if row["source"] == "log" else "held"
-        names.setdefault((row["scope"], row["ledger"]), {}).setdefault(row["bookie"], set()).add(kind)
+        where = "log" if row["source"] == "log" else "held"
+        names.setdefault((row["scope"], row["ledger"]), {}).setdefault(row["bookie"], set()).add(where)
     ledgers = list(zip(alone["scope"].to_pylist(), alone["ledger"].to_pylist(), strict=True))
     holders = [sorted(name for name, kinds in names[key].items() if "held" in kinds) for key in ledgers]
     collected = [sorted(name for name, kinds in names[key].items() if kinds == {"log"}) for key in ledgers]
@@ -58,6 +64,7 @@ def find_unlisted(stored: pa.Table, copies: pa.Table, earlier_records: pa.Table 
         Statement("bookies", "hold it", pa.array([", ".join(names) for names in holders], pa.string())),
         Statement("bookies", "entries on one of them, at most", alone["entries_max"]),
         Statement("bookies", "have collected it", pa.array([", ".join(names) for names in collected], pa.string())),
+        *([] if kind.has_replication else [Statement("store", "why it may still be held", COLLECTION_STOPS)]),
     ]
     return make_ledger_findings(
         Category.DATA_WITHOUT_RECORD,
@@ -70,8 +77,10 @@ def find_unlisted(stored: pa.Table, copies: pa.Table, earlier_records: pa.Table 
     )
 
 
-def raise_old(findings: pa.Table, run: Run, grace_s: float) -> pa.Table:
+def raise_old(findings: pa.Table, run: Run, grace_s: float, kind: StoreKind = ZOOKEEPER) -> pa.Table:
     """Return findings with notes of ledgers that are held without a record for longer than the grace as warnings."""
+    if not kind.has_replication:
+        return findings
     note = pc.and_(pc.equal(findings["category"], Category.DATA_WITHOUT_RECORD), pc.equal(findings["severity"], "info"))
     old = pc.and_(
         note,

@@ -47,6 +47,18 @@ _PROCESSES: Final = 2
 """More hardly help, and a live bookie needs the rest."""
 
 
+def _parse_txn(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
+    if value is None:
+        return None
+    try:
+        txn = int(value, 0)
+    except ValueError:
+        txn = -1
+    if not 0 <= txn < 1 << 63:
+        raise click.BadParameter("write the number as bkmeta capture prints it, for example 0x500000012 or 8461")
+    return txn
+
+
 @click.command(
     cls=Command,
     exits={
@@ -58,7 +70,18 @@ _PROCESSES: Final = 2
     },
     epilog="Example: bkmeta collect --bookie-conf /etc/bookkeeper/bk_server.conf --out /var/tmp/inv-bk1",
 )
-@click.option("--metadata", "uri", metavar="URI", help="With --wire: the store, whose ledgers are asked for.")
+@click.option(
+    "--metadata",
+    "uri",
+    metavar="URI",
+    help="The store: its transaction dates the inventory; with --wire, its ledgers are asked for.",
+)
+@click.option(
+    "--as-of",
+    metavar="TXN",
+    callback=_parse_txn,
+    help="The store's transaction or revision from before the collection, where this host cannot reach the store.",
+)
 @click.option("--wire", is_flag=True, help="Ask running bookies instead of reading disks; needs Spark.")
 @click.option("--bookies", metavar="ID,...", help="With --wire: only these. [default: all that the store knows]")
 @click.option("--master", default="local[*]", show_default=True, help="With --wire: Spark's master.")
@@ -91,6 +114,7 @@ _PROCESSES: Final = 2
 @output_options
 def collect(
     uri: str | None,
+    as_of: int | None,
     wire: bool,  # noqa: FBT001 - click's option
     bookies: str | None,
     master: str,
@@ -112,13 +136,14 @@ def collect(
     """Read one bookie's disks into an inventory. Nothing is written below the bookie's folders.
 
     The bookie may be stopped, killed or running; needs neither Java nor Spark. What each folder is for is found by
-    what is in it.
+    what is in it. With --metadata or --as-of the inventory says which records of the store it is newer than: a
+    scrutiny of a running cluster needs that on etcd, which keeps no times.
 
     With --wire instead: ask the running bookies of a cluster for every ledger that its store lists, into an inventory
     for each below --out. Nothing is fenced, recovered or written. Bookies of DbLedgerStorage do not say what they have
     of a ledger; they are named, with the command that collects them on their hosts.
     """
-    from reconcile.jobs.collect.bookie import collect_bookie
+    from reconcile.jobs.collect.bookie import collect_bookie, read_latest_txn
     from recovery.collect.disk.bookie_conf import read_conf
     from recovery.collect.options import CollectOptions
     from recovery.dataset import REPORT
@@ -127,8 +152,10 @@ def collect(
     asked = take_wire(shared, wire=wire)
     if not wire and not is_typed("uri"):
         uri = None
-    if (uri is None) == wire or ((bookies or python) and not wire):
-        raise click.UsageError("--wire and --metadata belong together, and --bookies and --executor-python to them")
+    if (wire and uri is None) or ((bookies or python) and not wire):
+        raise click.UsageError("--wire needs --metadata; --bookies and --executor-python need --wire")
+    if as_of is not None and uri is not None:
+        raise click.UsageError("--metadata reads what --as-of says: give one of them")
     if asked is not None and uri is not None:
         if bookie_conf or ledger_dirs or index_dirs or journal_dirs or bookie_id or deep or max_mb_s or processes:
             raise click.UsageError("--wire reads no disks: of the other options it takes --passwords and --out")
@@ -153,6 +180,8 @@ def collect(
     if processes is None:
         processes = min(_PROCESSES, len(os.sched_getaffinity(0)))
         taken["--processes"] = processes, DEFAULT
+    context = make_context(output)
+    tell_if_whole(out, "inventory")
     options = CollectOptions(
         ledger_dirs=ledger_dirs,
         index_dirs=index_dirs,
@@ -163,11 +192,12 @@ def collect(
         deep=deep,
         keep=incremental,
         since=since,
+        # Before anything of the bookie is read: what the store had by then, the inventory shows.
+        as_of=as_of if uri is None else read_latest_txn(uri, context),
         processes=processes,
         settings=effective_settings(taken),
     )
-    tell_if_whole(out, "inventory")
-    collected = collect_bookie(options, out, make_context(output))
+    collected = collect_bookie(options, out, context)
     summary, damage = collected.summary, collected.damage
     counted = f"{count_noun(summary.ledgers, 'ledger')}, {count_noun(summary.entries, 'entry', 'entries')}"
     verdict = f"bookie {summary.bookie}: {counted}"
@@ -237,6 +267,7 @@ def collect(
             "suspect": suspect,
             "deleted": summary.deleted,
             "leftover": summary.leftover,
+            "as_of": options.as_of,
             "out": str(out),
             **({} if summary.deep is None else {"deep": asdict(summary.deep)}),
             **({} if summary.reused is None else {"reused": asdict(summary.reused)}),

@@ -31,7 +31,7 @@ from reconcile.cli.options import (
 )
 from reconcile.cli.output import Result
 from reconcile.cli.settings import effective_settings
-from reconcile.words import count_noun
+from reconcile.words import count_noun, list_names
 from recovery.place import DatasetPlace
 
 if TYPE_CHECKING:
@@ -261,6 +261,18 @@ def _make_result(scrutinized: "Scrutinized", min_coverage: float, out: DatasetPl
         (
             f"bookies asked: {coverage['asked']}; answered: {coverage['answered']}; "
             f"without lists: {coverage['without_lists']}; silent: {len(coverage['silent'])}"
+        ),
+        *(
+            []
+            if coverage["marks_kept"]
+            else [
+                "BookKeeper has no marks and no auditor on etcd: none were looked at, and no bookie's loss is repaired"
+            ]
+        ),
+        *(
+            [f"no transaction dates the inventory of {list_names(coverage['undated'])}: collect with --metadata URI"]
+            if coverage["undated"]
+            else []
         ),
         *(
             []

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 import pyarrow.compute as pc
 
-from reconcile.jobs.context import Context, throttle
+from reconcile.jobs.context import Context, connect, throttle
 from recovery.collect import pipeline
 from recovery.collect.options import CollectOptions, CollectSummary
 from recovery.dataset import Dataset, open_dataset
-from recovery.errors import Reason
+from recovery.errors import InputError, Reason
 from recovery.model.ids import LedgerId
 from recovery.place import DatasetPlace
 
@@ -85,6 +85,26 @@ def collect_bookie(options: CollectOptions, out: DatasetPlace, context: Context)
         )
     damage = read_damage(open_dataset(out, "inventory")) if summary.damaged else Damage({}, (), ())
     return CollectedBookie(summary, damage)
+
+
+def read_latest_txn(uri: str, context: Context) -> int | None:
+    """Return the last transaction, or revision, of a running store: what ended before this call is in it.
+
+    Raises:
+        UnsupportedStoreError: the URI is malformed, or of a store that is not read.
+        InputError: it is of a copy, which says nothing of now.
+        UnavailableError: the store does not answer.
+    """
+    from backends.protocols import LiveStore, ScannableStore  # noqa: PLC0415 - a bookie is collected without a store
+    from backends.registry import parse_store_uri  # noqa: PLC0415 - likewise
+
+    if not parse_store_uri(uri).is_live:
+        raise InputError(uri, "is a copy of a store, and does not say where the store is now", "name the running store")
+    with connect(uri, context) as opened:
+        store = opened.store
+        if isinstance(store, LiveStore):
+            return store.latest_txn()
+        return store.point().txn if isinstance(store, ScannableStore) else None
 
 
 def read_damage(inventory: Dataset) -> Damage:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from reconcile.check.preflight.gc_settings import COLLECTION_STOPS
 from reconcile.deletes.own_root import demand_clock
 from reconcile.deletes.packed import Decision
 from reconcile.deletes.tombstones import (
@@ -24,6 +25,7 @@ from reconcile.jobs.context import Context
 from reconcile.jobs.deletes.clusters import OpenDeletes, Target, now_ms, open_deletes
 from reconcile.jobs.deletes.looks import Looks, gather_inventories
 from reconcile.write.guards import list_registered
+from recovery.codecs.store_kind import kind_of
 from recovery.model.ids import LedgerId
 
 _ROWS = 200
@@ -54,12 +56,14 @@ class Receipts:
         waiting: the others, with the bookies that may hold something.
         returned: ledgers whose data came back, with the bookies that have them.
         overdue: bookies that were not seen without a ledger for longer than the retention, with how many ledgers.
+        collection_stops: why bookies may keep deleted ledgers until they are started again; empty: they do not.
     """
 
     confirmed: list[LedgerId] = field(default_factory=list)
     waiting: dict[LedgerId, tuple[str, ...]] = field(default_factory=dict)
     returned: dict[LedgerId, tuple[str, ...]] = field(default_factory=dict)
     overdue: dict[str, int] = field(default_factory=dict)
+    collection_stops: str = ""
 
 
 def confirm_deletes(request: ConfirmRequest, context: Context) -> Receipts:
@@ -92,6 +96,8 @@ def confirm_deletes(request: ConfirmRequest, context: Context) -> Receipts:
 
         _change(target, wanted.ledgers, take)
         receipts = _sum_up(seen)
+        if receipts.waiting and not kind_of(target.cluster.layout).has_replication:
+            receipts.collection_stops = COLLECTION_STOPS
         counts = {"confirmed": len(receipts.confirmed), "waiting": len(receipts.waiting)}
         target.log.end({**counts, "returned": len(receipts.returned)}, 0)
     return receipts

@@ -259,7 +259,7 @@ def hold_against(
         pa.concat_tables([inventory.read(name) for inventory in inventories]) for name in ("bookies", "damage")
     )
     # Recover takes the store for lost and its bookies for stopped: so do we.
-    sight = see_bookies(bookies, damage, ())
+    sight = see_bookies(bookies, damage, {})
     collected: datetime | None = pc.min(bookies["started"]).as_py()
     spans = bucket_ranges(catalog.rows("ledgers") + sum(inventory.rows("copies") for inventory in inventories))
     for number, span in enumerate(spans, 1):

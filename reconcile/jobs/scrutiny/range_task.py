@@ -18,6 +18,7 @@ from reconcile.rules import used_ids
 from reconcile.rules.segments.copy_findings import see_bookies
 from reconcile.rules.segments.member_names import rename_members
 from recovery.codecs.store import Layout
+from recovery.codecs.store_kind import kind_of
 from recovery.dataset import SPILL, Dataset, write_part
 from recovery.manifest import Part
 from recovery.model import tables
@@ -55,6 +56,7 @@ class RangeTask:
         earlier: the run before.
         earlier_store: the store as that run saw it.
         born: bookies that may have been started anew without their data; see `Sight`.
+        ages: of bookies whose inventories were made before the store was read; see `find_ages`.
     """
 
     out: str
@@ -71,6 +73,7 @@ class RangeTask:
     earlier: Dataset | None = None
     earlier_store: Dataset | None = None
     born: Mapping[str, int] = field(default_factory=dict)
+    ages: Mapping[str, int | None] = field(default_factory=dict)
 
     def __call__(self, buckets: range) -> dict[str, Any]:
         """Judge the range, write what is settled, and return counts."""
@@ -84,7 +87,7 @@ class RangeTask:
         verdicts = judged.verdicts.filter(pc.invert(pc.or_(doubtful, aside)))
         of_settled = pc.or_(are_of(judged.findings, verdicts), pc.is_null(judged.findings["ledger"]))
         settled = pa.concat_tables([judged.findings.filter(of_settled), unlisted])
-        settled = raise_old(self.lifecycle.apply(settled), self.run, self.demands.grace_s)
+        settled = raise_old(self.lifecycle.apply(settled), self.run, self.demands.grace_s, kind_of(self.layout))
         return {
             "parts": {
                 table: asdict(write_part(to_place(self.out), table, name, [rows], secret=True))
@@ -134,13 +137,9 @@ class RangeTask:
 
     def _judge(self, buckets: range, stored: pa.Table, copies: pa.Table) -> tuple[Judgement, pa.Table, pa.Table]:
         """Judge the range; also return findings of ledgers that the store lacks, and keys of those to be compared."""
-        replication = Replication.from_nodes(self.catalog.read("nodes"), buckets)
-        sight = see_bookies(
-            read_all(self.inventories, "bookies"),
-            read_all(self.inventories, "damage"),
-            replication.registered,
-            self.born,
-        )
+        replication = Replication.from_nodes(self.catalog.read("nodes"), kind_of(self.layout), buckets)
+        bookies, damage = read_all(self.inventories, "bookies"), read_all(self.inventories, "damage")
+        sight = see_bookies(bookies, damage, self.ages, self.born)
         earlier_records = self.read_earlier_records(buckets)
         judged = judge_range(
             stored,
@@ -154,7 +153,7 @@ class RangeTask:
             earlier_records=earlier_records,
         )
         comparable = find_comparable(stored, judged.findings) if self.compares else judged.verdicts.slice(0, 0)
-        return judged, find_unlisted(stored, copies, earlier_records, self.run), comparable
+        return judged, find_unlisted(stored, copies, earlier_records, self.run, kind_of(self.layout)), comparable
 
 
 def _name_ids(stored: pa.Table, copies: pa.Table) -> used_ids.NamedIds:

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from backends.errors import AccessDeniedError
 from reconcile.check.placement_files import read_rack_info
 from reconcile.check.scrutiny import bookie_findings
+from reconcile.check.scrutiny.evidence_age import Moment, find_ages
 from reconcile.check.scrutiny.judge import Demands
 from reconcile.check.scrutiny.lifecycle import Lifecycle
 from reconcile.check.scrutiny.replication import Replication
@@ -68,6 +69,7 @@ from recovery.bookies.wire_inventory import Request, collect_wire
 from recovery.bookies.wire_probe import sample_ledgers
 from recovery.bookies.wire_results import Kind
 from recovery.codecs.store import Layout
+from recovery.codecs.store_kind import kind_of
 from recovery.dataset import COLLECTED, SPILL, Dataset, open_dataset, prepare, write_manifest, write_part
 from recovery.errors import FormatError, InputError
 from recovery.manifest import Part
@@ -82,6 +84,10 @@ if TYPE_CHECKING:
 _SMALL: Final = 10_000
 WITHOUT_SPARK: Final = 100_000
 """Ledgers of a store that are looked at in this process: a session of Spark would take as long to stand."""
+
+_MOMENTS: Final = "moments"
+_KEPT_MOMENTS: Final = 400
+"""Of the runs before: inventories are rarely older."""
 
 _Task = Callable[[range], Mapping[str, Any]]
 _Done = Callable[[int, int], None]
@@ -158,6 +164,7 @@ def _scrutinize(request: ScrutinyRequest, context: Context, wait: Callable[[floa
         def make_task(bookies: AskedBookies, born: Mapping[str, int]) -> RangeTask:
             return replace(
                 _make_task(request, catalog, bookies, run, layout),
+                ages=_find_ages(catalog, layout, bookies, earlier),
                 demands=demands,
                 lifecycle=lifecycle,
                 compares=request.wire is not None,
@@ -179,7 +186,7 @@ def _scrutinize(request: ScrutinyRequest, context: Context, wait: Callable[[floa
         sums = _Sums()
         for answer in answers:
             _take_answer(sums, answer)
-        replication = Replication.from_nodes(catalog.read("nodes"))
+        replication = Replication.from_nodes(catalog.read("nodes"), kind_of(layout))
         second_look = SecondLook(
             task, opened, layout, replication, request.wire, given, context,
             request.recheck_after_s, request.rechecks, wait,
@@ -313,6 +320,21 @@ def _make_task(
     )
 
 
+def _find_ages(
+    catalog: Dataset, layout: Layout, bookies: AskedBookies, earlier: Dataset | None
+) -> dict[str, int | None]:
+    """Return how old the inventories that were given are; see `find_ages`."""
+    kind = kind_of(layout)
+    moments = [] if kind.keeps_times else _read_moments(earlier)
+    registered = Replication.from_nodes(catalog.read("nodes"), kind).registered
+    return find_ages(read_all(bookies.given, "bookies"), registered, moments, catalog.manifest["coverage"]["txn"])
+
+
+def _read_moments(run: Dataset | None) -> list[Moment]:
+    """Return what a run and those before it knew of when the store had which transaction."""
+    return [] if run is None else [Moment.from_json(fields) for fields in run.manifest.get(_MOMENTS, ())]
+
+
 def _cut_share(share: range, catalog: Dataset, inventories: Sequence[Dataset]) -> list[range]:
     rows = catalog.rows("ledgers") + sum(inventory.rows("copies") for inventory in inventories)
     parts = bucket_ranges(rows, at_least=2 if rows > _SMALL else 1)
@@ -431,6 +453,8 @@ def _finish(
             "judged": sums.judged,
             "share": list(request.share),
             "placement": dict(sums.placement),
+            "undated": _list_undated(second_look.task),
+            "marks_kept": second_look.replication.is_kept,
         },
         worst=tuple(find_worst(request.out, sums.parts["findings"], severe)),
         failing=sum(sums.open[severity] for severity in severe),
@@ -450,10 +474,23 @@ def _finish(
             "settings": dict(request.settings),
             "result": {name: value for name, value in asdict(result).items() if name != "worst"},
             "adds_up": result.adds_up,
+            _MOMENTS: _note_moment(second_look.task, run),
             "trend": make_trend(second_look.task.earlier, result, run, request.min_coverage),
         },
     )
     return result
+
+
+def _list_undated(task: RangeTask) -> list[str]:
+    """Return the bookies whose inventories cannot be placed among the store's changes at all."""
+    return [] if kind_of(task.layout).keeps_times else sorted(name for name, age in task.ages.items() if age is None)
+
+
+def _note_moment(task: RangeTask, run: Run) -> list[list[Any]]:
+    """Return which transaction the store had by when, the newest last."""
+    txn = task.catalog.manifest["coverage"]["txn"]
+    own = [] if txn is None else [Moment(txn, run.at)]
+    return [moment.to_json() for moment in [*_read_moments(task.earlier), *own][-_KEPT_MOMENTS:]]
 
 
 def _read_first_seen(earlier: Dataset | None, share: range) -> dict[bytes, datetime] | None:

@@ -30,6 +30,7 @@ from recovery.bookies.wire_results import CATALOG
 from recovery.bookies.wire_results import Kind as Answered
 from recovery.capture.records import read_marks, read_records
 from recovery.codecs.store import Layout
+from recovery.codecs.store_kind import kind_of
 from recovery.dataset import SPILL, Dataset, DatasetWriter, open_dataset, read_part, sort_by_key
 from recovery.model import tables
 from recovery.place import DatasetPlace, remove_tree, to_place
@@ -39,7 +40,7 @@ _BATCH: Final = 8_192
 Key = tuple[int, int]
 
 
-def kind_of(category: str) -> str:
+def name_kind(category: str) -> str:
     """Return what is confirmed by being seen again: how far copies are from what a record asks for may change."""
     return "copies" if TRAITS[Category(category)].of_copies else category
 
@@ -163,7 +164,7 @@ class SecondLook:
         scope, ledger = (np.array(half, np.int64) for half in zip(*suspects, strict=True))
         store, root = self.opened.store, self.opened.root
         records = sort_by_key(read_records(store, root, self.layout, scope, ledger))
-        marks = Replication.from_nodes(read_marks(store, root, scope, ledger)).marks
+        marks = Replication.from_nodes(read_marks(store, root, scope, ledger), kind_of(self.layout)).marks
         judged = self._judge(records, replace(self.replication, marks=marks))
         groups = _group(judged.findings)
         looks: dict[Key, tuple[Look, list[dict[str, Any]]]] = {}
@@ -188,7 +189,7 @@ class SecondLook:
         part = range(int(buckets.min()), int(buckets.max()) + 1) if len(buckets) else range(0)
         copies = [tables.COPIES.empty_table(), *(inventory.read("copies", buckets=part) for inventory in inventories)]
         sight = see_bookies(
-            read_all(inventories, "bookies"), read_all(inventories, "damage"), replication.registered, self.task.born
+            read_all(inventories, "bookies"), read_all(inventories, "damage"), self.task.ages, self.task.born
         )
         everything = pa.concat_tables(copies)
         judged = self._judge_copies(records, everything, sight, replication, part, everywhere=everywhere)
@@ -305,7 +306,7 @@ class SecondLook:
         words, reasons = [], []
         for key in _keys_of(verdicts):
             outcome, seen = settled.get(key, (Outcome(Kind.SKIPPED, "gone"), []))
-            rows += [row for row in seen if not is_doubtful(row) or kind_of(row["category"]) in outcome.findings]
+            rows += [row for row in seen if not is_doubtful(row) or name_kind(row["category"]) in outcome.findings]
             words.append(str(outcome.kind))
             reasons.append(outcome.reason)
         findings = pa.Table.from_pylist(rows, schema=tables.FINDINGS)
@@ -328,4 +329,4 @@ def _group(findings: pa.Table) -> dict[Key, list[dict[str, Any]]]:
 
 
 def _kinds(rows: Sequence[Mapping[str, Any]]) -> frozenset[str]:
-    return frozenset(kind_of(row["category"]) for row in rows if is_doubtful(row))
+    return frozenset(name_kind(row["category"]) for row in rows if is_doubtful(row))

@@ -25,6 +25,7 @@ Source: docs/operations/scrutiny.md for what each fault means to an operator.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum, auto
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -56,12 +57,14 @@ class Sight:
 
     Attributes:
         since: of each bookie that was looked at, when that began, in µs since 1970: a record that changed later may
-            name entries that it got since. None: it was asked after the record was read.
+            name entries that it got since. None: it was asked after the record was read, or runs no longer.
         blind: bookies of these of which any entry may not have been seen.
         hidden: scope, ledger and bookie: of these ledgers the bookie may have entries that were not seen.
         stopped: bookies that were stopped as is due: they do not read their journals again.
         born: of bookies that may have been started anew without their data, the store's transaction of their cookie:
             of a ledger whose record has not changed since, nothing shows that they never had what they lack.
+        as_of: of bookies that were looked at, the store's transaction that was its last one before that began: it
+            counts in place of the time in `since`.
     """
 
     since: dict[str, int | None]
@@ -69,6 +72,18 @@ class Sight:
     hidden: pa.Table
     stopped: frozenset[str] = frozenset()
     born: Mapping[str, int] = field(default_factory=dict)
+    as_of: Mapping[str, int] = field(default_factory=dict)
+
+
+class Doubt(IntEnum):
+    """Why a ledger stays undecided, the first that holds."""
+
+    NOT_SEEN = auto()
+    """A bookie that may have what is missing was not seen, or too much would have to be laid out."""
+    UNDATED = auto()
+    """Nothing tells whether its record is older than what is known of a bookie."""
+    CHANGED = auto()
+    """Its record is newer than what is known of a bookie."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,12 +95,14 @@ class CopyFaults:
             many), ``least`` (right copies of the entry that has fewest), ``groups`` (at most `MOST_GROUPS`),
             ``lacking``, ``strays``, ``dark`` (bookies).
         undecided: rows of the records of which something is dark that decides.
+        doubts: of each of these, why: a `Doubt`.
         positions: copies that records ask for.
         judged: of these, those that are right or gone.
     """
 
     faults: pa.Table
     undecided: Ints
+    doubts: npt.NDArray[np.int8]
     positions: int
     judged: int
 
@@ -119,6 +136,8 @@ class _Pairs(NamedTuple):
     of_cell: Ints
     of_group: Ints
     known: Mask
+    untimely: npt.NDArray[np.int8]
+    """Of a pair that is not known for no other reason than time: the `Doubt`; 0 of all others."""
 
 
 class _Intervals(NamedTuple):
@@ -142,12 +161,12 @@ def find_faults(stored: pa.Table, copies: pa.Table, sight: Sight) -> CopyFaults:
     far = _numbers(stored, "last_entry")[closed] >= _FAR
     closed, beyond = closed[~far], closed[far]
     if not len(closed):
-        return CopyFaults(FAULTS.empty_table(), beyond, 0, 0)
+        return CopyFaults(FAULTS.empty_table(), beyond, np.full(len(beyond), Doubt.NOT_SEEN, np.int8), 0, 0)
     names, cells = _lay_out_cells(stored, closed)
     names, held_groups, doubtful = _take_held(stored, closed, _keep_served(copies, sight), names)
     pairs = _pair(cells, held_groups, len(names))
-    known = _find_known(stored, closed, pairs, names, sight, doubtful)
-    pairs = pairs._replace(known=known)
+    known, untimely = _find_known(stored, closed, pairs, names, sight, doubtful)
+    pairs = pairs._replace(known=known, untimely=untimely)
     suspects, counted = _find_suspects(cells, held_groups, pairs, len(closed))
     dark_cells = ~known[pairs.of_cell] & ~counted[pairs.of_cell]
     dark = _find_dark(pairs, counted, suspects)
@@ -164,8 +183,20 @@ def find_faults(stored: pa.Table, copies: pa.Table, sight: Sight) -> CopyFaults:
         undecided.append(open_)
     faults = merge_faults(pa.concat_tables(parts))
     faults = faults.set_column(0, FAULTS.field("row"), pa.array(closed[faults["row"].to_numpy()]))
-    open_rows = np.concatenate([closed[np.unique(np.concatenate(undecided))], beyond])
-    return CopyFaults(faults, np.sort(open_rows), positions, positions - hidden)
+    left = np.unique(np.concatenate(undecided))
+    rows = np.concatenate([closed[left], beyond])
+    doubts = np.concatenate([_find_doubts(pairs, counted, heavy)[left], np.full(len(beyond), Doubt.NOT_SEEN, np.int8)])
+    order = np.argsort(rows, kind="stable")
+    return CopyFaults(faults, rows[order], doubts[order], positions, positions - hidden)
+
+
+def _find_doubts(pairs: _Pairs, counted: Mask, heavy: Mask) -> npt.NDArray[np.int8]:
+    """Return of each ledger why it stays undecided, if it does."""
+    dark = ~pairs.known & ~counted
+    kind = np.where(pairs.untimely > 0, pairs.untimely, np.int8(Doubt.NOT_SEEN))
+    doubts = np.where(heavy, np.int8(Doubt.NOT_SEEN), np.int8(Doubt.CHANGED))
+    np.minimum.at(doubts, pairs.ledger[dark], kind[dark])
+    return doubts
 
 
 def _numbers(table: pa.Table, name: str) -> Ints:
@@ -247,23 +278,21 @@ def _pair(cells: _Cells, held_groups: _Held, bookies: int) -> _Pairs:
     pairs, numbers = np.unique(keys, return_inverse=True)
     ledger, bookie = np.divmod(pairs, max(bookies, 1))
     count = len(cells.ledger)
-    return _Pairs(ledger, bookie, numbers[:count], numbers[count:], np.ones(len(pairs), np.bool_))
+    none = np.zeros(len(pairs), np.int8)
+    return _Pairs(ledger, bookie, numbers[:count], numbers[count:], np.ones(len(pairs), np.bool_), none)
 
 
 def _find_known(
     stored: pa.Table, closed: Ints, pairs: _Pairs, names: Sequence[str], sight: Sight, doubtful: tuple[Ints, Ints]
-) -> Mask:
-    """Return of which pairs it may be believed that the bookie lacks what it does not show."""
+) -> tuple[Mask, npt.NDArray[np.int8]]:
+    """Return of which pairs it may be believed that the bookie lacks what it does not show; and `_Pairs.untimely`."""
     whole = np.array([name in sight.since and name not in sight.blind for name in names], np.bool_)
     known = whole[pairs.bookie] if len(names) else np.empty(0, np.bool_)
-    since = np.array(
-        [np.iinfo(np.int64).max if (at := sight.since.get(name)) is None else at for name in names], np.int64
-    )
-    changed = pc.fill_null(pc.cast(stored["changed_at"], pa.int64()), 0).to_numpy()[closed]
+    time_doubt = np.zeros(len(pairs.ledger), np.int8)
     if len(names):
-        known &= changed[pairs.ledger] <= since[pairs.bookie]
         txn = pc.fill_null(stored["changed_txn"], np.iinfo(np.int64).max).to_numpy()[closed]
         known &= txn[pairs.ledger] >= np.array([sight.born.get(name, -1) for name in names])[pairs.bookie]
+        time_doubt = _find_untimely(stored.take(pa.array(closed)), pairs, names, sight)
     number = {name: place for place, name in enumerate(names)}
     rows = sight.hidden.filter(pc.is_in(sight.hidden["bookie"], value_set=pa.array(list(names), pa.string())))
     halves = [
@@ -277,7 +306,23 @@ def _find_known(
     bookie = np.array([number[name] for name in rows["bookie"].to_pylist()], np.int64)
     hidden = np.concatenate([doubtful[0], ledger[ledger >= 0]]) * max(len(names), 1)
     hidden += np.concatenate([doubtful[1], bookie[ledger >= 0]])
-    return np.asarray(known & ~np.isin(pairs.ledger * max(len(names), 1) + pairs.bookie, hidden))
+    known &= ~np.isin(pairs.ledger * max(len(names), 1) + pairs.bookie, hidden)
+    return known & (time_doubt == 0), np.where(known, time_doubt, np.int8(0))
+
+
+def _find_untimely(closed: pa.Table, pairs: _Pairs, names: Sequence[str], sight: Sight) -> npt.NDArray[np.int8]:
+    """Return of which pairs the record is newer than what is known of the bookie, or may be: a `Doubt`, else 0."""
+    never = np.iinfo(np.int64).max
+    doubt = np.zeros(len(pairs.ledger), np.int8)
+    by_txn = {name: sight.as_of[name] for name in names if name in sight.as_of}
+    by_time = {name: at for name in names if name not in by_txn and (at := sight.since.get(name)) is not None}
+    for looked, column in ((by_txn, closed["changed_txn"]), (by_time, pc.cast(closed["changed_at"], pa.int64()))):
+        limit = np.array([looked.get(name, never) for name in names], np.int64)[pairs.bookie]
+        concerned = limit < never
+        changed = pc.fill_null(column, never).to_numpy()[pairs.ledger]
+        doubt[concerned & (changed > limit)] = Doubt.CHANGED
+        doubt[concerned & (changed == never)] = Doubt.UNDATED
+    return doubt
 
 
 def _find_suspects(cells: _Cells, held_groups: _Held, pairs: _Pairs, ledgers: int) -> tuple[Mask, Mask]:

@@ -10,6 +10,7 @@ OVER_REPLICATED                       OVER_REPLICATED         info
 """
 
 from collections.abc import Iterable, Mapping
+from datetime import timedelta
 from typing import Final
 
 import numpy as np
@@ -22,8 +23,10 @@ from reconcile.rules.segments.copies import CopyFaults, Sight
 from reconcile.rules.segments.faults import Fault
 from recovery.model import tables
 
-_DISKS: Final = "disks"
+DISKS: Final = "disks"
 _WIRE: Final = "wire"
+CLOCK_SKEW: Final = timedelta(seconds=2)
+"""Clocks of a store and of a bookie's host may differ by so much."""
 _BELOW: Final = (Fault.BELOW_WRITE_QUORUM, Fault.BELOW_ACK_QUORUM, Fault.LOST)
 _MISPLACED: Final = (Fault.MISPLACED, Fault.MISPLACED_ALL)
 _WORDS: Final = {
@@ -36,18 +39,36 @@ _WORDS: Final = {
 }
 
 
+def list_running(bookies: pa.Table, running: Iterable[str]) -> dict[str, int | None]:
+    """Return the bookies whose disks were read and that run: they may have got entries since.
+
+    Args:
+        bookies: BOOKIES of inventories.
+        running: bookies that run.
+
+    Returns:
+        Each with the store's transaction before its inventory began, as far as that is known.
+    """
+    rows = bookies.select(["bookie", "mode", "as_of"]).to_pylist()
+    alive = frozenset(running)
+    return {row["bookie"]: row["as_of"] for row in rows if row["mode"] == DISKS and row["bookie"] in alive}
+
+
 def see_bookies(
-    bookies: pa.Table, damage: pa.Table, running: Iterable[str], born: Mapping[str, int] | None = None
+    bookies: pa.Table,
+    damage: pa.Table,
+    outdated: Mapping[str, int | None],
+    born: Mapping[str, int] | None = None,
 ) -> Sight:
     """Return how bookies were looked at.
 
     Args:
         bookies: BOOKIES of their inventories.
         damage: DAMAGE of these.
-        running: those that run: they may have got entries after their disks were read.
+        outdated: bookies that may have got entries after they were looked at, and before records were read: each with
+            the store's last transaction before that look; None: only the look's time is known.
         born: see `Sight`.
     """
-    alive = frozenset(running)
     rows = bookies.select(["bookie", "mode", "complete", "started", "dirty"]).to_pylist()
     hiding = damage.filter(damage["hides_entries"])
     of_all = pc.is_null(hiding["ledger"])
@@ -56,8 +77,8 @@ def see_bookies(
     named = hiding.filter(pc.invert(of_all))
     return Sight(
         since={
-            row["bookie"]: int(row["started"].timestamp() * 1_000_000)
-            if row["mode"] == _DISKS and row["bookie"] in alive
+            row["bookie"]: int((row["started"] - CLOCK_SKEW).timestamp() * 1_000_000)
+            if row["bookie"] in outdated
             else None
             for row in rows
         },
@@ -71,6 +92,7 @@ def see_bookies(
         ),
         stopped=frozenset(row["bookie"] for row in rows if row["dirty"] is False),
         born=born or {},
+        as_of={bookie: txn for bookie, txn in outdated.items() if txn is not None},
     )
 
 

@@ -70,6 +70,7 @@ class BookieRow:
     dirty: bool | None = None
     started: datetime
     ended: datetime
+    as_of: int | None = None
     complete: bool = False
     dirs: Sequence[FolderRow] = ()
     journals: Sequence[JournalRow] = ()

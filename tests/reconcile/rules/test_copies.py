@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from reconcile.rules.segments import copies as rule
-from reconcile.rules.segments.copies import CopyFaults, Sight, find_faults
+from reconcile.rules.segments.copies import CopyFaults, Doubt, Sight, find_faults
 from reconcile.rules.segments.faults import MOST_GROUPS, Fault
 from recovery.model import tables
 from tests.reconcile.rules.test_copies_properties import NOTHING_HIDDEN, Ledger, make_copies, make_stored
@@ -24,13 +24,15 @@ def hidden(bookie: str, ledger: int) -> pa.Table:
     return pa.table({"scope": pa.array([0]), "ledger": pa.array([ledger]), "bookie": pa.array([bookie])})
 
 
-def judge(sight: Sight, copies: pa.Table | None = None) -> CopyFaults:
-    """Of a ledger whose second bookie shows nothing; its record changed at `CHANGED`."""
+def judge(
+    sight: Sight, copies: pa.Table | None = None, *, txn: int | None = CHANGED_TXN, time: datetime | None = CHANGED
+) -> CopyFaults:
+    """Of a ledger whose second bookie shows nothing; its record changed at `CHANGED`, or at another time."""
     stored = make_stored([LACKS])
     where = stored.schema.get_field_index("changed_at")
-    stored = stored.set_column(where, stored.schema.field(where), pa.array([CHANGED], pa.timestamp("us", "UTC")))
+    stored = stored.set_column(where, stored.schema.field(where), pa.array([time], pa.timestamp("us", "UTC")))
     where = stored.schema.get_field_index("changed_txn")
-    stored = stored.set_column(where, stored.schema.field(where), pa.array([CHANGED_TXN]))
+    stored = stored.set_column(where, stored.schema.field(where), pa.array([txn], pa.int64()))
     return find_faults(stored, make_copies([LACKS]) if copies is None else copies, sight)
 
 
@@ -45,6 +47,8 @@ def judge(sight: Sight, copies: pa.Table | None = None) -> CopyFaults:
         (Sight({"bk0": None, "bk1": None}, frozenset(), hidden("bk9", 0)), True),
         (Sight({"bk0": None, "bk1": CHANGED_US}, frozenset(), NOTHING_HIDDEN), True),
         (Sight({"bk0": None, "bk1": CHANGED_US - 1}, frozenset(), NOTHING_HIDDEN), False),
+        (Sight({"bk0": None, "bk1": CHANGED_US - 1}, frozenset(), NOTHING_HIDDEN, as_of={"bk1": CHANGED_TXN}), True),
+        (Sight({"bk0": None, "bk1": CHANGED_US}, frozenset(), NOTHING_HIDDEN, as_of={"bk1": CHANGED_TXN - 1}), False),
         (Sight({"bk0": None, "bk1": None}, frozenset(), NOTHING_HIDDEN, born={"bk1": CHANGED_TXN}), True),
         (Sight({"bk0": None, "bk1": None}, frozenset(), NOTHING_HIDDEN, born={"bk1": CHANGED_TXN + 1}), False),
         (Sight({"bk0": None, "bk1": None}, frozenset(), NOTHING_HIDDEN, born={"bk9": CHANGED_TXN + 1}), True),
@@ -57,6 +61,24 @@ def test_a_negative_counts_only_from_whom_was_seen(sight: Sight, sure: bool) -> 
     assert kinds == ([Fault.BELOW_ACK_QUORUM] if sure else [])
     assert faults.undecided.tolist() == ([] if sure else [0])
     assert (faults.positions, faults.judged) == (20, 20 if sure else 10)
+
+
+@pytest.mark.parametrize(
+    ("txn", "time", "sight", "doubt"),
+    [
+        (CHANGED_TXN, CHANGED, Sight({"bk0": None, "bk1": CHANGED_US - 1}, frozenset(), NOTHING_HIDDEN), Doubt.CHANGED),
+        (CHANGED_TXN, None, Sight({"bk0": None, "bk1": CHANGED_US}, frozenset(), NOTHING_HIDDEN), Doubt.UNDATED),
+        (None, None, Sight({"bk1": 0}, frozenset(), NOTHING_HIDDEN, as_of={"bk1": CHANGED_TXN}), Doubt.UNDATED),
+        (CHANGED_TXN, None, Sight({"bk1": 0}, frozenset(), NOTHING_HIDDEN, as_of={"bk1": 1}), Doubt.CHANGED),
+        (CHANGED_TXN, None, Sight({"bk1": 0}, frozenset(["bk1"]), NOTHING_HIDDEN, as_of={"bk1": 1}), Doubt.NOT_SEEN),
+        (CHANGED_TXN, None, Sight({"bk0": None}, frozenset(), NOTHING_HIDDEN), Doubt.NOT_SEEN),
+    ],
+)
+def test_no_time_is_never_old(txn: int | None, time: datetime | None, sight: Sight, doubt: Doubt) -> None:
+    """Of a record that cannot be placed before what is known of a bookie, nothing is said; and why is told."""
+    faults = judge(sight, txn=txn, time=time)
+    assert faults.faults.num_rows == 0
+    assert (faults.undecided.tolist(), faults.doubts.tolist()) == ([0], [doubt])
 
 
 def test_a_list_that_changed_while_it_was_read_proves_nothing() -> None:

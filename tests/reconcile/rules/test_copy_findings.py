@@ -9,7 +9,7 @@ import pytest
 
 from reconcile.findings.table import Run
 from reconcile.rules.segments.copies import CopyFaults, find_faults
-from reconcile.rules.segments.copy_findings import findings, see_bookies
+from reconcile.rules.segments.copy_findings import CLOCK_SKEW, findings, list_running, see_bookies
 from reconcile.rules.segments.faults import FAULTS, MOST_GROUPS, Fault, merge_faults
 from recovery.model import tables
 from tests.reconcile.rules.test_copies_properties import Ledger, make_copies, make_stored
@@ -30,7 +30,9 @@ def fault(row: int, kind: Fault, **changes: Any) -> dict[str, Any]:
 def list_findings(*rows: dict[str, Any], everywhere: bool = True) -> list[dict[str, Any]]:
     """Return the findings of these faults, by ledger."""
     table = pa.Table.from_pylist(list(rows), schema=FAULTS)
-    made = findings(STORED, CopyFaults(table, np.empty(0, np.int64), 0, 0), RUN, everywhere=everywhere)
+    made = findings(
+        STORED, CopyFaults(table, np.empty(0, np.int64), np.empty(0, np.int8), 0, 0), RUN, everywhere=everywhere
+    )
     return sorted(made.to_pylist(), key=lambda row: (row["ledger"], row["category"]))
 
 
@@ -128,18 +130,20 @@ def test_how_bookies_were_seen_follows_from_their_inventories() -> None:
         {"bookie": "runs:1", "scope": 0, "ledger": 9, "hides_entries": False},
     ]
     damage = pa.Table.from_pylist([fill_row(tables.DAMAGE, row) for row in harm], schema=tables.DAMAGE)
-    sight = see_bookies(bookies, damage, ["runs:1", "asked:1"], {"runs:1": 4})
-    started = int(STARTED.timestamp() * 1_000_000)
+    outdated = list_running(bookies, ["runs:1", "asked:1"])
+    assert outdated == {"runs:1": None}
+    sight = see_bookies(bookies, damage, outdated | {"asked:1": 12}, {"runs:1": 4})
+    started = int((STARTED - CLOCK_SKEW).timestamp() * 1_000_000)
     assert sight.since == {
-        "runs:1": started, "stands:1": None, "torn:1": None, "asked:1": None, "hurt:1": None, "listed:1": None
+        "runs:1": started, "stands:1": None, "torn:1": None, "asked:1": started, "hurt:1": None, "listed:1": None
     }  # fmt: skip
     assert sight.blind == {"torn:1", "hurt:1", "listed:1"}
     assert sight.stopped == {"stands:1", "hurt:1"}
     assert sight.hidden.to_pylist() == [
         {"scope": 3, "ledger": 7, "bookie": "stands:1"}, {"scope": 0, "ledger": 8, "bookie": "runs:1"},
     ]  # fmt: skip
-    assert sight.born == {"runs:1": 4}
-    assert see_bookies(bookies, damage, []).born == {}
+    assert (sight.born, sight.as_of) == ({"runs:1": 4}, {"asked:1": 12})
+    assert see_bookies(bookies, damage, {}).born == {}
 
 
 def test_what_copies_show_becomes_findings() -> None:
@@ -155,7 +159,7 @@ def test_what_copies_show_becomes_findings() -> None:
             schema=tables.BOOKIES,
         ),
         tables.DAMAGE.empty_table(),
-        [],
+        {},
     )
     [row] = findings(stored, find_faults(stored, make_copies([ledger]), seen), RUN, everywhere=True).to_pylist()
     assert (row["bookies"], row["ledger"]) == (["bk1"], 0)

@@ -92,6 +92,8 @@ public final class Driver {
     private NIOServerCnxnFactory zkPort;
     private ZooKeeper zk;
     private String root;
+    /** Of etcd, where the metadata is there; null: ZooKeeper has it. */
+    private String etcd;
     private BookKeeper client;
     private final Map<Boolean, BookKeeper> placed = new HashMap<>();
     private final Set<Integer> muted = ConcurrentHashMap.newKeySet();
@@ -168,7 +170,7 @@ public final class Driver {
     // ------------------------------------------------------------------ bookies
 
     private String uri(String layout) {
-        return "zk+" + layout + "://127.0.0.1:" + zkPort.getLocalPort() + root;
+        return etcd != null ? etcd : "zk+" + layout + "://127.0.0.1:" + zkPort.getLocalPort() + root;
     }
 
     private ServerConfiguration server(String layout) {
@@ -185,7 +187,7 @@ public final class Driver {
         conf.setAdvertisedAddress("127.0.0.1");
         conf.setListeningInterface("lo");
         conf.setAllowLoopback(true);
-        conf.setBookiePort(ports.computeIfAbsent(n, any -> freePort()));
+        conf.setBookiePort(a.hasNonNull("port") ? a.get("port").asInt() : ports.computeIfAbsent(n, any -> freePort()));
         List<Path> own = new ArrayList<>();
         conf.setJournalDirsName(folders(a.get("journals"), own));
         conf.setLedgerDirNames(folders(a.get("ledgers"), own));
@@ -746,7 +748,7 @@ public final class Driver {
                     ids.addAll(i.next().getLedgers());
                 }
                 for (long id : ids.stream().sorted().toList()) {
-                    rows.add(ledger((AbstractZkLedgerManager) manager, id));
+                    rows.add(ledger(manager, id));
                 }
             } catch (Exception e) {
                 throw new IllegalStateException(e);
@@ -755,12 +757,14 @@ public final class Driver {
         });
     }
 
-    private Object ledger(AbstractZkLedgerManager manager, long id) throws Exception {
+    private Object ledger(LedgerManager manager, long id) throws Exception {
         Map<String, Object> row = new LinkedHashMap<>();
-        String path = manager.getLedgerPath(id);
         row.put("ledger", id);
-        row.put("path", path);
-        row.put("raw", base64(zk.getData(path, false, null)));
+        if (manager instanceof AbstractZkLedgerManager placed) {
+            String path = placed.getLedgerPath(id);
+            row.put("path", path);
+            row.put("raw", base64(zk.getData(path, false, null)));
+        }
         LedgerMetadata md;
         try {
             md = manager.readLedgerMetadata(id).get(20, TimeUnit.SECONDS).getValue();
@@ -806,6 +810,10 @@ public final class Driver {
         switch (a.get("op").asText()) {
             case "zk_start":
                 return zkStart(Path.of(a.get("folder").asText()), a.get("root").asText());
+            case "etcd":
+                Etcd.register();
+                etcd = a.get("uri").asText();
+                return Etcd.init(etcd);
             case "zk_dump": {
                 List<Object> nodes = new ArrayList<>();
                 if (zk.exists(a.get("path").asText(), false) != null) {

@@ -62,6 +62,7 @@ def confirm(retention: timedelta, **shared: Any) -> None:  # noqa: ANN401 - the 
             for bookie, count in sorted(done.overdue.items())
         ),
         *list_lines(waiting),
+        *filter(None, [done.collection_stops]),
     ]
     result = Result(
         "delete-confirm",

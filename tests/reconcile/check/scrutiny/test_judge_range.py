@@ -12,6 +12,7 @@ from reconcile.findings.table import Run
 from reconcile.rules.segments.copies import Sight
 from reconcile.rules.segments.placement import PlacementSettings
 from recovery.codecs.keys import mark_keys
+from recovery.codecs.store_kind import ZOOKEEPER
 from recovery.model import tables
 from recovery.model.ids import LedgerId
 from tests.reconcile.rules.test_copies_properties import NOTHING_HIDDEN, Ledger, make_copies, make_stored
@@ -53,7 +54,7 @@ def look(ledgers: list[Ledger], *, marked: tuple[int, ...] = (), hours: float = 
     return judge_range(
         make_stored(ledgers).sort_by([(name, "ascending") for name in tables.KEY_COLUMNS]),
         list_copies(ledgers),
-        replication=Replication.from_nodes(make_nodes(*marked, hours=hours)),
+        replication=Replication.from_nodes(make_nodes(*marked, hours=hours), ZOOKEEPER),
         demands=DEMANDS,
         run=Run("r", AT),
         **{**usual, **known},
@@ -128,7 +129,7 @@ def test_an_open_ledger_that_a_bookie_fenced_is_a_recovery_that_stands_still() -
         stored = stored.set_column(place, stored.schema.field(place), pa.array(value, stored.field(place).type))
     judged = judge_range(
         stored.sort_by([(name, "ascending") for name in tables.KEY_COLUMNS]), list_copies(ledgers, (1, "bk1")),
-        Sight(dict.fromkeys(BOOKIES), frozenset(), NOTHING_HIDDEN), Replication.from_nodes(make_nodes()), DEMANDS,
-        Run("r", AT), everywhere=True,
+        Sight(dict.fromkeys(BOOKIES), frozenset(), NOTHING_HIDDEN), Replication.from_nodes(make_nodes(), ZOOKEEPER),
+        DEMANDS, Run("r", AT), everywhere=True,
     )  # fmt: skip
     assert tell(judged) == {1: {("RECOVERY_STUCK", "warning")}}

@@ -12,6 +12,7 @@ from reconcile.check.scrutiny.replication import Replication, find_overdue, list
 from reconcile.findings.table import Run
 from recovery.codecs.keys import mark_keys
 from recovery.codecs.replication_lock import encode_guard, lock_key
+from recovery.codecs.store_kind import ETCD, ZOOKEEPER
 from recovery.model import tables
 from recovery.model.ids import LedgerId
 from tests.support.findings import said
@@ -40,7 +41,7 @@ def around(nodes: list[dict[str, Any]], registered: tuple[str, ...] = ALL, *, au
     nodes = [*nodes, *(node(f"/available/{name}", "registration", owner=1) for name in registered)]
     if auditor:
         nodes.append(node("/underreplication/auditorelection/V_0000000001", "other", owner=2))
-    return Replication.from_nodes(pa.Table.from_pylist(nodes, schema=tables.CATALOG_NODES))
+    return Replication.from_nodes(pa.Table.from_pylist(nodes, schema=tables.CATALOG_NODES), ZOOKEEPER)
 
 
 def stored(*ledgers: int, members: tuple[str, ...] = ("bk1", "bk2"), state: str = "CLOSED") -> pa.Table:
@@ -127,3 +128,11 @@ def test_a_mark_of_what_no_bookie_has_is_critical(lost: int, severity: str) -> N
         [found] = overdue(record, around([mark(7, 2)]), lost)
         assert (found["category"], found["severity"]) == (category, severity)
         assert said(found)["bookies", "entries that no bookie has"] == str(lost)
+
+
+def test_on_etcd_bookies_are_registered_elsewhere_and_no_auditor_is_missed() -> None:
+    """Writable and read-only bookies are known; that no auditor is elected is no finding where there never is one."""
+    nodes = [node("/bookies/writable/bk1:1", "registration", owner=1), node("/bookies/readonly/bk2:1", "registration")]
+    kept = Replication.from_nodes(pa.Table.from_pylist(nodes, schema=tables.CATALOG_NODES), ETCD)
+    assert (kept.writable, kept.read_only, kept.is_kept) == (frozenset(["bk1:1"]), frozenset(["bk2:1"]), False)
+    assert list(list_unaware({"bk3:1": 4}, kept, 0, 1e6)) == []

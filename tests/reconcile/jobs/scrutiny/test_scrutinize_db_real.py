@@ -30,10 +30,10 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScrutinizedClust
         yield healthy
 
 
-def collect(capsys: pytest.CaptureFixture[str], home: Path, bookie: Bookie, out: Path) -> Path:
+def collect(capsys: pytest.CaptureFixture[str], uri: str, home: Path, bookie: Bookie, out: Path) -> Path:
     """Make the inventory of a bookie's disks; it runs meanwhile."""
     folders = ["--journal-dir", home / bookie.journals[0], "--ledger-dir", home / bookie.ledgers[0]]
-    run(capsys, "collect", *folders, "--out", out)
+    run(capsys, "collect", *folders, "--metadata", uri, "--out", out)
     return out
 
 
@@ -76,19 +76,19 @@ def test_inventories_beside_running_bookies_and_entries_that_are_read_decide(
         late = there.write((2, 2, 2), 10)
     inventories = tmp_path / "inventories"
     for bookie in there.bookies:
-        collect(capsys, home, bookie, inventories / str(bookie.n))
+        collect(capsys, there.uri, home, bookie, inventories / str(bookie.n))
     stranger = there.stranger(late)
     there.rename(late, there.members(late)[0], stranger)
     done, found, judged = scrutinize(capsys, there, inventories, tmp_path / "run")
     assert found == {"ENTRIES_MISPLACED": {wrong}, "ONE_COPY": {wrong}, "OVER_REPLICATED": {late}}
     assert done.code == 3
     assert judged.pop(wrong)[0] == "ENTRIES_MISPLACED"
-    assert judged.pop(late) == ("undecided", "not seen")
+    assert judged.pop(late) == ("undecided", "changed")
     assert set(judged.values()) == {("clean", None)}
     assert (done.result["coverage"]["inventories"], done.result["coverage"]["asked"]) == (3, 0)
 
     shutil.rmtree(inventories / "0")
-    collect(capsys, copy, first, inventories / "0")
+    collect(capsys, there.uri, copy, first, inventories / "0")
     done, found, judged = scrutinize(capsys, there, inventories, tmp_path / "stale")
     # Only the copy's bookie has the misplaced ledger: it is asked before anything is called lost.
     assert found["ENTRIES_MISPLACED"] == {wrong}

@@ -1,0 +1,69 @@
+"""How old inventories are beside the store's records: the last transaction that the store had before each began.
+
+    what the inventory says                 its age
+    a transaction of this store             that one
+    only when it began                      that time, where the store keeps times; else the newest transaction that an
+                                            earlier run had read by then
+    a transaction that the store never had  likewise: the store went back since
+    neither                                 none: no record can be said to be older
+
+Clocks are allowed to differ by `CLOCK_SKEW`.
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, Self
+
+import pyarrow as pa
+
+from reconcile.rules.segments.copy_findings import CLOCK_SKEW
+
+_TABLE: Final = "table"
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A transaction that a store had by some time."""
+
+    txn: int
+    at: datetime
+
+    @classmethod
+    def from_json(cls, fields: list[Any]) -> Self:
+        """Return what `to_json` made."""
+        return cls(int(fields[0]), datetime.fromisoformat(fields[1]))
+
+    def to_json(self) -> list[Any]:
+        """Return it as a manifest keeps it."""
+        return [self.txn, self.at.isoformat()]
+
+
+def find_ages(
+    bookies: pa.Table, registered: Collection[str], moments: Iterable[Moment], newest: int | None
+) -> dict[str, int | None]:
+    """Return the bookies whose inventories may be older than records: each with the transaction before it began.
+
+    Args:
+        bookies: BOOKIES of inventories that were made before the store was read.
+        registered: bookies that run; one that was stopped in good order and is none of them has nothing newer.
+        moments: what is known of the store's past; none where the store keeps times: these say it better.
+        newest: the store's last transaction that was read; None: it counts none.
+
+    Returns:
+        None: only the time of its begin is known.
+    """
+    known = sorted(moments, key=lambda moment: moment.txn, reverse=True)
+    ages: dict[str, int | None] = {}
+    for row in bookies.select(["bookie", "mode", "dirty", "started", "as_of"]).to_pylist():
+        # Of a table nothing is believed to be missing, however old it is.
+        if row["mode"] == _TABLE or (row["dirty"] is False and row["bookie"] not in registered):
+            continue
+        age = row["as_of"]
+        if age is not None and newest is not None and age > newest:
+            age = None
+        if age is None:
+            before = row["started"] - CLOCK_SKEW
+            age = next((moment.txn for moment in known if moment.at <= before), None)
+        ages[row["bookie"]] = age
+    return ages

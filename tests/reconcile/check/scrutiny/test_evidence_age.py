@@ -1,0 +1,49 @@
+"""How old an inventory is beside a store's records: what says it, and what is left where nothing does."""
+
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
+import pytest
+
+from reconcile.check.scrutiny.evidence_age import Moment, find_ages
+from recovery.model import tables
+from tests.support.inventories import fill_row
+
+BEGAN = datetime(2026, 1, 1, 12, tzinfo=UTC)
+MOMENTS = [Moment(txn, BEGAN + timedelta(seconds=at)) for txn, at in ((30, 1), (20, -3), (10, -60))]
+
+
+def find(*, as_of: int | None, mode: str = "disks", dirty: bool | None = True, registered: bool = True,
+         newest: int | None = 100) -> dict[str, int | None]:  # fmt: skip
+    """The age of one bookie's inventory."""
+    given = {"bookie": "bk1", "mode": mode, "dirty": dirty, "started": BEGAN, "as_of": as_of}
+    rows = pa.Table.from_pylist([fill_row(tables.BOOKIES, given)], schema=tables.BOOKIES)
+    return find_ages(rows, ["bk1"] if registered else [], MOMENTS, newest)
+
+
+def test_what_the_inventory_says_counts() -> None:
+    """It is from before the collection, whatever earlier runs know, and of lists over the wire, too."""
+    assert find(as_of=50) == find(as_of=50, mode="wire") == {"bk1": 50}
+
+
+def test_without_it_the_newest_transaction_that_is_surely_older() -> None:
+    """One that a run had read a moment before, by another clock, may be newer."""
+    assert find(as_of=None) == {"bk1": 20}
+
+
+def test_a_transaction_that_the_store_never_had_is_of_another_past() -> None:
+    """The store was put back since: what was current then tells nothing now."""
+    assert find(as_of=101) == {"bk1": 20}
+
+
+@pytest.mark.parametrize(
+    ("registered", "dirty", "counts"), [(False, False, False), (False, True, True), (True, False, True)]
+)
+def test_a_bookie_that_stands_has_nothing_newer(registered: bool, dirty: bool, counts: bool) -> None:
+    """Stopped in good order when it was collected, and not running now."""
+    assert bool(find(as_of=5, dirty=dirty, registered=registered)) is counts
+
+
+def test_a_table_is_never_old() -> None:
+    """Nothing of it is believed to be missing."""
+    assert find(as_of=None, mode="table") == {}
