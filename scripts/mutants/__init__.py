@@ -1,0 +1,1 @@
+"""Changes of the program that no test notices."""

@@ -1,0 +1,133 @@
+"""Changes one thing at a time in a copy of the tree, and says which changes no test noticed.
+
+    scripts/soak mutants [COUNT] [FILE or FOLDER…]      scripts/soak mutants --list [FILE or FOLDER…]
+
+Each change must fail a test that belongs to its file. One that does not is a survivor: it needs a test, or a reason in
+`tests/mutants.toml`. What was tried is remembered in `.cache/mutants.jsonl`: the next run tries COUNT (0: all) of those
+that are left. A change is tried again when its function, or a test that was asked, is not what it was. Exit 1 if a
+survivor has no reason.
+"""
+
+import argparse
+import json
+import multiprocessing
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from scripts.mutants.changes import Mutant, mutants
+from scripts.mutants.results import Outcome, Result, is_current, load_results
+from scripts.mutants.session import SPOKEN, Work, serve
+
+REASONS: Final = Path("tests/mutants.toml")
+RESULTS: Final = Path(".cache/mutants.jsonl")
+_DECIDE: Final = ("tests/reconcile/rules", "tests/reconcile/plan", "tests/reconcile/compare")
+_JUDGE: Final = ("tests/reconcile/check/scrutiny", "tests/reconcile/check/records", "tests/reconcile/explain")
+TESTS: Final[Mapping[str, Sequence[str]]] = {
+    "recovery/infer": ("tests/recovery/infer",),
+    "reconcile/rules": (*_DECIDE, *_JUDGE),
+    "reconcile/plan": _DECIDE,
+    "reconcile/compare": _DECIDE,
+    "reconcile/write": ("tests/reconcile/write",),
+    "reconcile/deletes": ("tests/reconcile/deletes",),
+    "reconcile/check/impact": ("tests/reconcile/check/impact", "tests/reconcile/jobs/impact"),
+}
+"""What is changed, and the tests that belong to it: those of them that need no server and no Spark are asked."""
+
+
+def tests_of(path: str) -> Sequence[str]:
+    """Return the folders of the tests that belong to a file."""
+    found = [tests for prefix, tests in TESTS.items() if path == prefix or path.startswith(f"{prefix}/")]
+    if not found:
+        raise SystemExit(f"{path}: no tests are known for it; what can be changed: {', '.join(TESTS)}")
+    if missing := [test for test in found[0] if not Path(test).exists()]:
+        raise SystemExit(f"{path}: its tests are not there any more: {', '.join(missing)}")
+    return found[0]
+
+
+def copied(folder: Path) -> None:
+    """Copy what the repository has, as it stands."""
+    listed = subprocess.run(["git", "ls-files", "-z", "-co", "--exclude-standard"], check=True, capture_output=True)
+    for name in filter(None, listed.stdout.decode().split("\0")):
+        if Path(name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(name, folder / name)
+
+
+def run_apart(work: Work) -> int:
+    """Try changes in a process of their own; return how many were tried."""
+    context = multiprocessing.get_context("spawn")
+    tried = context.Value("i", 0)
+    process = context.Process(target=serve, args=(work, tried))
+    process.start()
+    process.join()
+    if process.exitcode:
+        print(Path(work.folder, SPOKEN).read_text()[-3000:])
+        raise SystemExit(f"the tests of {', '.join(work.tests)} could not be asked")
+    return int(tried.value)
+
+
+def summarize(every: Sequence[Mutant]) -> int:
+    """Print what became of the changes of each file, and each survivor without a reason; return how many these are."""
+    results, reasons = load_results(RESULTS), tomllib.loads(REASONS.read_text()) if REASONS.exists() else {}
+    bare: list[tuple[Mutant, Result]] = []
+    print(f"{'changes':>8}{'tried':>8}{'noticed':>8}{'reason':>8}{'none':>8}{'left':>8}")
+    total = [0] * 6
+    for path in dict.fromkeys(mutant.path for mutant in every):
+        mine = [mutant for mutant in every if mutant.path == path]
+        known = [(mutant, results[path, mutant.name]) for mutant in mine if (path, mutant.name) in results]
+        tried = [(mutant, result) for mutant, result in known if is_current(result, mutant)]
+        lived = [(mutant, result) for mutant, result in tried if result.outcome is Outcome.SURVIVED]
+        without = [(mutant, result) for mutant, result in lived if mutant.name not in reasons.get(path, {})]
+        row = [len(mine), len(tried), len(tried) - len(lived), len(lived) - len(without), len(without)]
+        row.append(len(mine) - len(tried))
+        print("".join(f"{number:8}" for number in row), f" {path}")
+        total = [one + other for one, other in zip(total, row, strict=True)]
+        bare += without
+        for mutant, result in tried:
+            if result.outcome is not Outcome.SURVIVED and mutant.name in reasons.get(path, {}):
+                print(f"  {REASONS} gives a reason that is not needed any more: {mutant.name}")
+    print("".join(f"{number:8}" for number in total), " all")
+    for mutant, result in bare:
+        reached = "" if result.tests else ", and no test reaches it"
+        print(f'no test notices, and no reason is given{reached}:\n["{mutant.path}"] line {mutant.lines[0]}')
+        print(f'{json.dumps(mutant.name, ensure_ascii=False)} = ""')
+    return len(bare)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Try changes and print what survived; 1 if any has no reason."""
+    parser = argparse.ArgumentParser(prog="scripts/soak mutants", description="Which changes does no test notice?")
+    parser.add_argument("count", type=int, help="changes that are tried; 0: all that are left")
+    parser.add_argument("files", nargs="*", help=f"files and folders of {', '.join(TESTS)}")
+    parser.add_argument("--list", action="store_true", help="tries nothing: what became of each file's changes")
+    parser.add_argument("--name", help="tries only changes whose name contains this, also those that were tried")
+    parser.add_argument("--sums", action="store_true", help="also changes sums and numbers, which decide nothing alone")
+    parser.add_argument("--quick", type=float, default=1e9, help="asks no test that takes longer than so many seconds")
+    given = parser.parse_intermixed_args(arguments)
+    wanted = given.files or [name for name in TESTS if Path(name).exists()]
+    listed = [sorted(Path(name).rglob("*.py")) if Path(name).is_dir() else [Path(name)] for name in wanted]
+    paths = [str(path) for some in listed for path in some if "_pb" not in path.parts]
+    groups = {path: tests_of(path) for path in paths}
+    every = [mutant for path in paths for mutant in mutants(path, Path(path).read_text())]
+    every = [m for m in every if (m.is_predicate or given.sums) and (given.name is None or given.name in m.name)]
+    left = given.count or len(every)
+    for tests in () if given.list else dict.fromkeys(groups.values()):
+        mine = [mutant for mutant in every if groups[mutant.path] == tests]
+        with tempfile.TemporaryDirectory(prefix="bkmeta-mutants-") as name:
+            copied(Path(name).resolve())
+            folder = str(Path(name).resolve())
+            work = Work(folder, RESULTS.absolute(), tests, mine, left, given.quick, again=given.name is not None)
+            left -= run_apart(work)
+        if left <= 0:
+            break
+    return 1 if summarize(every) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

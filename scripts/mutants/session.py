@@ -1,0 +1,338 @@
+"""Tests asked about one change after another by a process that has loaded all of them, once.
+
+A fork of that process gives a function its changed code, and runs the tests that execute the changed lines, quick
+ones first. What code outside of functions does is over by then: a process of its own runs the tests of such a change.
+"""
+
+import gc
+import importlib
+import json
+import multiprocessing
+import os
+import resource
+import select
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing.sharedctypes import Synchronized
+from pathlib import Path
+from types import CodeType, FrameType, FunctionType
+from typing import Any, Final, TextIO
+
+import pytest
+
+from scripts.mutants.changes import Mutant, hash_text
+from scripts.mutants.results import Outcome, Result, hash_asked, hash_test, is_current, load_results, remember
+
+SOME: Final = {
+    "BKMETA_SOAK_HISTORIES": "30", "BKMETA_SOAK_NASTY": "24", "BKMETA_SOAK_IMPACT": "60", "BKMETA_SOAK_DECISIONS": "15",
+    "BKMETA_SOAK_DELETES": "120",
+}  # fmt: skip
+"""A part of what `scripts/test` judges: each change is judged by so many histories, or clusters, again."""
+_QUIET: Final = (
+    *("-q", "-s", "-p", "no:cacheprovider", "-p", "no:xdist"),
+    *("-o", "timeout=0", "-m", "not real and not spark"),
+)
+SPOKEN: Final = "mutants.out"
+_RUNNING: Final = "mutants.test"
+_LINES: Final = "mutants.lines"
+"""In the copy of the tree: what tests printed, the test that runs, and what a test executed."""
+_LEAST_S: Final = 60
+_SLOWER: Final = 5
+_WAITING: Final = 2
+"""Tests of a change may take so many seconds of CPU, and so many times longer, before they count as not ending; by the
+clock twice that."""
+_TOGETHER_S: Final = 3600
+"""Seconds of CPU that all tests may take, and one that is watched."""
+_BYTES: Final = 6 << 30
+"""Memory that a change may ask for."""
+_COLD: Final = 98
+_BROKEN: Final = 97
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a process tries.
+
+    Attributes:
+        folder: a copy of the tree.
+        results: where results are remembered.
+        tests: folders of tests, or tests.
+        mutants: what may be tried.
+        count: changes that are tried, of those that no result is remembered of.
+        quick_s: tests that take longer are not asked.
+        again: whether also those with a result are tried.
+    """
+
+    folder: str
+    results: Path
+    tests: Sequence[str]
+    mutants: Sequence[Mutant]
+    count: int
+    quick_s: float
+    again: bool
+
+
+def serve(work: Work, tried: "Synchronized[int]") -> None:
+    """Try changes, remember what became of them, and count them; ends the process."""
+    out = os.fdopen(os.dup(1), "w", buffering=1)
+    os._exit(_pytest(work.folder, work.tests, _Session(work, tried, out)))
+
+
+def _pytest(folder: str, tests: Sequence[str], plugin: object) -> int:
+    os.chdir(folder)
+    sys.path[0:0] = [folder]
+    os.environ.update(SOME, PYTHONPATH=folder, PYTHONDONTWRITEBYTECODE="1")
+    with Path(SPOKEN).open("a") as spoken:
+        os.dup2(spoken.fileno(), 1)
+        os.dup2(spoken.fileno(), 2)
+    return int(pytest.main([*_QUIET, *tests], plugins=[plugin]))
+
+
+class _Derandomized:
+    @pytest.hookimpl
+    def pytest_sessionstart(self) -> None:
+        """Let each change be asked the same examples, those of `scripts/test`."""
+        from hypothesis import settings  # noqa: PLC0415 - pytest rewrites it when it loads it
+
+        settings.register_profile("mutants", deadline=None, derandomize=True, max_examples=60, database=None)
+        settings.load_profile("mutants")
+
+
+class _Cold(_Derandomized):
+    """Runs named tests of what the files are now."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = names
+
+    @pytest.hookimpl
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Run the tests up to the first that fails; ends the process."""
+        by_name = {item.nodeid: item for item in session.items}
+        os._exit(_run(session, [by_name[name] for name in self._names if name in by_name]))
+
+
+def _run_cold(folder: str, tests: Sequence[str], names: Sequence[str], cpu_s: int) -> None:
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s))
+    Path(folder, _RUNNING).write_text("")
+    os._exit(_pytest(folder, tests, _Cold(names)) or _BROKEN)
+
+
+def _run(session: pytest.Session, items: Sequence[pytest.Item]) -> int:
+    """Run tests up to the first that fails; 1 if one did. The name of the one that runs is in a file."""
+    for at, item in enumerate(items):
+        Path(session.config.rootpath, _RUNNING).write_text(item.nodeid)
+        following = items[at + 1] if at + 1 < len(items) else None
+        item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        if session.testsfailed:
+            return 1
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Test:
+    item: pytest.Item
+    cpu_s: float
+    lines: Mapping[str, frozenset[int]]
+
+    def executed(self, path: str) -> frozenset[int]:
+        return self.lines.get(path, frozenset())
+
+
+class _Session(_Derandomized):
+    def __init__(self, work: Work, tried: "Synchronized[int]", out: TextIO) -> None:
+        self._work, self._tried, self._out = work, tried, out
+        self._tests: list[_Test] = []
+        self._functions: dict[tuple[str, str, int], list[FunctionType]] = defaultdict(list)
+        self._noticed: Counter[tuple[str, str, str]] = Counter()
+
+    @pytest.hookimpl
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Try the changes in place of a run of the tests."""
+        folder = self._work.folder
+        paths = dict.fromkeys(mutant.path for mutant in self._work.mutants)
+        for path in paths:
+            module = importlib.import_module(path.removesuffix(".py").removesuffix("/__init__").replace("/", "."))
+            if module.__file__ != f"{folder}/{path}":
+                raise RuntimeError(f"{path} was imported from {module.__file__}, not from the copy")
+        gc.unfreeze()
+        for each in gc.get_objects():
+            if isinstance(each, FunctionType) and each.__code__.co_filename.startswith(folder):
+                self._functions[_key(each.__code__)].append(each)
+        gc.freeze()
+        self._watch(session, set(paths))
+        self._try(session)
+        return True
+
+    def _watch(self, session: pytest.Session, watched: set[str]) -> None:
+        """Run each test alone, unless a run before this one did, and keep which lines of these files it executes."""
+        files = hash_text("".join(f"{path}\n{Path(path).read_text()}" for path in sorted(watched)).encode())
+        kept = self._work.results.with_name(f"mutants-lines-{files}.json")
+        known = json.loads(kept.read_text()) if kept.exists() else {}
+        is_new = False
+        for item in session.items:
+            key = f"{item.nodeid} {hash_test(item.nodeid)}"
+            if key not in known:
+                is_new = True
+                code = _forked(partial(_traced, session, item, watched), _TOGETHER_S)
+                known[key] = None if code else json.loads(Path(_LINES).read_text())
+            if known[key] is None:
+                self._out.write(f"not asked, for it fails when it is watched: {item.nodeid}\n")
+                continue
+            cpu_s, lines = known[key]
+            if cpu_s <= self._work.quick_s:
+                self._tests.append(_Test(item, cpu_s, {path: frozenset(some) for path, some in lines.items()}))
+        self._tests.sort(key=lambda test: test.cpu_s)
+        if is_new and _forked(partial(_run, session, [test.item for test in self._tests]), _TOGETHER_S):
+            raise RuntimeError(f"{Path(_RUNNING).read_text()} fails after others, without a change")
+        kept.parent.mkdir(exist_ok=True)
+        kept.write_text(json.dumps(known))
+        total_s = sum(test.cpu_s for test in self._tests)
+        self._out.write(f"{len(self._tests)} tests, {total_s:.0f} s of CPU when they are watched\n")
+
+    def _try(self, session: pytest.Session) -> None:
+        known = load_results(self._work.results)
+        for mutant in self._work.mutants:
+            if self._tried.value >= self._work.count:
+                return
+            tests = self._asked(mutant)
+            asked = hash_asked(test.item.nodeid for test in tests)
+            old = known.get((mutant.path, mutant.name))
+            if old and is_current(old, mutant) and (old.outcome is not Outcome.SURVIVED or old.asked == asked):
+                self._noticed[mutant.path, mutant.function, old.by] += 1
+                if not self._work.again:
+                    continue
+            begin = time.monotonic()
+            outcome = self._outcome(session, mutant, tests) if tests else Outcome.SURVIVED
+            by = "" if outcome is Outcome.SURVIVED else Path(_RUNNING).read_text()
+            took_s = round(time.monotonic() - begin, 2)
+            asked = asked if outcome is Outcome.SURVIVED else hash_test(by)
+            result = Result(mutant.path, mutant.name, mutant.text, outcome, by, asked, len(tests), took_s)
+            remember(self._work.results, result)
+            self._noticed[mutant.path, mutant.function, by] += 1
+            self._tried.value += 1
+            self._out.write(f"{self._tried.value} {outcome} {took_s:.1f} s  {mutant.path}  {mutant.name}\n")
+
+    def _asked(self, mutant: Mutant) -> list[_Test]:
+        """Return the tests that execute the change, those first that cost little and noticed others beside it."""
+        lines = range(mutant.lines[0], mutant.lines[1] + 1)
+        # What stands outside of functions was executed before any test: all may depend on it.
+        tests = [t for t in self._tests if not mutant.function or not t.executed(mutant.path).isdisjoint(lines)]
+        noticed = self._noticed
+        tests.sort(key=lambda t: t.cpu_s / (1 + noticed[mutant.path, mutant.function, t.item.nodeid]))
+        return sorted(tests, key=lambda test: not test.executed(mutant.path))
+
+    def _outcome(self, session: pytest.Session, mutant: Mutant, tests: Sequence[_Test]) -> Outcome:
+        file, items = Path(mutant.path), [test.item for test in tests]
+        cpu_s = int(_LEAST_S + _SLOWER * sum(test.cpu_s for test in tests))
+        source = file.read_text()
+        # Processes that tests start read it from here.
+        file.write_text(mutant.source)
+        try:
+            code: int | None = _COLD
+            if mutant.function:
+                code = _forked(partial(self._changed, session, mutant, items), cpu_s)
+            if code == _COLD:
+                names = [item.nodeid for item in items]
+                context = multiprocessing.get_context("spawn")
+                process = context.Process(target=_run_cold, args=(self._work.folder, self._work.tests, names, cpu_s))
+                process.start()
+                process.join(_WAITING * cpu_s)
+                code = process.exitcode if process.exitcode is not None else -signal.SIGXCPU
+                process.kill()
+        finally:
+            file.write_text(source)
+        if code == _BROKEN:
+            raise RuntimeError(f"{mutant.name} could not be tried: {Path(SPOKEN).read_text()[-2000:]}")
+        if code in (-signal.SIGXCPU, -signal.SIGKILL):
+            return Outcome.ENDLESS
+        return Outcome.NOTICED if code else Outcome.SURVIVED
+
+    def _changed(self, session: pytest.Session, mutant: Mutant, items: Sequence[pytest.Item]) -> int:
+        """Give the function its changed code, and run tests; `_COLD`: that cannot be done while it is loaded."""
+        path = f"{self._work.folder}/{mutant.path}"
+        module = compile(mutant.source, path, "exec", dont_inherit=True)
+        wanted = (path, mutant.function, mutant.first_line)
+        outer = next((code for code in _codes(module) if _key(code) == wanted), None)
+        if outer is None or wanted not in self._functions:
+            return _COLD
+        try:
+            for code in _codes(outer):
+                for function in self._functions.get(_key(code), ()):
+                    function.__code__ = code
+        except ValueError:  # it needs other variables of what stands around it
+            return _COLD
+        try:
+            return _run(session, items)
+        except BaseException:  # noqa: BLE001 - whatever it breaks is noticed
+            traceback.print_exc()
+            return 1
+
+
+def _key(code: CodeType) -> tuple[str, str, int]:
+    return code.co_filename, code.co_qualname, code.co_firstlineno
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for each in code.co_consts:
+        if isinstance(each, CodeType):
+            yield from _codes(each)
+
+
+def _traced(session: pytest.Session, item: pytest.Item, watched: set[str]) -> int:
+    files = {f"{session.config.rootpath}/{path}": path for path in watched}
+    lines: dict[str, set[int]] = defaultdict(set)
+
+    def enter(frame: FrameType, _event: str, _argument: object) -> Callable[..., Any] | None:
+        return step if frame.f_code.co_filename in files else None
+
+    def step(frame: FrameType, event: str, _argument: object) -> Callable[..., Any]:
+        if event == "line":
+            lines[files[frame.f_code.co_filename]].add(frame.f_lineno)
+        return step
+
+    threading.settrace(enter)
+    sys.settrace(enter)
+    code = _run(session, [item])
+    sys.settrace(None)
+    found = {path: sorted(some) for path, some in lines.items()}
+    Path(session.config.rootpath, _LINES).write_text(json.dumps([time.process_time(), found]))
+    return code
+
+
+def _forked(act: Callable[[], int], cpu_s: int) -> int:
+    """Return what an act in a fork ends with; the negative number of a signal that ended it."""
+    scratch = tempfile.mkdtemp(dir=Path.cwd())
+    pid = os.fork()
+    if not pid:
+        code = _BROKEN
+        try:
+            os.setpgid(0, 0)
+            os.environ["TMPDIR"] = tempfile.tempdir = scratch
+            resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s))
+            resource.setrlimit(resource.RLIMIT_AS, (_BYTES, _BYTES))
+            code = act()
+        except BaseException:  # noqa: BLE001 - the fork must end here
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            os._exit(code)
+    handle = os.pidfd_open(pid)
+    if not select.select([handle], [], [], _WAITING * cpu_s)[0]:
+        os.kill(pid, signal.SIGKILL)
+    os.close(handle)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    with suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)  # processes that tests left
+    shutil.rmtree(scratch, ignore_errors=True)
+    return code
