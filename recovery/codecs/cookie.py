@@ -11,9 +11,12 @@ Text, UTF-8, lines end with LF; CR LF and CR are read too, as Java does, and so 
     journal folders           joined with ","
     ledger and index folders  their number in decimal, then a TAB and the path for each; in text TAB is written \t
 
+A list without a TAB that is no number is read, too, as a bookie reads it: BookKeeper's shell before 4.10 wrote the
+folders joined with "," and no number.
+
 Layout 1 has no file; layout 2 is the number alone and names no bookie. Layouts above 5 are read as 5.
 
-Source: apache/bookkeeper 9590a97, bookie/Cookie; docs/formats/bookie-storage.md.
+Source: apache/bookkeeper 9590a97, bookie/Cookie; issue 2145; docs/formats/bookie-storage.md.
 """
 
 import re
@@ -117,6 +120,8 @@ def _text(raw: bytes, noun: str) -> str:
 
 def _folders(text: str, noun: str) -> tuple[str, ...]:
     count, *paths = text.split("\t")
+    if count and not paths and not count.isdecimal():
+        return tuple(count.split(","))
     if count != str(len(paths)):
         raise FormatError(Reason.BAD_LENGTH, "cookie", 0, f"{noun}: {count!r} announced, {len(paths)} there")
     return tuple(paths)

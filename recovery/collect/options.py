@@ -16,7 +16,11 @@ class CollectOptions:
     Attributes:
         ledger_dirs, index_dirs, journal_dirs: the bookie's folders, with or without their `current/`. What is in a
             folder counts, whichever of the three names it.
-        bookie_id: whose they are; None: what their cookie says. Only needed where no cookie can be read.
+        bookie_id: whose they are; None: what their cookie says. Only needed where no cookie can be read, or where two
+            name different bookies.
+        instance_id: of their cluster; None: what their cookie says. Only needed where cookies disagree or are wrong.
+        configured_id: that the bookie's configuration names; the cookie counts before it.
+        may_lack: a folder that is not there is reported as missing; else it is refused. All of them are refused.
         passwords: that may have made HMACs; the empty one is always tried.
         max_mb_s: at most so many million bytes are read in a second; None: as fast as it goes.
         deep: every location is confirmed, every entry log gone through, and what index, logs and journals say of each
@@ -33,6 +37,9 @@ class CollectOptions:
     index_dirs: tuple[Path, ...] = ()
     journal_dirs: tuple[Path, ...] = ()
     bookie_id: str | None = None
+    instance_id: str | None = None
+    configured_id: str | None = None
+    may_lack: bool = False
     passwords: tuple[bytes, ...] = ()
     max_mb_s: float | None = None
     deep: bool = False
@@ -46,7 +53,8 @@ class CollectOptions:
         """Without the passwords: a value may land in a log."""
         return (
             f"CollectOptions(ledger_dirs={self.ledger_dirs}, index_dirs={self.index_dirs}, "
-            f"journal_dirs={self.journal_dirs}, bookie_id={self.bookie_id!r}, max_mb_s={self.max_mb_s}, "
+            f"journal_dirs={self.journal_dirs}, bookie_id={self.bookie_id!r}, instance_id={self.instance_id!r}, "
+            f"configured_id={self.configured_id!r}, may_lack={self.may_lack}, max_mb_s={self.max_mb_s}, "
             f"deep={self.deep}, processes={self.processes}, keep={self.keep}, since={self.since}, as_of={self.as_of})"
         )
 
@@ -64,11 +72,12 @@ class CollectSummary:
         entries: in index or journal.
         damaged: rows of damage.
         hiding: some damage hides entries.
-        missing: folders of the cookie that were not given.
+        missing: folders of the cookie that were not given, and given ones that are not there.
         bytes_read: from the disks.
         deleted: ledgers that went while they were collected, as far as that was seen: the bookie deletes.
         deep: what comparing everything gave; None: it was not asked for.
         reused: what was taken over from an earlier collection; None: none was named.
+        disputed: what cookies disagree in and no statement settles: `bookie`, `instance`.
         leftover: ledgers that stand only in entry logs, or before the mark of journals: candidates, no copies.
     """
 
@@ -87,3 +96,4 @@ class CollectSummary:
     deep: DeepCounts | None = None
     reused: Reused | None = None
     leftover: int = 0
+    disputed: tuple[str, ...] = ()

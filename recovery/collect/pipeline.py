@@ -19,7 +19,7 @@ from recovery.collect.changed_indexes import Indexes
 from recovery.collect.deep_check.compare import DeepCheck, list_logs
 from recovery.collect.deep_check.counts import DeepCounts
 from recovery.collect.disk.file_reader import Meter, Progress
-from recovery.collect.disk.folders import Disks, Folder, Place, Role, survey
+from recovery.collect.disk.folders import Disks, Folder, Place, Role, Statements, survey
 from recovery.collect.disk.vanished_files import count_vanished
 from recovery.collect.incremental.collection import Incremental
 from recovery.collect.incremental.records import Reused, Terms
@@ -74,9 +74,9 @@ def collect(
     _demand_apart(options, out)
     meter = Meter(None if options.max_mb_s is None else options.max_mb_s * _MEGABYTE, progress)
     meter.begin("folders")
-    disks = survey(options.ledger_dirs, options.index_dirs, options.journal_dirs, options.bookie_id)
-    instance_id = disks.cookie.instance_id if disks.cookie else None
-    binding = bind_inventory(disks.bookie, disks.incarnation, instance_id, disks.cookie_bytes)
+    statements = Statements(options.instance_id, options.configured_id, options.may_lack)
+    disks = survey(options.ledger_dirs, options.index_dirs, options.journal_dirs, options.bookie_id, statements)
+    binding = bind_inventory(disks.bookie, disks.incarnation, disks.instance_id, disks.cookie_bytes)
     with DatasetWriter(out, "inventory", binding=binding, settings=options.settings) as writer:
         damage = DamageLog(writer, disks.bookie, disks.incarnation)
         for unread in disks.damage:
@@ -110,6 +110,7 @@ def collect(
         run.deep,
         run.reused,
         run.leftover,
+        disks.disputed,
     )
 
 
@@ -408,7 +409,7 @@ class _Run:
             bookie=disks.bookie,
             incarnation=disks.incarnation,
             incarnation_evidence=[Evidence(kind, value) for kind, value in disks.evidence],
-            instance_id=disks.cookie.instance_id if disks.cookie else None,
+            instance_id=disks.instance_id,
             cookie=disks.cookie_bytes,
             version_files=disks.version_files,
             storage=self._name_storage(),

@@ -43,6 +43,12 @@ if TYPE_CHECKING:
 
 _SHOWN: Final = 3
 """Places of damage of each rank."""
+_DISPUTED: Final = {
+    "bookie": "the VERSION files name different bookies; this inventory is of {bookie}. Collect again with --bookie-id "
+    "and the id that ledger metadata names",
+    "instance": "the VERSION files name different clusters. Collect again with --instance-id and the id that the other "
+    "bookies' VERSION files name",
+}
 _PROCESSES: Final = 2
 """More hardly help, and a live bookie needs the rest."""
 
@@ -91,7 +97,16 @@ def _parse_txn(_context: click.Context, _parameter: click.Parameter, value: str 
 @click.option("--ledger-dir", "ledger_dirs", type=FOLDER, multiple=True, help="With or without its current/.")
 @click.option("--index-dir", "index_dirs", type=FOLDER, multiple=True, help="Where it is not the ledger folder.")
 @click.option("--journal-dir", "journal_dirs", type=FOLDER, multiple=True, help="With or without its current/.")
-@click.option("--bookie-id", metavar="ID", help="Only where no cookie can be read. [default: the cookie's]")
+@click.option(
+    "--bookie-id",
+    metavar="ID",
+    help="Only where no cookie can be read, or where cookies name different bookies. [default: the cookie's]",
+)
+@click.option(
+    "--instance-id",
+    metavar="ID",
+    help="The cluster's instance id, where cookies disagree or are wrong. [default: the cookie's]",
+)
 @click.option("--passwords", type=FILE, help="Candidates, one a line; mode 0600: prove digests of type HMAC.")
 @click.option("--deep", is_flag=True, help="Compare index, entry logs and journals entry by entry; check every digest.")
 @click.option("--incremental", is_flag=True, help="Keep in --out what the next collection need not read again.")
@@ -124,6 +139,7 @@ def collect(
     index_dirs: tuple[Path, ...],
     journal_dirs: tuple[Path, ...],
     bookie_id: str | None,
+    instance_id: str | None,
     passwords: Path | None,
     deep: bool,  # noqa: FBT001 - click's option
     incremental: bool,  # noqa: FBT001 - click's option
@@ -157,7 +173,9 @@ def collect(
     if as_of is not None and uri is not None:
         raise click.UsageError("--metadata reads what --as-of says: give one of them")
     if asked is not None and uri is not None:
-        if bookie_conf or ledger_dirs or index_dirs or journal_dirs or bookie_id or deep or max_mb_s or processes:
+        if bookie_conf or ledger_dirs or index_dirs or journal_dirs or bookie_id or instance_id:
+            raise click.UsageError("--wire reads no disks: of the other options it takes --passwords and --out")
+        if deep or max_mb_s or processes:
             raise click.UsageError("--wire reads no disks: of the other options it takes --passwords and --out")
         if incremental or since:
             raise click.UsageError("--wire reads no disks: of the other options it takes --passwords and --out")
@@ -169,14 +187,15 @@ def collect(
     if deep and (incremental or since):
         raise click.UsageError("--deep reads everything: leave --incremental and --since out")
     taken: dict[str, tuple[object, str]] = {}
+    configured_id = None
     if bookie_conf:
         conf = read_conf(bookie_conf)
         ledger_dirs, index_dirs, journal_dirs = conf.ledger_dirs, conf.index_dirs, conf.journal_dirs
         folders = {"--ledger-dir": ledger_dirs, "--index-dir": index_dirs, "--journal-dir": journal_dirs}
         taken |= {option: (named, CONF_FILE) for option, named in folders.items()}
         if bookie_id is None and conf.bookie_id is not None:
-            bookie_id = conf.bookie_id
-            taken["--bookie-id"] = bookie_id, CONF_FILE
+            configured_id = conf.bookie_id
+            taken["--bookie-id"] = configured_id, CONF_FILE
     if processes is None:
         processes = min(_PROCESSES, len(os.sched_getaffinity(0)))
         taken["--processes"] = processes, DEFAULT
@@ -187,6 +206,9 @@ def collect(
         index_dirs=index_dirs,
         journal_dirs=journal_dirs,
         bookie_id=bookie_id,
+        instance_id=instance_id or None,
+        configured_id=configured_id,
+        may_lack=bookie_conf is not None,
         passwords=read_passwords(passwords),
         max_mb_s=max_mb_s,
         deep=deep,
@@ -203,6 +225,8 @@ def collect(
     verdict = f"bookie {summary.bookie}: {counted}"
     verdict += ", collected completely" if summary.complete else ", NOT complete: what is missing may exist"
     suspect = list(damage.suspect)
+    if summary.disputed:
+        verdict += "; ITS VERSION FILES DISAGREE"
     if suspect:
         verdict += f"; SUSPECT: {'the disk' if len(suspect) == 1 else 'the disks'} of {', '.join(suspect)}"
     if summary.deleted:
@@ -219,7 +243,13 @@ def collect(
     )
     details = [
         f"storage {storage.get(summary.storage, summary.storage)}; {stopped}",
-        *(f"not given, though the cookie names it: {folder}" for folder in dict.fromkeys(summary.missing)),
+        *(
+            f"not given, though the cookie names it: {folder}"
+            if bookie_conf is None
+            else f"not there, though the cookie or {bookie_conf} names it: {folder}"
+            for folder in dict.fromkeys(summary.missing)
+        ),
+        *(_DISPUTED[what].format(bookie=summary.bookie) for what in summary.disputed),
     ]
     if summary.leftover:
         subject = "1 of these ledgers is" if summary.leftover == 1 else f"{summary.leftover} of these ledgers are"
@@ -264,6 +294,7 @@ def collect(
             "storage": summary.storage,
             "dirty": summary.dirty,
             "hiding": summary.hiding,
+            "disputed": list(summary.disputed),
             "suspect": suspect,
             "deleted": summary.deleted,
             "leftover": summary.leftover,

@@ -17,11 +17,12 @@ Source: docs/formats/bookie-storage.md.
 import hashlib
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
-from itertools import takewhile
+from itertools import combinations, takewhile
 from pathlib import Path
 from typing import Final
 
@@ -114,19 +115,22 @@ class Disks:
         bookie: its id.
         incarnation: the same number for the same disks, also after they were copied; see `docs/formats/inventory.md`.
         evidence: (kind, value) pairs that tell this life of the bookie from an earlier or a later one.
+        instance_id: of its cluster; None: the cookie names none, or cookies disagree.
         cookie: what `VERSION` says; None if there is none that can be read.
-        cookie_bytes: that file.
+        cookie_bytes: that file; made again where a statement corrects it and no file has both ids.
         places: every folder in every role, the missing ones of the cookie too; in the cookie's order.
         version_files: of the folders.
         dirty: a DIRTY file says that the bookie runs or was killed; None: no such file, and the bookie may be older
             than 4.15, which made none.
         complete: every folder that the cookie names was given, readable, and holds the cookie.
         damage: what is wrong with the folders themselves.
+        disputed: what cookies disagree in and no statement settles: `bookie`, `instance`.
     """
 
     bookie: str
     incarnation: int
     evidence: tuple[tuple[str, str], ...]
+    instance_id: str | None
     cookie: Cookie | None
     cookie_bytes: bytes | None
     places: tuple[Place, ...]
@@ -134,6 +138,7 @@ class Disks:
     dirty: bool | None
     complete: bool
     damage: tuple[Unread, ...]
+    disputed: tuple[str, ...] = ()
 
     def list_places(self, role: Role) -> list[Place]:
         """Return the folders of a role that are there, numbered ones first, in their order."""
@@ -145,37 +150,62 @@ _DIRTY_SINCE_LAYOUT: Final = 5
 """Cookie layout of 4.16; DIRTY is written from 4.15 on."""
 
 
+@dataclass(frozen=True, slots=True)
+class Statements:
+    """What is known of a bookie beside its folders and its id.
+
+    Attributes:
+        instance_id: of its cluster, which a person states; it settles which of two cookies is right.
+        configured_id: the bookie's id in its configuration; a cookie that names another id counts before it.
+        may_lack: folders that are not there are reported as missing, if another one is; else they are refused.
+    """
+
+    instance_id: str | None = None
+    configured_id: str | None = None
+    may_lack: bool = False
+
+
+_NO_STATEMENTS: Final = Statements()
+
+
 def survey(
-    ledger_dirs: Sequence[Path], index_dirs: Sequence[Path], journal_dirs: Sequence[Path], bookie_id: str | None
+    ledger_dirs: Sequence[Path],
+    index_dirs: Sequence[Path],
+    journal_dirs: Sequence[Path],
+    bookie_id: str | None,
+    statements: Statements = _NO_STATEMENTS,
 ) -> Disks:
     """Look at the folders of one bookie, without reading any data.
 
+    Cookies that name different bookies or clusters are damage that hides everything, until a statement settles it: the
+    bookie is then the one that most of them name, and its cluster is not known. Where their lists of folders have none
+    in common, these are the folders of two bookies.
+
     Raises:
-        InputError: a folder does not exist, two belong to different bookies or clusters, the id is not the cookie's, or
-            nothing says whose they are.
+        InputError: a folder does not exist, two are of different bookies, no cookie names the stated bookie, or nothing
+            says whose the folders are.
     """
     given = [(Role.LEDGER, p) for p in ledger_dirs]
     given += [(Role.INDEX, p) for p in index_dirs]
     given += [(Role.JOURNAL, p) for p in journal_dirs]
     damage: list[Unread] = []
-    folders = _look_at_folders(given, damage)
-    cookie, raw = _choose_cookie(folders, damage)
-    if bookie_id is not None and not is_bookie_id(bookie_id):
-        problem = "is no bookie id, which has letters, digits and . - _ : and the like, and no slash or space"
-        raise InputError(repr(bookie_id), problem, "name the bookie as it stands in ledger metadata (host:port)")
-    if cookie is not None and bookie_id is not None and bookie_id != cookie.bookie_id:
-        problem = f"is not the bookie of these folders, whose VERSION says {cookie.bookie_id}"
-        raise InputError(bookie_id, problem, "leave the option out, or name the folders of that bookie")
-    bookie = cookie.bookie_id if cookie else bookie_id
-    if bookie is None:
-        where = ", ".join(str(f.given) for f in folders) or "no folder"
-        problem = "no VERSION file that can be read says whose folders these are"
-        raise InputError(where, problem, "name the bookie, as it stands in ledger metadata (host:port)")
+    folders, gone = _look_at_folders(given, damage, may_lack=statements.may_lack)
+    for stated in (bookie_id, statements.configured_id):
+        if stated is not None and not is_bookie_id(stated):
+            problem = "is no bookie id, which has letters, digits and . - _ : and the like, and no slash or space"
+            raise InputError(repr(stated), problem, "name the bookie as it stands in ledger metadata (host:port)")
+    read = _read_cookies(folders, damage)
+    _refuse_two_bookies(read, bookie_id, statements.instance_id)
+    disputed: list[str] = []
+    bookie = _choose_bookie(folders, read, bookie_id, statements.configured_id, damage, disputed)
+    instance_id = _choose_instance(read, statements.instance_id, damage, disputed)
+    cookie, raw = _choose_cookie(read, bookie, instance_id, damage)
     places = _match_places(folders, cookie, damage)
+    places += _report_gone(gone, places, damage)
     dirty = True if any(folder.dirty for folder in folders) else None
     if dirty is None and cookie is not None and cookie.layout_version >= _DIRTY_SINCE_LAYOUT:
         dirty = False
-    evidence = _gather_evidence(bookie, cookie, raw, folders)
+    evidence = _gather_evidence(bookie, instance_id, raw, folders)
     complete = cookie is not None and all(
         p.folder is not None and p.folder.readable and p.folder.version is not None
         for p in places
@@ -185,6 +215,7 @@ def survey(
         bookie,
         hash_incarnation(evidence),
         evidence,
+        instance_id,
         cookie,
         raw,
         places,
@@ -192,6 +223,7 @@ def survey(
         dirty,
         complete and not any(d.hides is Hides.EVERYTHING for d in damage),
         tuple(damage),
+        tuple(disputed),
     )
 
 
@@ -217,10 +249,30 @@ def list_folders_in(path: Path) -> list[Path]:
     return inside or [path]
 
 
-def _look_at_folders(given: Sequence[tuple[Role, Path]], damage: list[Unread]) -> list[Folder]:
+@dataclass(frozen=True, slots=True)
+class _Gone:
+    """A folder that was named and is not there, or cannot be looked at."""
+
+    role: Role
+    path: Path
+    problem: str
+
+
+def _look_at_folders(
+    given: Sequence[tuple[Role, Path]], damage: list[Unread], *, may_lack: bool
+) -> tuple[list[Folder], list[_Gone]]:
     folders: dict[tuple[int, int], Folder] = {}
+    gone: list[_Gone] = []
+    first_error: InputError | None = None
     for role, path in given:
-        current, status = _find_current(path)
+        try:
+            current, status = _find_current(path)
+        except InputError as error:
+            if not may_lack:
+                raise
+            first_error = first_error or error
+            gone.append(_Gone(role, path, error.problem))
+            continue
         key = (status.st_dev, status.st_ino)
         if key in folders:
             folders[key] = replace(folders[key], roles=folders[key].roles | {role})
@@ -256,7 +308,19 @@ def _look_at_folders(given: Sequence[tuple[Role, Path]], damage: list[Unread]) -
             for name, is_dir in entries
             if not _is_known(name, is_dir=is_dir)
         ]
-    return list(folders.values())
+    if not folders and first_error is not None:
+        raise first_error
+    return list(folders.values()), gone
+
+
+def _report_gone(gone: Sequence[_Gone], places: Sequence[Place], damage: list[Unread]) -> tuple[Place, ...]:
+    """Return the places of folders that are not there, but for those that the cookie has as missing already."""
+    known = {(place.role, _split_path(Path(place.name))) for place in places if place.folder is None}
+    added = [one for one in gone if (one.role, _split_path(one.path)) not in known]
+    for one in added:
+        detail = f"{one.role} folder of the bookie's configuration: {one.problem}"
+        damage.append(Unread(str(one.path), Reason.MISSING, Hides.EVERYTHING, detail=detail))
+    return tuple(Place(one.role, None, None, str(one.path)) for one in added)
 
 
 def _find_current(path: Path) -> tuple[Path, os.stat_result]:
@@ -320,35 +384,113 @@ def _read_version(folder: Path, damage: list[Unread]) -> bytes | None:
     return None
 
 
-def _choose_cookie(folders: Sequence[Folder], damage: list[Unread]) -> tuple[Cookie | None, bytes | None]:
-    """Return the cookie that all folders hold; the one with the longest lists where they differ in these only."""
-    read: list[tuple[Folder, Cookie, bytes]] = []
+_Read = tuple[str, Cookie, bytes]
+"""A cookie: its file, what it says, its bytes."""
+
+
+def _read_cookies(folders: Sequence[Folder], damage: list[Unread]) -> list[_Read]:
+    read: list[_Read] = []
     for folder in folders:
         if folder.version is None:
             continue
+        file = str(folder.path / _VERSION)
         try:
-            read.append((folder, cookie_codec.decode(folder.version), folder.version))
+            read.append((file, cookie_codec.decode(folder.version), folder.version))
         except FormatError as error:
-            file = str(folder.path / _VERSION)
             damage.append(Unread(file, error.reason, Hides.EVERYTHING, error.offset, detail=error.detail))
+    return read
+
+
+def _refuse_two_bookies(read: Sequence[_Read], bookie_id: str | None, instance_id: str | None) -> None:
+    for (file, one, _), (other_file, other, _) in combinations(read, 2):
+        for subject, first, second, stated in (
+            ("bookie", one.bookie_id, other.bookie_id, bookie_id),
+            ("cluster instance", one.instance_id, other.instance_id, instance_id),
+        ):
+            differ = first != second and None not in (first, second)
+            if differ and stated is None and not set(_list_named(one)) & set(_list_named(other)):
+                problem = f"name different ones of a {subject}: {first} and {second}"
+                remedy = (
+                    f"give the folders of one bookie at a time; if they are of one bookie, name the right {subject}"
+                )
+                raise InputError(f"{file} and {other_file}", problem, remedy)
+
+
+def _choose_bookie(
+    folders: Sequence[Folder],
+    read: Sequence[_Read],
+    stated: str | None,
+    configured: str | None,
+    damage: list[Unread],
+    disputed: list[str],
+) -> str:
+    """Return the stated bookie; else the configured one, if a cookie names it; else the one that most cookies name."""
+    named = Counter(cookie.bookie_id for _, cookie, _ in read)
+    if not named:
+        if (bookie := stated or configured) is not None:
+            return bookie
+        where = ", ".join(str(f.given) for f in folders) or "no folder"
+        problem = "no VERSION file that can be read says whose folders these are"
+        raise InputError(where, problem, "name the bookie, as it stands in ledger metadata (host:port)")
+    if stated is not None and stated not in named:
+        problem = f"is not the bookie of these folders, whose VERSION says {' and '.join(sorted(named))}"
+        raise InputError(stated, problem, "leave the option out, or name the folders of that bookie")
+    settles = stated or (configured if configured in named else None)
+    bookie = settles or named.most_common(1)[0][0]
+    if settles is None and len(named) > 1:
+        disputed.append("bookie")
+    damage += [
+        Unread(
+            file,
+            Reason.CONFLICT,
+            Hides.EVERYTHING if settles is None else Hides.NOTHING,
+            detail=f"names bookie {cookie.bookie_id}, and {named[bookie]} of {len(read)} VERSION files name {bookie}",
+        )
+        for file, cookie, _ in read
+        if cookie.bookie_id != bookie
+    ]
+    if configured is not None and configured not in named:
+        detail = f"names bookie {bookie}, and the bookie's configuration names {configured}"
+        damage.append(Unread(read[0][0], Reason.CONFLICT, Hides.NOTHING, detail=detail))
+    return bookie
+
+
+def _choose_instance(
+    read: Sequence[_Read], stated: str | None, damage: list[Unread], disputed: list[str]
+) -> str | None:
+    """Return the stated cluster instance; else the one that all cookies name; None where they disagree."""
+    named = [(file, cookie.instance_id) for file, cookie, _ in read if cookie.instance_id is not None]
+    if stated is None and len({instance for _, instance in named}) <= 1:
+        return named[0][1] if named else None
+    if stated is None:
+        disputed.append("instance")
+    right, hides = ("this cluster is", Hides.NOTHING) if stated else (f"{named[0][0]} names", Hides.EVERYTHING)
+    damage += [
+        Unread(file, Reason.CONFLICT, hides, detail=f"names cluster instance {instance}, and {right} {wanted}")
+        for wanted in (stated or named[0][1],)
+        for file, instance in named
+        if instance != wanted
+    ]
+    return stated
+
+
+def _choose_cookie(
+    read: Sequence[_Read], bookie: str, instance_id: str | None, damage: list[Unread]
+) -> tuple[Cookie | None, bytes | None]:
+    """Return the bookie's cookie; of several the one with the longest lists, corrected where none names the cluster."""
     if not read:
         return None, None
-    first, cookie, _ = read[0]
-    for folder, other, _ in read[1:]:
-        for subject, first_value, second_value in (
-            ("bookie", cookie.bookie_id, other.bookie_id),
-            ("cluster instance", cookie.instance_id, other.instance_id),
-        ):
-            if first_value != second_value and None not in (first_value, second_value):
-                problem = f"name different ones of a {subject}: {first_value} and {second_value}"
-                files = f"{first.path / _VERSION} and {folder.path / _VERSION}"
-                raise InputError(files, problem, "give the folders of one bookie at a time")
-    folder, cookie, raw = max(read, key=lambda r: len(_list_named(r[1])))
-    for other_folder, other, _ in read:
-        if _list_named(other) != _list_named(cookie):
-            file = str(other_folder.path / _VERSION)
-            detail = f"lists other folders than {folder.path / _VERSION}"
-            damage.append(Unread(file, Reason.CONFLICT, Hides.EVERYTHING, detail=detail))
+    own = [one for one in read if one[1].bookie_id == bookie]
+    fitting = [one for one in own if instance_id is None or one[1].instance_id in (None, instance_id)]
+    file, cookie, raw = max(fitting or own, key=lambda one: len(_list_named(one[1])))
+    if not fitting:
+        cookie = replace(cookie, instance_id=instance_id)
+        raw = cookie_codec.encode(cookie)
+    damage += [
+        Unread(other_file, Reason.CONFLICT, Hides.EVERYTHING, detail=f"lists other folders than {file}")
+        for other_file, other, _ in read
+        if _list_named(other) != _list_named(cookie)
+    ]
     return cookie, raw
 
 
@@ -414,11 +556,11 @@ def _split_path(path: Path) -> tuple[str, ...]:
 
 
 def _gather_evidence(
-    bookie: str, cookie: Cookie | None, raw: bytes | None, folders: Sequence[Folder]
+    bookie: str, instance_id: str | None, raw: bytes | None, folders: Sequence[Folder]
 ) -> tuple[tuple[str, str], ...]:
     evidence = [("bookie", bookie)]
-    if cookie is not None and cookie.instance_id is not None:
-        evidence.append(("instance", cookie.instance_id))
+    if instance_id is not None:
+        evidence.append(("instance", instance_id))
     if raw is not None:
         evidence.append(("version_sha256", hashlib.sha256(raw).hexdigest()))
     for folder in folders:

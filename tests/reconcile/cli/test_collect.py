@@ -11,7 +11,7 @@ import pytest
 from recovery.codecs import entry_log
 from recovery.collect.incremental import state as state_module
 from recovery.dataset import open_dataset
-from recovery.testing.bookie_dir import BookieDir, make_bookie, record
+from recovery.testing.bookie_dir import BOOKIE, INSTANCE, BookieDir, make_bookie, record
 from recovery.testing.bookie_dir_scoped import Storage
 from tests.recovery.collect.test_scoped_ids import MIXED, STORAGES
 from tests.recovery.collect.test_scoped_ids import made as make_scoped
@@ -138,6 +138,32 @@ def test_the_manifest_and_the_page_say_what_the_run_went_by(
     assert ("--max-mb-s", "900.0", "option") in rows
     assert ("BKMETA_ZK_AUTH", "set", "environment") in rows
     assert "default" not in {origin for _, _, origin in rows}
+
+
+def test_a_configured_folder_that_is_gone_does_not_keep_the_others_from_being_collected(
+    made: BookieDir, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is named as not there, and the bookie is not complete; the exit code says the same."""
+    conf = tmp_path / "bk_server.conf"
+    (folder,), (journals,) = made.ledger_dirs, made.journal_dirs
+    conf.write_text(f"ledgerDirectories={folder},{tmp_path / 'gone'}\njournalDirectories={journals}\n")
+    done = run(capsys, "collect", "--bookie-conf", conf, "--out", tmp_path / "a")
+    assert (done.code, f"{conf} names it: {tmp_path / 'gone'}" in done.out) == (4, True)
+
+
+def test_cookies_that_disagree_are_said_with_the_option_that_settles_it(
+    made: BookieDir, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the first line and with the option's name; with the option the bookie is complete."""
+    version = made.journal_dirs[0] / "current" / "VERSION"
+    version.write_bytes(version.read_bytes().replace(b"11111111-", b"99999999-").replace(b"10.0.0.1:", b"host-1:"))
+    done = run(capsys, "collect", *folders(made), "--out", tmp_path / "a")
+    assert (done.code, "ITS VERSION FILES DISAGREE" in done.out.splitlines()[0]) == (4, True)
+    assert "--bookie-id" in done.out
+    assert "--instance-id" in done.out
+    settled = ["--bookie-id", BOOKIE, "--instance-id", INSTANCE]
+    done = run(capsys, "collect", *folders(made), *settled, "--out", tmp_path / "b")
+    assert (done.code, "DISAGREE" in done.out) == (0, False)
 
 
 def test_ledgers_that_only_logs_have_are_said(

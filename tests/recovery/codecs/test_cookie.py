@@ -57,6 +57,16 @@ ledgerDirs: "1\t/\303\251"
     assert cookie.decode(cookie.encode(odd)) == odd
 
 
+@pytest.mark.parametrize(
+    ("text", "folders"),
+    [(b"data2/bookkeeper/ledgers", ("data2/bookkeeper/ledgers",)), (b"/d1,/d2", ("/d1", "/d2")), (b"/1", ("/1",))],
+)
+def test_a_list_without_its_number_is_read(text: bytes, folders: tuple[str, ...]) -> None:
+    """As BookKeeper's own shell made cookies before 4.10, and as a bookie reads them."""
+    assert cookie.decode(TEXT.replace(b"1\\t/d", text)).ledger_dirs == folders
+    assert cookie.decode(LINES.replace(b"2\t/d1\t/d2", text)).ledger_dirs == folders
+
+
 def test_a_later_layout_is_read_as_the_last_known() -> None:
     """Fields that are not known are passed over."""
     assert cookie.decode(b"6" + TEXT[1:] + b'shape: "round"\n') == Cookie(6, "a", ("/j",), ("/d",))

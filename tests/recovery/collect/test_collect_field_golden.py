@@ -7,10 +7,15 @@ from typing import Final
 
 import pytest
 
+from recovery.codecs import cookie
+from recovery.codecs.cookie import Cookie
+from recovery.errors import InputError
 from recovery.testing.bookie_dir import BookieDir, make_bookie, write_log
 from tests.support.cases import DATA
 from tests.support.collecting import look
 
+TRUE_INSTANCE: Final = "803cad5e-abe7-4714-905c-a69ee58ab195"
+EDITED_INSTANCE: Final = "52088892-8876-4c1c-b6fa-cf00e487d985"
 FIELD: Final = DATA / "field"
 
 
@@ -81,3 +86,108 @@ def test_a_rotated_log_that_lost_its_end_hides_what_was_there(tmp_path: Path, ke
     seen = look(made, tmp_path)
     assert ("truncated", None, True) in seen.reasons()
     assert not seen.bookie["complete"]
+
+
+def edit_cookie(folder: Path, **changes: object) -> bytes:
+    """Change what a folder's VERSION file says, and return its new bytes."""
+    path = folder / "current" / "VERSION"
+    whole = cookie.decode(path.read_bytes())
+    fields = {name: getattr(whole, name) for name in Cookie.__slots__}
+    path.write_bytes(cookie.encode(Cookie(**{**fields, **changes})))
+    return path.read_bytes()
+
+
+def test_an_instance_id_that_somebody_edited_is_a_conflict(tmp_path: Path) -> None:
+    """Everything is collected; nothing counts as complete, and the inventory is of no cluster until it is settled."""
+    seen = look(found("version-files-differ", tmp_path), tmp_path)
+    assert (seen.bookie["bookie"], seen.bookie["ledgers"], seen.bookie["complete"]) == ("10.0.0.1:3181", 10, False)
+    assert (seen.bookie["instance_id"], seen.bookie["entries"]) == (None, 223)
+    [row] = seen.damage
+    assert (row["reason"], row["hides"]) == ("conflict", "everything")
+    assert TRUE_INSTANCE in row["detail"]
+    assert EDITED_INSTANCE in row["detail"]
+
+
+@pytest.mark.parametrize(("stated", "edited"), [(TRUE_INSTANCE, "ledgers"), (EDITED_INSTANCE, "journal")])
+def test_a_stated_instance_id_settles_it(tmp_path: Path, stated: str, edited: str) -> None:
+    """The bookie is complete with the cookie that names this id; the other file is still named."""
+    made = found("version-files-differ", tmp_path)
+    seen = look(made, tmp_path, instance_id=stated)
+    assert (seen.bookie["instance_id"], seen.bookie["complete"]) == (stated, True)
+    assert cookie.decode(seen.bookie["cookie"]).instance_id == stated
+    [row] = seen.damage
+    assert (row["reason"], row["hides"]) == ("conflict", "nothing")
+    assert row["file"] == str(tmp_path / "version-files-differ" / edited / "current" / "VERSION")
+
+
+def test_an_instance_id_that_all_files_have_wrong_can_be_stated(tmp_path: Path) -> None:
+    """The cookie of the inventory has the stated one, all else of it as the files."""
+    made = found("version-files-differ", tmp_path)
+    seen = look(made, tmp_path, instance_id="another")
+    assert (seen.bookie["instance_id"], seen.bookie["complete"], len(seen.damage)) == ("another", True, 2)
+    whole = cookie.decode((made.ledger_dirs[0] / "current" / "VERSION").read_bytes())
+    read = cookie.decode(seen.bookie["cookie"])
+    assert (read.bookie_id, read.ledger_dirs, read.instance_id) == (whole.bookie_id, whole.ledger_dirs, "another")
+
+
+def test_half_a_change_of_a_bookies_name_is_a_conflict(tmp_path: Path) -> None:
+    """The name that most files have, until one is stated; either settles it, and no other is taken."""
+    made = make_bookie(tmp_path / "b", {5: [0, 1]}, ledger_dirs=2)
+    renamed = edit_cookie(made.journal_dirs[0], bookie_id="bookie-0.example:3181")
+    seen = look(made, tmp_path / "without")
+    assert (seen.bookie["bookie"], seen.bookie["complete"]) == ("10.0.0.1:3181", False)
+    assert seen.reasons() == {("conflict", None, True)}
+    assert seen.entries("index", 5) == [0, 1]
+    for number, bookie in enumerate(("10.0.0.1:3181", "bookie-0.example:3181")):
+        seen = look(made, tmp_path / str(number), bookie_id=bookie)
+        assert (seen.bookie["bookie"], seen.bookie["complete"]) == (bookie, True)
+        assert cookie.decode(seen.bookie["cookie"]).bookie_id == bookie
+        assert {row["hides"] for row in seen.damage} == {"nothing"}
+    assert seen.bookie["cookie"] == renamed
+    with pytest.raises(InputError, match="VERSION says"):
+        look(made, tmp_path / "other", bookie_id="10.0.0.9:3181")
+
+
+def test_a_name_in_the_configuration_alone_is_named_and_hides_nothing(tmp_path: Path) -> None:
+    """A new bookieId that no disk has yet: the disks' name counts. Where a disk has it, it settles the conflict."""
+    made = make_bookie(tmp_path / "b", {5: [0, 1]}, ledger_dirs=2)
+    seen = look(made, tmp_path / "one", configured_id="bookie-0.example:3181")
+    assert (seen.bookie["bookie"], seen.bookie["complete"]) == ("10.0.0.1:3181", True)
+    assert seen.reasons() == {("conflict", None, False)}
+    edit_cookie(made.journal_dirs[0], bookie_id="bookie-0.example:3181")
+    seen = look(made, tmp_path / "two", configured_id="bookie-0.example:3181")
+    assert (seen.bookie["bookie"], seen.bookie["complete"]) == ("bookie-0.example:3181", True)
+
+
+def test_cookies_that_bookkeepers_shell_made_are_read(tmp_path: Path) -> None:
+    """Without the number of folders before them."""
+    made = make_bookie(tmp_path, {5: [0, 1]})
+    for folder in made.all_dirs:
+        path = folder / "current" / "VERSION"
+        path.write_bytes(path.read_bytes().replace(b'"1\\t', b'"'))
+    seen = look(made, tmp_path)
+    assert (seen.bookie["complete"], seen.damage) == (True, [])
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_configured_folder_that_is_gone_is_reported(tmp_path: Path, *, named: bool) -> None:
+    """The other folders are collected, also where no cookie names the one that is gone; nothing is complete."""
+    made = make_bookie(tmp_path / "b", {5: [0], 6: [0]}, ledger_dirs=2)
+    gone = made.ledger_dirs[1] if named else tmp_path / "never"
+    if named:
+        shutil.rmtree(gone)
+    given = (made.ledger_dirs[0], gone) if named else (*made.ledger_dirs, gone)
+    seen = look(made, tmp_path / "with", ledger_dirs=given, may_lack=True)
+    assert seen.entries("index", 6) == [0]
+    assert seen.reasons() == {("missing", None, True)}
+    assert not seen.bookie["complete"]
+    assert [folder["path"] for folder in seen.bookie["dirs"] if not folder["complete"]][:1] == [str(gone)]
+    with pytest.raises(InputError, match="no such folder"):
+        look(made, tmp_path / "without", ledger_dirs=given)
+
+
+def test_folders_that_are_all_gone_are_refused(tmp_path: Path) -> None:
+    """No inventory of nothing is made."""
+    gone = {f"{role}_dirs": (tmp_path / role,) for role in ("ledger", "journal")}
+    with pytest.raises(InputError, match="no such folder"):
+        look(make_bookie(tmp_path / "b", {}), tmp_path / "out", **gone, may_lack=True)
