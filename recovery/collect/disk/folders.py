@@ -316,11 +316,11 @@ def _look_at_folders(
 def _report_gone(gone: Sequence[_Gone], places: Sequence[Place], damage: list[Unread]) -> tuple[Place, ...]:
     """Return the places of folders that are not there, but for those that the cookie has as missing already."""
     known = {(place.role, _split_path(Path(place.name))) for place in places if place.folder is None}
-    added = [one for one in gone if (one.role, _split_path(one.path)) not in known]
-    for one in added:
-        detail = f"{one.role} folder of the bookie's configuration: {one.problem}"
-        damage.append(Unread(str(one.path), Reason.MISSING, Hides.EVERYTHING, detail=detail))
-    return tuple(Place(one.role, None, None, str(one.path)) for one in added)
+    added = [folder for folder in gone if (folder.role, _split_path(folder.path)) not in known]
+    for folder in added:
+        detail = f"{folder.role} folder of the bookie's configuration: {folder.problem}"
+        damage.append(Unread(str(folder.path), Reason.MISSING, Hides.EVERYTHING, detail=detail))
+    return tuple(Place(folder.role, None, None, str(folder.path)) for folder in added)
 
 
 def _find_current(path: Path) -> tuple[Path, os.stat_result]:
@@ -402,13 +402,13 @@ def _read_cookies(folders: Sequence[Folder], damage: list[Unread]) -> list[_Read
 
 
 def _refuse_two_bookies(read: Sequence[_Read], bookie_id: str | None, instance_id: str | None) -> None:
-    for (file, one, _), (other_file, other, _) in combinations(read, 2):
+    for (file, first_cookie, _), (other_file, other, _) in combinations(read, 2):
         for subject, first, second, stated in (
-            ("bookie", one.bookie_id, other.bookie_id, bookie_id),
-            ("cluster instance", one.instance_id, other.instance_id, instance_id),
+            ("bookie", first_cookie.bookie_id, other.bookie_id, bookie_id),
+            ("cluster instance", first_cookie.instance_id, other.instance_id, instance_id),
         ):
             differ = first != second and None not in (first, second)
-            if differ and stated is None and not set(_list_named(one)) & set(_list_named(other)):
+            if differ and stated is None and not set(_list_named(first_cookie)) & set(_list_named(other)):
                 problem = f"name different ones of a {subject}: {first} and {second}"
                 remedy = (
                     f"give the folders of one bookie at a time; if they are of one bookie, name the right {subject}"
@@ -480,9 +480,9 @@ def _choose_cookie(
     """Return the bookie's cookie; of several the one with the longest lists, corrected where none names the cluster."""
     if not read:
         return None, None
-    own = [one for one in read if one[1].bookie_id == bookie]
-    fitting = [one for one in own if instance_id is None or one[1].instance_id in (None, instance_id)]
-    file, cookie, raw = max(fitting or own, key=lambda one: len(_list_named(one[1])))
+    own = [row for row in read if row[1].bookie_id == bookie]
+    fitting = [row for row in own if instance_id is None or row[1].instance_id in (None, instance_id)]
+    file, cookie, raw = max(fitting or own, key=lambda row: len(_list_named(row[1])))
     if not fitting:
         cookie = replace(cookie, instance_id=instance_id)
         raw = cookie_codec.encode(cookie)
