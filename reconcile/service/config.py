@@ -22,6 +22,10 @@ COMMANDS: Final = ("scrutinize", "capture", "orphans", "drill")
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _DURATION: Final = re.compile(r"([0-9]{1,6})([smhd])")
 _ADDRESS: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.\-]+):([0-9]{1,5})")
+_NAME: Final = re.compile(r"\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.\-]+")
+NONE: Final = "none"
+READ: Final = "read"
+"""What callers without a token may do."""
 _TOKEN: Final = re.compile(r"([A-Za-z0-9_.\-]{1,64}) ([\x21-\x7e]{16,512})")
 _MOST_SHARES: Final = 100
 _INSTANCE: Final = "{instance}"
@@ -49,7 +53,9 @@ class Listen:
     """Where the service is asked.
 
     Attributes:
-        http: ``host:port`` of the page, the metrics and JSON.
+        http: ``host:port`` of the page and JSON.
+        health: ``host:port`` of /healthz, /readyz and /metrics.
+        names: further names that callers over HTTP have for this service; requests for other hosts are refused.
         grpc: ``host:port`` of gRPC.
         advertise: how other instances name the gRPC address of this one, `{instance}` is its name; empty: as it is, or
             the instance's name in place of all addresses.
@@ -57,6 +63,8 @@ class Listen:
 
     http: str = "127.0.0.1:8480"
     grpc: str = "127.0.0.1:8481"
+    health: str = "127.0.0.1:8482"
+    names: tuple[str, ...] = ()
     advertise: str = ""
 
 
@@ -66,12 +74,13 @@ class Access:
 
     Attributes:
         tokens: file with a line of name and token for each that may act; mode 0600. Empty: nobody may act.
-        open_reads: whether what changes nothing may be asked without a token.
+        anonymous: what callers without a token may do: ``none``, or ``read``: ask what changes nothing. Health needs no
+            token.
         tls_cert, tls_key: files of the service's own certificate and its key, PEM; empty: not encrypted.
     """
 
     tokens: str = ""
-    open_reads: bool = True
+    anonymous: str = "none"
     tls_cert: str = ""
     tls_key: str = ""
 
@@ -81,7 +90,8 @@ class Requests:
     """Bounds of what is asked.
 
     Attributes:
-        at_once: requests that run a command at the same time; more are refused.
+        at_once: requests with a token that run a command at the same time; more wait.
+        at_once_anonymous: the same of requests without a token; more are refused.
         deadline: of a request, at most.
         delete_request: further arguments of `bkmeta delete request`: references that verifications shall read.
         delete_verify: further arguments of `bkmeta delete verify`: how bookies are looked at, references.
@@ -90,6 +100,7 @@ class Requests:
     """
 
     at_once: int = 2
+    at_once_anonymous: int = 1
     deadline: Seconds = 600
     delete_request: tuple[str, ...] = ()
     delete_verify: tuple[str, ...] = OVER_WIRE
@@ -176,6 +187,15 @@ class Config:
     def name(self) -> str:
         """The name of this instance."""
         return self.instance or socket.gethostname()
+
+    @property
+    def host_names(self) -> frozenset[str]:
+        """The names of this service in requests over HTTP, in lower case."""
+        listened = self.listen.http.rpartition(":")[0]
+        advertised = self.listen.advertise.replace(_INSTANCE, self.name).rpartition(":")[0]
+        own = {"localhost", "127.0.0.1", "[::1]", socket.gethostname(), socket.getfqdn(), self.name}
+        given = {advertised, *self.listen.names, *(() if listened in _ANYWHERE else (listened,))}
+        return frozenset(name.lower() for name in own | given if name)
 
     @property
     def address(self) -> str:
@@ -274,7 +294,7 @@ def _check(config: Config, source: str) -> None:
         "write letters, digits, _ . : and -, at most 64",
         holds=_INSTANCE_NAME.fullmatch(config.name) is not None,
     )
-    for name in ("http", "grpc", "advertise"):
+    for name in ("http", "grpc", "health", "advertise"):
         address = getattr(config.listen, name).replace(_INSTANCE, config.name if name == "advertise" else _INSTANCE)
         match = _ADDRESS.fullmatch(address)
         fits = (match is not None and int(match[2]) < 1 << 16) or (name == "advertise" and not address)
@@ -283,7 +303,13 @@ def _check(config: Config, source: str) -> None:
     for name in ("delete_request", "delete_verify", "check_impact", "explain"):
         own = next((word for word in getattr(config.requests, name) if word.partition("=")[0] in OWN), "")
         demand(f"requests.{name}", f"{own} is given by the service", "leave it out", holds=not own)
-    demand("requests.at_once", "is out of range", "write 1 to 64", holds=1 <= config.requests.at_once <= 64)
+    for name in ("at_once", "at_once_anonymous"):
+        demand(f"requests.{name}", "is out of range", "write 1 to 64", holds=1 <= getattr(config.requests, name) <= 64)
+    anonymous = config.access.anonymous
+    demand("access.anonymous", f"{anonymous!r} is unknown", 'write "none" or "read"', holds=anonymous in (NONE, READ))
+    for name in config.listen.names:
+        fits = _NAME.fullmatch(name) is not None
+        demand("listen.names", f"{name!r} is not a host name", "write it without a port", holds=fits)
     paired = bool(config.access.tls_cert) == bool(config.access.tls_key)
     demand("access.tls_cert", "and tls_key go together", "name both, or none", holds=paired)
     for name, job in config.jobs.items():

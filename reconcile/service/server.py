@@ -1,14 +1,16 @@
 """The whole service: an instance, what asks it, and their end."""
 
 import logging
+import resource
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Final
 
 from reconcile.jobs.context import Context
 from reconcile.service.api.answers import Api
+from reconcile.service.api.carriers import AnswerPool, EventLoop
 from reconcile.service.api.grpc_server import GrpcServer
 from reconcile.service.api.http_server import HttpServer
 from reconcile.service.config import Config, read_tokens
@@ -17,6 +19,7 @@ from reconcile.service.runs.folders import make_private
 from reconcile.service.runs.leader import Instance
 
 _LOG: Final = logging.getLogger(__name__)
+_FILES: Final = 16_384
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +28,13 @@ class RunningService:
 
     Attributes:
         instance: of it.
-        http_port, grpc_port: that it listens at.
+        http_port, grpc_port, health_port: that it listens at.
     """
 
     instance: Instance
     http_port: int
     grpc_port: int
+    health_port: int
 
 
 @contextmanager
@@ -47,26 +51,36 @@ def start_service(config: Config, context: Context, program: tuple[str, ...] = P
     """
     tokens = read_tokens(config.access.tokens)
     make_private(config.data)
+    _raise_file_limit()
     instance = Instance(config, context, program)
     api = Api(instance, tokens)
-    grpc_server = GrpcServer(api, instance, config)
-    try:
-        http_server = HttpServer(api, instance, config)
-    except BaseException:
-        grpc_server.stop()
-        raise
-    instance.start()
-    grpc_server.start()
-    http_server.start()
-    _LOG.warning("%s listens: http %s, grpc %s", config.name, config.listen.http, config.listen.grpc)
-    try:
-        yield RunningService(instance, http_server.port, grpc_server.port)
-    finally:
-        # First what leads: another instance may take over while the rest ends.
-        instance.stop()
-        api.close()
-        http_server.stop()
-        grpc_server.stop()
+    pool, loop = AnswerPool(api), EventLoop()
+    with ExitStack() as stack:
+        stack.callback(loop.stop)
+        stack.callback(pool.stop)
+        http_server = HttpServer(pool, instance, config, loop)
+        stack.callback(http_server.stop)
+        grpc_server = GrpcServer(pool, instance, config, loop)
+        stack.callback(grpc_server.stop)
+        stack.callback(api.close)
+        # Ended first: another instance may lead while the rest ends.
+        stack.callback(instance.stop)
+        instance.start()
+        grpc_server.start()
+        http_server.start()
+        listened = config.listen
+        _LOG.warning(
+            "%s listens: http %s, grpc %s, health %s", config.name, listened.http, listened.grpc, listened.health
+        )
+        yield RunningService(instance, http_server.port, grpc_server.port, http_server.health_port)
+
+
+def _raise_file_limit() -> None:
+    """Let idle connections take as many open files as the system allows: services are started with a thousand."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def serve(config: Config, context: Context, ended: threading.Event) -> None:

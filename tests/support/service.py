@@ -31,6 +31,8 @@ from tests.support.inventories import fill_row
 from tests.support.paths import ROOT
 from tests.support.waiting import free_port
 
+HEALTH: Final = ("/healthz", "/readyz", "/metrics")
+"""Paths at the address of health."""
 TOKEN: Final = "0123456789abcdef-token"
 PROGRAM: Final = (sys.executable, str(Path(__file__).with_name("fake_program.py")))
 REAL_PROGRAM: Final = (sys.executable, str(Path(__file__).with_name("spark_program.py")))
@@ -73,8 +75,8 @@ def write_config(
     path = folder / f"{name}.toml"
     path.write_text(
         f'metadata = "{uri}"\ndata = "{data}"\ninstance = "{name}"\n[election]\nsession = "{session}"\n'
-        f'[listen]\nhttp = "{host}:{free_port()}"\ngrpc = "{host}:{free_port()}"\n'
-        f'[access]\ntokens = "{tokens}"\n{jobs}\n{more}\n'
+        f'[listen]\nhttp = "{host}:{free_port()}"\ngrpc = "{host}:{free_port()}"\nhealth = "{host}:{free_port()}"\n'
+        f'[access]\ntokens = "{tokens}"\nanonymous = "read"\n{jobs}\n{more}\n'
     )
     return path
 

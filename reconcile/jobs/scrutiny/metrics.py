@@ -13,21 +13,34 @@
 Source: https://prometheus.io/docs/instrumenting/exposition_formats/, text format 0.0.4.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
 
 from reconcile.jobs.scrutiny.request import Scrutinized
 
 
-def format_metrics(result: Scrutinized, ended_s: float, *, adds_up: bool | None = None) -> str:
-    """Return the text of the file.
+def format_metrics(result: Scrutinized, ended_s: float) -> str:
+    """Return the text of the file of one run.
 
     Args:
-        result: of one run, or of several together.
+        result: of the run.
         ended_s: when it ended, since 1970.
-        adds_up: whether each of several runs adds up; None: it is one.
+    """
+    return format_families(list_metrics(result, ended_s, adds_up=result.adds_up))
+
+
+def list_metrics(result: Scrutinized, ended_s: float, *, adds_up: bool) -> Iterator[Metric]:
+    """Yield the figures of one run, or of several together.
+
+    Args:
+        result: of them.
+        ended_s: when the last one ended, since 1970.
+        adds_up: whether the sums of each run add up.
     """
     coverage = result.coverage
-    lines: list[str] = []
     families: list[tuple[str, str, str, Mapping[str, float]]] = [
         ("ledgers", "Ledgers by what became of them.", "verdict", {
             "clean": result.clean, "skipped": sum(result.skipped.values()),
@@ -42,29 +55,51 @@ def format_metrics(result: Scrutinized, ended_s: float, *, adds_up: bool | None 
             "without_lists": coverage["without_lists"], "silent": len(coverage["silent"]),
             "not_registered": len(coverage["not_registered"])}),
         ("ended_seconds", "When the run ended.", "", {"": ended_s}),
-        ("adds_up", "1 where every listed ledger became one thing.", "", {
-            "": int(result.adds_up if adds_up is None else adds_up)}),
+        ("adds_up", "1 where every listed ledger became one thing.", "", {"": int(adds_up)}),
     ]  # fmt: skip
     for name, text, label, values in families:
-        lines += format_family(f"bookkeeper_metadata_scrutiny_{name}", text, label, values)
-    return "\n".join(lines) + "\n"
+        yield from make_family(f"bookkeeper_metadata_scrutiny_{name}", text, label, values)
 
 
-def format_family(
-    name: str, text: str, label: str, values: Mapping[str, float], *, kind: str = "gauge"
-) -> Iterator[str]:
-    """Yield the lines of one family of figures.
+def make_family(
+    name: str, text: str, label: str, values: Mapping[str, float], *, is_counter: bool = False
+) -> Iterator[Metric]:
+    """Yield one family of figures.
 
     Args:
-        name: of the family.
-        text: what it is.
+        name: of the family; of a counter without ``_total``.
+        text: its description.
         label: of each value's key; empty: there is one value, without a label.
-        values: key → value; none: the family is not there.
-        kind: Prometheus' type.
+        values: key → value; none: the family is left out.
+        is_counter: whether it only ever grows.
     """
     if not values:
         return
-    yield f"# HELP {name} {text}"
-    yield f"# TYPE {name} {kind}"
+    kind = CounterMetricFamily if is_counter else GaugeMetricFamily
+    family = kind(name, text, labels=[label] if label else [])
     for key, value in values.items():
-        yield f'{name}{{{label}="{key}"}} {value}' if label else f"{name} {value}"
+        family.add_metric([key] if label else [], value)
+    yield family
+
+
+class _Families:
+    """Figures as a registry of Prometheus' client collects them."""
+
+    def __init__(self, families: Iterable[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterable[Metric]:
+        return self._families
+
+
+def format_families(families: Iterable[Metric], *, further: CollectorRegistry | None = None) -> str:
+    """Return figures as text.
+
+    Args:
+        families: the figures.
+        further: a registry with more of them; it is not changed.
+    """
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Families(list(families)))
+    text = generate_latest(registry) + (b"" if further is None else generate_latest(further))
+    return text.decode()

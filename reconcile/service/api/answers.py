@@ -26,7 +26,7 @@ from reconcile.service.api.messages import (
     make_maintenance,
 )
 from reconcile.service.api.methods import ApiError, Call, Method, Why
-from reconcile.service.config import Config
+from reconcile.service.config import READ, Config
 from reconcile.service.runs import commands, schedule
 from reconcile.service.runs.checks import read_check
 from reconcile.service.runs.children import Children, Finished, StoppedError
@@ -41,8 +41,11 @@ from recovery.model.ids import LedgerId, is_bookie_id
 _LOG: Final = logging.getLogger(__name__)
 _ROWS: Final = 500
 """Findings that are turned into messages together."""
-_MOST_STREAMS: Final = 8
-"""Readers of findings at a time: who reads slowly holds a thread, of which there are few."""
+_MOST_STREAMS: Final = 32
+_MOST_ANONYMOUS_STREAMS: Final = 8
+"""Readers of findings at a time: each holds open files."""
+_WAIT_S: Final = 0.2
+"""Between checks whether a caller that waits for a place is still there."""
 _MOST_GATES: Final = 100
 _LONGEST_NAMES: Final = 2000
 """Bytes of all bookies or domains: the record in the store holds all those of a maintenance."""
@@ -72,7 +75,9 @@ class Api:
         self._tokens = dict(tokens)
         self._reads = Children(instance.program)
         self._places = threading.BoundedSemaphore(self._config.requests.at_once)
+        self._anonymous_places = threading.BoundedSemaphore(self._config.requests.at_once_anonymous)
         self._streams = threading.BoundedSemaphore(_MOST_STREAMS)
+        self._anonymous_streams = threading.BoundedSemaphore(_MOST_ANONYMOUS_STREAMS)
 
     @property
     def _config(self) -> Config:
@@ -86,7 +91,7 @@ class Api:
         self,
         method: Method,
         request: Message,
-        authorization: str,
+        by: str,
         *,
         given_s: float | None = None,
         given_up: threading.Event | None = None,
@@ -96,14 +101,13 @@ class Api:
         Args:
             method: that is asked.
             request: its message.
-            authorization: ``Bearer TOKEN``, or empty.
+            by: name of the caller, as `admit` returns it.
             given_s: the caller's deadline; None: none.
             given_up: set by the carrier as soon as nobody waits any more.
 
         Raises:
             ApiError: it is not answered.
         """
-        by = self.admit(method, authorization)
         longest = self._config.requests.deadline
         left_s = longest if given_s is None else min(longest, given_s)
         call = Call(by, time.monotonic() + left_s, given_up or threading.Event())
@@ -146,7 +150,7 @@ class Api:
         names = [name for known, name in self._tokens.items() if hmac.compare_digest(known.encode(), given)]
         if given and not names:
             raise ApiError(Why.NO_TOKEN, "this token is not known")
-        if not names and not self._config.access.open_reads:
+        if not names and self._config.access.anonymous != READ:
             raise ApiError(Why.NO_TOKEN, _NEEDED)
         return names[0] if names else ""
 
@@ -198,12 +202,13 @@ class Api:
     def _read_findings(
         self, paths: Sequence[Path], request: pb.FindingsRequest, severe: Sequence[str], call: Call
     ) -> Iterator[pb.Finding]:
-        if not self._streams.acquire(blocking=False):
-            raise ApiError(Why.TOO_MANY, f"{_MOST_STREAMS} read findings: ask again")
+        streams = self._streams if call.by else self._anonymous_streams
+        if not streams.acquire(blocking=False):
+            raise ApiError(Why.TOO_MANY, "too many callers read findings at this moment: ask again")
         try:
             yield from _filter_findings(paths, request, severe, call)
         finally:
-            self._streams.release()
+            streams.release()
 
     # Questions that a command answers
 
@@ -236,18 +241,31 @@ class Api:
         return self._run(words, call, self._reads)
 
     @contextmanager
-    def _take_place(self) -> Iterator[Path]:
-        """Give a folder for one command, and refuse it where too many run."""
-        if not self._places.acquire(blocking=False):
-            raise ApiError(Why.TOO_MANY, f"{self._config.requests.at_once} requests are under way: ask again")
+    def _take_place(self, call: Call) -> Iterator[Path]:
+        """Give a folder for one command.
+
+        Callers with a token wait for a place until their deadline. Callers without one have few places of their own,
+        and are refused where none is free.
+        """
+        if call.by:
+            places = self._places
+            while not places.acquire(timeout=max(0.0, min(_WAIT_S, call.left_s))):
+                if call.left_s <= 0 or call.given_up.is_set():
+                    problem = f"{self._config.requests.at_once} requests are under way, and none ended in time"
+                    raise ApiError(Why.TOO_MANY, f"{problem}: ask again")
+        else:
+            places = self._anonymous_places
+            if not places.acquire(blocking=False):
+                problem = f"{self._config.requests.at_once_anonymous} requests without a token are under way"
+                raise ApiError(Why.TOO_MANY, f"{problem}: ask again, or with a token")
         try:
             with self._instance.request_folder() as folder:
                 yield folder
         finally:
-            self._places.release()
+            places.release()
 
     def _run(self, words: Sequence[str], call: Call, children: Children) -> Finished:
-        with self._take_place() as folder:
+        with self._take_place(call) as folder:
             return _run_in(folder, words, call, children)
 
     # What only the leader does
@@ -279,7 +297,7 @@ class Api:
         if request.reason:
             _check_line("a reason", request.reason)
         children = self._leading
-        with self._take_place() as folder:
+        with self._take_place(call) as folder:
             ledgers = _write_ledgers(folder, request.ledgers)
             reason = f"{call.by}: {request.reason}"
             words = commands.word_request(self._target, ledgers, reason, request.soak)
@@ -291,7 +309,7 @@ class Api:
         if request.confirm_count < 0:
             raise ApiError(Why.BAD_REQUEST, "confirm_count is a number of ledgers")
         children = self._leading
-        with self._take_place() as folder:
+        with self._take_place(call) as folder:
             ledgers = _write_ledgers(folder, request.ledgers) if request.ledgers else None
             made = folder / _CERTIFICATE
             words = commands.word_verify(
@@ -309,7 +327,7 @@ class Api:
         if not _HASH.fullmatch(request.confirm_hash):
             raise ApiError(Why.BAD_REQUEST, "confirm_hash is of hexadecimal digits, as the certificate has it")
         children = self._leading
-        with self._take_place() as folder:
+        with self._take_place(call) as folder:
             certificate = folder / _CERTIFICATE
             certificate.write_bytes(request.certificate)
             words = commands.word_purge(self._target, certificate, request.confirm_hash)
@@ -332,7 +350,7 @@ class Api:
         if len(self._instance.seen.state.gates) >= _MOST_GATES:
             raise ApiError(Why.TOO_MANY, f"{_MOST_GATES} maintenances are open: close some")
         # Before anything is kept: who is refused asks again, and it is not open by then.
-        with self._take_place():
+        with self._take_place(call):
             try:
                 self._instance.change(lambda state: schedule.open_gate(state, gate))
             except ValueError as error:

@@ -2,37 +2,34 @@
 
 Health is SERVING while the store was seen lately; so a load balancer asks an instance that can answer.
 
-A call holds a thread, of which there are few, from its first byte on. So every one has an end: a reader of findings and
-of reflection after a while, and any other with its connection, which the server ends some time after it told the other
-side to make a new one.
+Calls run on the event loop: a call that sends nothing, or reads slowly, holds no thread. Every call has an end: its
+deadline at the latest.
 """
 
+import asyncio
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
-from reconcile.service.api.answers import Api
+from reconcile.service.api.carriers import AnswerPool, EventLoop
 from reconcile.service.api.methods import METHODS, SERVICE, ApiError, Method, Why
 from reconcile.service.config import Config
 from reconcile.service.runs.leader import Instance
 from recovery.errors import InputError, RecoveryError
 
-_THREADS: Final = 16
-_MOST_CALLS: Final = 64
+_MOST_CALLS: Final = 2048
 _GRACE_MS: Final = 30_000
 _LARGEST: Final = 64 << 20
 """Bytes of a message: a certificate of a hundred thousand ledgers has some 20 MB."""
 _HEALTH_S: Final = 2.0
 _CONNECTION_S: Final = 300
 """Age of a connection at which its other side is told to make another one for further calls."""
-_MOST_REFLECTIONS: Final = 4
+_MOST_REFLECTIONS: Final = 64
 _REFLECTION_S: Final = 30.0
 """Tools ask it a few questions, and end."""
 
@@ -41,21 +38,26 @@ class GrpcServer:
     """The service over gRPC.
 
     Args:
-        api: that answers.
+        pool: that answers.
         instance: whose health is told.
         config: its address, and its certificate.
+        loop: that carries it.
 
     Raises:
         InputError: the address or the certificate cannot be used.
     """
 
-    def __init__(self, api: Api, instance: Instance, config: Config) -> None:
-        self._api = api
+    def __init__(self, pool: AnswerPool, instance: Instance, config: Config, loop: EventLoop) -> None:
+        self._pool = pool
         self._instance = instance
-        self._ended = threading.Event()
-        self._health = health.HealthServicer()
-        self._server = grpc.server(
-            ThreadPoolExecutor(_THREADS, thread_name_prefix="grpc"),
+        self._loop = loop
+        self._longest_s = config.requests.deadline
+        self._health = health.aio.HealthServicer()
+        self._server, self.port = loop.run(self._make(config))
+
+    async def _make(self, config: Config) -> tuple[grpc.aio.Server, int]:
+        # On the loop: a server of gRPC belongs to the one that it is made on.
+        server = grpc.aio.server(
             maximum_concurrent_rpcs=_MOST_CALLS,
             options=(
                 ("grpc.max_receive_message_length", _LARGEST),
@@ -66,55 +68,57 @@ class GrpcServer:
             ),
         )
         handlers = {method.name: self._make_handler(method) for method in METHODS}
-        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
-        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(_Reflection(), self._server)
-        self.port = _bind(self._server, config)
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(_Reflection(), server)
+        return server, _bind(server, config)
 
     def start(self) -> None:
         """Begin to answer."""
-        self._server.start()
-        threading.Thread(target=self._tell_health, name="health", daemon=True).start()
+        self._loop.run(self._server.start())
+        self._telling = self._loop.begin(self._tell_health())
 
     def stop(self) -> None:
         """End, at once."""
-        self._ended.set()
-        self._health.enter_graceful_shutdown()
-        self._server.stop(0).wait()
+        self._telling.cancel()
+        self._loop.run(self._server.stop(0))
 
-    def _tell_health(self) -> None:
+    async def _tell_health(self) -> None:
         status = health_pb2.HealthCheckResponse
-        while not self._ended.is_set():
+        while True:
             now = status.SERVING if self._instance.is_ready else status.NOT_SERVING
             for name in ("", SERVICE):
-                self._health.set(name, now)
-            self._ended.wait(_HEALTH_S)
+                await self._health.set(name, now)
+            await asyncio.sleep(_HEALTH_S)
 
     def _make_handler(self, method: Method) -> "grpc.RpcMethodHandler[Any, Any]":
-        def answer(request: Any, context: grpc.ServicerContext) -> Any:  # noqa: ANN401 - messages
+        async def ask(request: Any, context: Any) -> tuple[Any, str]:  # noqa: ANN401 - messages; grpc.aio's context
             given_up = threading.Event()
-            context.add_callback(given_up.set)
+            context.add_done_callback(lambda _: given_up.set())
             given = {str(key): value for key, value in context.invocation_metadata() or ()}
+            by = self._pool.api.admit(method, str(given.get("authorization", "")))
             remaining = context.time_remaining()
-            try:
-                return self._api.answer(
-                    method,
-                    request,
-                    str(given.get("authorization", "")),
-                    given_s=remaining,
-                    given_up=given_up,
-                )
-            except ApiError as error:
-                _abort(context, error)
+            return await self._pool.answer(method, request, by, given_s=remaining, given_up=given_up), by
 
-        def stream(request: Any, context: grpc.ServicerContext) -> Iterator[Any]:  # noqa: ANN401 - messages
-            with _end_after(self._instance.config.requests.deadline, context):
-                try:
-                    yield from answer(request, context)
-                except ApiError as error:
-                    _abort(context, error)
-                except RecoveryError as error:
-                    _abort(context, ApiError(Why.UNAVAILABLE, str(error)))
+        async def answer(request: Any, context: Any) -> Any:  # noqa: ANN401 - as above
+            try:
+                return (await ask(request, context))[0]
+            except ApiError as error:
+                await _abort(context, error)
+
+        async def stream(request: Any, context: Any) -> AsyncIterator[Any]:  # noqa: ANN401 - as above
+            try:
+                async with asyncio.timeout(self._longest_s):
+                    answers, by = await ask(request, context)
+                    async for batch in self._pool.list_batches(answers, by):
+                        for message in batch:
+                            yield message
+            except ApiError as error:
+                await _abort(context, error)
+            except RecoveryError as error:
+                await _abort(context, ApiError(Why.UNAVAILABLE, str(error)))
+            except TimeoutError:
+                await _abort(context, ApiError(Why.TOO_LATE, "not all was read within the deadline"))
 
         make: Callable[..., Any] = grpc.unary_unary_rpc_method_handler
         behaviour: Callable[..., Any] = answer
@@ -128,41 +132,32 @@ class GrpcServer:
         return handler
 
 
-class _Reflection(reflection.ReflectionServicer):  # type: ignore[misc]  # grpc_reflection has no types
+class _Reflection(reflection.aio.ReflectionServicer):  # type: ignore[misc]  # grpc_reflection has no types
     """What the service has, for tools: some at a time, and each for a while."""
 
     def __init__(self) -> None:
         super().__init__((SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME))
-        self._places = threading.BoundedSemaphore(_MOST_REFLECTIONS)
+        self._running = 0
 
-    def ServerReflectionInfo(self, request_iterator: Any, context: grpc.ServicerContext) -> Iterator[Any]:  # noqa: ANN401, N802 - as the base class has it
-        if not self._places.acquire(blocking=False):
-            _abort(context, ApiError(Why.TOO_MANY, f"{_MOST_REFLECTIONS} ask what the service has: ask again"))
+    async def ServerReflectionInfo(self, request_iterator: Any, context: Any) -> AsyncIterator[Any]:  # noqa: ANN401, N802 - as the base class has it
+        if self._running >= _MOST_REFLECTIONS:
+            await _abort(context, ApiError(Why.TOO_MANY, f"{_MOST_REFLECTIONS} ask what the service has: ask again"))
+        self._running += 1
         try:
-            with _end_after(_REFLECTION_S, context):
-                yield from super().ServerReflectionInfo(request_iterator, context)
+            async with asyncio.timeout(_REFLECTION_S):
+                async for answer in super().ServerReflectionInfo(request_iterator, context):
+                    yield answer
+        except TimeoutError:
+            await _abort(context, ApiError(Why.TOO_LATE, f"ask within {_REFLECTION_S:.0f} s"))
         finally:
-            self._places.release()
+            self._running -= 1
 
 
-@contextmanager
-def _end_after(seconds: float, context: grpc.ServicerContext) -> Iterator[None]:
-    """End a call that lasts longer than this: who reads slowly, or sends nothing, holds a thread."""
-    timer = threading.Timer(seconds, context.cancel)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
+async def _abort(context: Any, error: ApiError) -> None:  # noqa: ANN401 - grpc.aio's context
+    await context.abort(getattr(grpc.StatusCode, error.why.value[0]), error.text)
 
 
-def _abort(context: grpc.ServicerContext, error: ApiError) -> NoReturn:
-    context.abort(getattr(grpc.StatusCode, error.why.value[0]), error.text)
-    raise AssertionError("abort raises")
-
-
-def _bind(server: grpc.Server, config: Config) -> int:
+def _bind(server: grpc.aio.Server, config: Config) -> int:
     access = config.access
     try:
         if access.tls_cert:

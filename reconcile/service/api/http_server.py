@@ -1,40 +1,44 @@
-"""The service over HTTP: the page, metrics, health, and the same methods as gRPC, as JSON.
+"""The service over HTTP: the page and the same methods as gRPC, as JSON; health and metrics at an address of their own.
 
-    GET  /               the page
-    GET  /metrics        for Prometheus
-    GET  /healthz        200 while the process answers
-    GET  /readyz         200 while the store was seen lately; else 503
-    POST /v1/METHOD      the request's message as JSON in, the answer's out; GET with fields as parameters, where
-                         nothing is changed. Many answers: one a line.
+    at listen.http      GET  /               the page
+                        POST /v1/METHOD      the request's message as JSON in, the answer's out; GET with fields as
+                                             parameters, where nothing is changed. Many answers: one a line.
+    at listen.health    GET  /healthz        200 while the process answers
+                        GET  /readyz         200 while the store was seen lately; else 503
+                        GET  /metrics        for Prometheus
 
 JSON is that of protobuf with the proto's names of fields; 64-bit numbers are strings. `Request-Timeout: SECONDS` is the
-caller's deadline; who closes the connection gives up. The first lines of a request may take half a minute, its body and
-the answer half a minute more than the longest deadline: then the connection ends, whatever is sent.
+caller's deadline; a caller that closes the connection gives up. The lines before a request's body may take half a
+minute, its body and the answer half a minute more than the longest deadline: then the connection ends.
 
-Source: https://protobuf.dev/programming-guides/json/.
+Sources: https://protobuf.dev/programming-guides/json/, https://asgi.readthedocs.io/en/latest/specs/www.html.
 """
 
+import asyncio
 import json
 import logging
 import re
-import select
 import socket
-import ssl
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from itertools import chain, islice
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from concurrent.futures import Future
+from contextlib import asynccontextmanager
 from typing import Any, Final
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
+import uvicorn
 from google.protobuf import json_format
 from google.protobuf.message import Message
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from reconcile.service.api.answers import Api
+from reconcile.service.api.carriers import AnswerPool, EventLoop
 from reconcile.service.api.methods import METHODS, ApiError, Method, Why
-from reconcile.service.api.metrics import CONTENT_TYPE, format_service
+from reconcile.service.api.metrics import format_service
 from reconcile.service.api.page import make_page
 from reconcile.service.config import Config, read_tls
 from reconcile.service.runs.leader import Instance
@@ -43,305 +47,393 @@ from recovery.model.ids import parse
 
 _LOG: Final = logging.getLogger(__name__)
 _SILENT_S: Final = 30.0
-"""Seconds that a connection may send and take nothing."""
+"""Seconds that a connection may take to ask."""
+_CHECK_S: Final = 0.2
+"""Between checks whether a connection's time is over."""
+_MOST_CONNECTIONS: Final = 2048
+"""More end those that have asked nothing, the oldest first."""
+_BACKLOG: Final = 2048
 _LARGEST: Final = 64 << 20
 """Bytes of what a known caller sends, as over gRPC: a certificate of a hundred thousand ledgers."""
 _LARGEST_OF_STRANGERS: Final = 1 << 20
-"""Without a token only questions are asked: many such bodies at a time are nothing that memory must bear."""
-_CHUNK: Final = 1 << 16
-_LOOK_MS: Final = 200
-"""Between looks whether who asked is still there."""
+"""Callers without a token only ask questions."""
 _TIMEOUT: Final = re.compile(r"[0-9]{1,7}(\.[0-9]{1,6})?")
-_MOST_CONNECTIONS: Final = 64
 _PATHS: Final = {f"/v1/{method.path}": method for method in METHODS}
 _JSON: Final = "application/json"
 _LINES: Final = "application/x-ndjson"
+_HEADERS: Final = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
+_READS: Final = ("GET", "HEAD")
+
+Answer = Callable[[Request], Awaitable[Response]]
 
 
-class HttpServer(ThreadingHTTPServer):
-    """The service over HTTP.
+class HttpServer:
+    """The service over HTTP, at two addresses.
 
     Args:
-        api: that answers.
-        instance: whose page and metrics are shown.
-        config: its address, and its certificate.
+        pool: that answers.
+        instance: that the page and the metrics show.
+        config: its addresses, and its certificate.
+        loop: that carries it.
+
+    Raises:
+        InputError: an address or the certificate cannot be used.
+    """
+
+    def __init__(self, pool: AnswerPool, instance: Instance, config: Config, loop: EventLoop) -> None:
+        self._loop = loop
+        longest_s = config.requests.deadline
+        self._api = _Listener("listen.http", config.listen.http, _ApiPaths(pool, instance, config), config, longest_s)
+        try:
+            health = _HealthPaths(pool.api, instance)
+            self._health = _Listener("listen.health", config.listen.health, health, config, longest_s)
+        except BaseException:
+            self._api.close()
+            raise
+
+    @property
+    def port(self) -> int:
+        """That the page and the methods listen at."""
+        return self._api.port
+
+    @property
+    def health_port(self) -> int:
+        """That health and metrics listen at."""
+        return self._health.port
+
+    def start(self) -> None:
+        """Begin to answer."""
+        for listener in (self._api, self._health):
+            listener.start(self._loop)
+
+    def stop(self) -> None:
+        """End."""
+        for listener in (self._api, self._health):
+            listener.stop()
+
+
+class _Connections:
+    """The connections of one address, each with the time at which it ends, whatever its other side does."""
+
+    def __init__(self) -> None:
+        self._ends: dict[tuple[str, int], tuple[asyncio.Transport, float, bool]] = {}
+
+    def add(self, transport: asyncio.Transport) -> None:
+        """Take a new connection; beyond the bound, end the oldest that has asked nothing."""
+        if len(self._ends) >= _MOST_CONNECTIONS:
+            waiting = [(until, key) for key, (_, until, is_asking) in self._ends.items() if not is_asking]
+            if not waiting:
+                transport.abort()
+                return
+            self._ends.pop(min(waiting)[1])[0].abort()
+        now = asyncio.get_running_loop().time()
+        self._ends[transport.get_extra_info("peername")[:2]] = (transport, now + _SILENT_S, False)
+
+    def remove(self, transport: asyncio.Transport) -> None:
+        """Forget a connection that has ended."""
+        peer = transport.get_extra_info("peername")
+        if peer is not None:
+            self._ends.pop(peer[:2], None)
+
+    def allow(self, client: tuple[str, int] | None, seconds: float, *, is_asking: bool) -> None:
+        """Let a connection go on for so long from now."""
+        if client is not None and (known := self._ends.get(client)) is not None:
+            self._ends[client] = (known[0], asyncio.get_running_loop().time() + seconds, is_asking)
+
+    async def watch(self) -> None:
+        """End connections whose time is over, until cancelled."""
+        while True:
+            await asyncio.sleep(_CHECK_S)
+            now = asyncio.get_running_loop().time()
+            for transport, until, _ in list(self._ends.values()):
+                if until < now:
+                    transport.abort()
+
+    def make_protocol(self) -> type[H11Protocol]:
+        """Return the protocol of connections that are counted here."""
+        connections = self
+
+        class Protocol(H11Protocol):
+            def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as the base class has it
+                super().connection_made(transport)
+                connections.add(transport)
+
+            def connection_lost(self, exc: Exception | None) -> None:
+                connections.remove(self.transport)
+                super().connection_lost(exc)
+
+        return Protocol
+
+
+class _Listener:
+    """One address that is listened at.
+
+    Args:
+        key: of the configuration that names the address.
+        address: host:port.
+        paths: what answers requests.
+        config: with the certificate.
+        longest_s: the longest deadline of a request.
 
     Raises:
         InputError: the address or the certificate cannot be used.
     """
 
-    daemon_threads = True
-
-    def __init__(self, api: Api, instance: Instance, config: Config) -> None:
-        self.api = api
-        self.instance = instance
-        self._places = threading.BoundedSemaphore(_MOST_CONNECTIONS)
-        self._tls = read_tls(config.access)
-        host, _, port = config.listen.http.rpartition(":")
-        self.address_family = socket.AF_INET6 if host.startswith("[") else socket.AF_INET
+    def __init__(self, key: str, address: str, paths: Answer, config: Config, longest_s: float) -> None:
+        self._paths = paths
+        self._longest_s = longest_s
+        self._connections = _Connections()
+        read_tls(config.access)
+        self._server = uvicorn.Server(
+            uvicorn.Config(
+                self._answer,
+                http=self._connections.make_protocol(),
+                interface="asgi3",
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                log_level="error",
+                access_log=False,
+                proxy_headers=False,
+                server_header=False,
+                ssl_certfile=config.access.tls_cert or None,
+                ssl_keyfile=config.access.tls_key or None,
+            )
+        )
+        host, _, port = address.rpartition(":")
+        family = socket.AF_INET6 if host.startswith("[") else socket.AF_INET
+        self._socket = socket.socket(family, socket.SOCK_STREAM)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            super().__init__((host.strip("[]"), int(port)), _Handler)
+            self._socket.bind((host.strip("[]"), int(port)))
         except OSError as error:
+            self._socket.close()
             remedy = "name an address of this host that is free"
-            raise InputError(f"listen.http {config.listen.http}", f"cannot be listened at ({error})", remedy) from error
+            raise InputError(f"{key} {address}", f"cannot be listened at ({error})", remedy) from error
+        # From here on connections wait to be answered, and are not refused.
+        self._socket.listen(_BACKLOG)
+        self._served: Future[None] | None = None
 
     @property
     def port(self) -> int:
-        """That it listens at."""
-        return int(self.server_address[1])
+        return int(self._socket.getsockname()[1])
 
-    def start(self) -> None:
-        """Begin to answer."""
-        threading.Thread(target=self.serve_forever, name="http", daemon=True).start()
+    def start(self, loop: EventLoop) -> None:
+        self._served = loop.begin(self._serve())
+
+    async def _serve(self) -> None:
+        watching = asyncio.create_task(self._connections.watch())
+        try:
+            await self._server.serve(sockets=[self._socket])
+        finally:
+            watching.cancel()
 
     def stop(self) -> None:
-        """End."""
-        self.shutdown()
-        self.server_close()
+        self._server.should_exit = self._server.force_exit = True
+        if self._served is not None:
+            self._served.result()
+        self.close()
 
-    def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - as the base class has it
-        if not self._places.acquire(blocking=False):
-            self.shutdown_request(request)
-            return
-        super().process_request(request, client_address)
+    def close(self) -> None:
+        self._socket.close()
 
-    def process_request_thread(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - as above
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        client = scope["client"]
+        self._connections.allow(client, self._longest_s + _SILENT_S, is_asking=True)
         try:
-            super().process_request_thread(request, client_address)
+            response = await _try(self._paths, Request(scope, receive))
+            await response(scope, receive, send)
+        except ClientDisconnect:
+            pass
         finally:
-            self._places.release()
-
-    def finish_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - as above
-        request.settimeout(_SILENT_S)
-        bound = _Bound(request)
-        bound.allow(_SILENT_S)
-        try:
-            if self._tls is None:
-                _Handler(bound, request, client_address, self)
-                return
-            # In the connection's own thread: who does not shake hands keeps nobody else waiting.
-            with self._tls.wrap_socket(request, server_side=True, do_handshake_on_connect=False) as secured:
-                bound.take(secured)
-                secured.do_handshake()
-                _Handler(bound, secured, client_address, self)
-        finally:
-            bound.end()
-
-    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - as above
-        """Say nothing: who went away, went away; and what was sent may hold a token."""
+            self._connections.allow(client, _SILENT_S, is_asking=False)
 
 
-class _Bound:
-    """The end of a connection, whatever its other side does: a byte every half a minute would else keep it for ever.
+async def _try(paths: Answer, request: Request) -> Response:
+    """Answer, or say why not; a fault of ours is in the log."""
+    try:
+        return await paths(request)
+    except ApiError as error:
+        return _refuse(error)
+    except (ClientDisconnect, asyncio.CancelledError):
+        raise
+    except Exception as error:  # noqa: BLE001 - of one question; the service goes on
+        # Without the path: what a caller sends may hold a token.
+        _LOG.exception("a question over HTTP is not answered")
+        problem = f"a fault of the service ({type(error).__name__}): its log has more"
+        return _refuse(ApiError(Why.BROKEN, problem))
+
+
+def _refuse(error: ApiError) -> Response:
+    body = json.dumps({"error": error.text, "code": error.why.value[0]}).encode() + b"\n"
+    headers = {"WWW-Authenticate": "Bearer"} if error.why is Why.NO_TOKEN else {}
+    return _respond(body, _JSON, error.why.value[1], headers)
+
+
+def _respond(body: bytes, kind: str, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    response = Response(body, status, {**_HEADERS, **(headers or {})})
+    response.headers["Content-Type"] = kind
+    return response
+
+
+def _require_read(request: Request) -> None:
+    if request.method not in _READS:
+        raise ApiError(Why.NOT_FOUND, "this path is only read: GET it")
+
+
+class _HealthPaths:
+    """Health and metrics.
 
     Args:
-        connection: that is ended.
+        api: that knows the tokens.
+        instance: whose health it is.
     """
 
-    def __init__(self, connection: socket.socket) -> None:
-        self._connection = connection
-        self._timer: threading.Timer | None = None
+    def __init__(self, api: Api, instance: Instance) -> None:
+        self._api = api
+        self._instance = instance
 
-    def take(self, connection: socket.socket) -> None:
-        """End another socket of the same connection instead: TLS takes the plain one's place."""
-        self._connection = connection
-
-    def allow(self, seconds: float) -> None:
-        """Let it go on for so long from now."""
-        self.end()
-        self._timer = threading.Timer(seconds, self._cut)
-        self._timer.daemon = True
-        self._timer.start()
-
-    def end(self) -> None:
-        """Let it be."""
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def _cut(self) -> None:
-        with suppress(OSError):
-            # Not that of TLS, which would wait for the other side.
-            socket.socket.shutdown(self._connection, socket.SHUT_RDWR)
+    async def __call__(self, request: Request) -> Response:
+        _require_read(request)
+        match request.url.path:
+            case "/healthz":
+                return _respond(b"ok\n", "text/plain")
+            case "/readyz":
+                if self._instance.is_ready:
+                    return _respond(b"ok\n", "text/plain")
+                return _respond(f"not ready: {self._instance.seen.problem}\n".encode(), "text/plain", 503)
+            case "/metrics":
+                self._api.identify(request.headers.get("Authorization", ""))
+                text = await asyncio.to_thread(format_service, self._instance)
+                return _respond(text.encode(), CONTENT_TYPE_LATEST)
+        raise ApiError(Why.NOT_FOUND, "there is nothing at this path; paths are /healthz, /readyz, /metrics")
 
 
-@contextmanager
-def _watch(connection: socket.socket) -> Iterator[threading.Event]:
+class _ApiPaths:
+    """The page and the methods.
+
+    Args:
+        pool: that answers.
+        instance: that the page shows.
+        config: with the names that this service has.
+    """
+
+    def __init__(self, pool: AnswerPool, instance: Instance, config: Config) -> None:
+        self._pool = pool
+        self._instance = instance
+        self._names = config.host_names
+
+    async def __call__(self, request: Request) -> Response:
+        self._require_host(request.headers.get("Host", ""))
+        if request.url.path == "/":
+            _require_read(request)
+            by = self._pool.api.identify(_read_authorization(request))
+            page = await self._pool.run(by, lambda: make_page(self._instance).encode())
+            return _respond(page, "text/html; charset=utf-8")
+        method = _PATHS.get(request.url.path)
+        if method is None:
+            raise ApiError(Why.NOT_FOUND, f"there is nothing at this path; methods are {', '.join(_PATHS)}")
+        if request.method == "POST":
+            try:
+                by = self._pool.api.admit(method, _read_authorization(request))
+                _check_length(request, is_known=bool(by))
+            except ApiError:
+                await _pass_over(request)
+                raise
+            text = (await request.body()).decode(errors="replace") or "{}"
+        else:
+            _require_read(request)
+            by = self._pool.api.admit(method, _read_authorization(request))
+            text = json.dumps(_read_query(method, request.url.query))
+        return await self._answer(request, method, text, by)
+
+    def _require_host(self, text: str) -> None:
+        """Refuse a request for another host: a page of a stranger may lead a browser here under a name of its own."""
+        host = text.rpartition(":")[0] if re.search(r":[0-9]*\Z", text) else text
+        # HTTP/1.0 needs no Host, and no browser speaks it.
+        if text and host.lower() not in self._names:
+            known = ", ".join(sorted(self._names))
+            problem = f"this service has no name {host!r} (it has {known})"
+            raise ApiError(Why.OTHER_HOST, f"{problem}: add the name to listen.names of its configuration")
+
+    async def _answer(self, request: Request, method: Method, text: str, by: str) -> Response:
+        message = _parse(method, text)
+        given_s = _read_timeout(request.headers.get("Request-Timeout"))
+        async with _watch(request) as given_up:
+            answer = await self._pool.answer(method, message, by, given_s=given_s, given_up=given_up)
+        if not method.streams:
+            return _respond(_to_json(answer, indent=2), _JSON)
+        batches = self._pool.list_batches(answer, by)
+        try:
+            first: list[Message] = await anext(batches, [])
+        except RecoveryError as error:
+            raise ApiError(Why.UNAVAILABLE, str(error)) from error
+        return StreamingResponse(_list_lines(first, batches), media_type=_LINES, headers=_HEADERS)
+
+
+def _read_authorization(request: Request) -> str:
+    return str(request.headers.get("Authorization", ""))
+
+
+@asynccontextmanager
+async def _watch(request: Request) -> AsyncIterator[threading.Event]:
     """Give an event that is set when the other side of a connection goes away."""
-    given_up, ended = threading.Event(), threading.Event()
-    poll = select.poll()
-    poll.register(connection.fileno(), select.POLLRDHUP)
+    given_up = threading.Event()
 
-    def look() -> None:
-        while not ended.is_set():
-            if poll.poll(_LOOK_MS):
-                given_up.set()
-                return
+    async def wait() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        given_up.set()
 
-    thread = threading.Thread(target=look, name="http watch", daemon=True)
-    thread.start()
+    watching = asyncio.create_task(wait())
     try:
         yield given_up
     finally:
-        ended.set()
-        thread.join()
+        watching.cancel()
 
 
-class _Handler(BaseHTTPRequestHandler):
-    server: HttpServer
-    server_version = "bkmeta"
-    sys_version = ""
-    timeout = _SILENT_S
-
-    def __init__(self, bound: _Bound, *connection: Any) -> None:  # noqa: ANN401 - as the base class has it
-        self._bound = bound
-        super().__init__(*connection)
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-        """Say nothing: a line of a request may hold a token."""
-
-    def do_GET(self) -> None:
-        self._try(self._get)
-
-    def do_HEAD(self) -> None:
-        self._try(self._get)
-
-    def do_POST(self) -> None:
-        self._try(self._post)
-
-    def _try(self, answer: Callable[[], None]) -> None:
-        """Answer, and say why not: what the connection does is nobody's fault, anything else is in the log."""
-        self._allow_answer()
-        try:
-            answer()
-        except ApiError as error:
-            self._refuse(error)
-        except (ConnectionError, TimeoutError, ssl.SSLError):
-            self.close_connection = True
-        except Exception as error:  # noqa: BLE001 - of one question; the service goes on
-            # Without the path: what somebody sends may hold a token.
-            _LOG.exception("a question over HTTP is not answered")
-            problem = f"a fault of the service ({type(error).__name__}): its log has more"
-            self._refuse(ApiError(Why.BROKEN, problem))
-
-    def _get(self) -> None:
-        url = urlsplit(self.path)
-        instance = self.server.instance
-        match url.path:
-            case "/healthz":
-                self._send(HTTPStatus.OK, "text/plain", b"ok\n")
-            case "/readyz":
-                ready = instance.is_ready
-                status = HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE
-                self._send(status, "text/plain", b"ok\n" if ready else f"not ready: {instance.seen.problem}\n".encode())
-            case "/metrics":
-                self.server.api.identify(self._authorization)
-                self._send(HTTPStatus.OK, CONTENT_TYPE, format_service(instance).encode())
-            case "/":
-                self.server.api.identify(self._authorization)
-                self._send(HTTPStatus.OK, "text/html; charset=utf-8", make_page(instance).encode())
-            case _:
-                method = _find_method(url.path)
-                self._answer(method, json.dumps(_read_query(method, url.query)))
-
-    def _post(self) -> None:
-        method = _find_method(urlsplit(self.path).path)
-        length = _read_length(self.headers.get("Content-Length", ""))
-        try:
-            self._admit_body(method, length)
-        except ApiError:
-            self._pass_over(min(length, _LARGEST_OF_STRANGERS))
-            raise
-        self._answer(method, self.rfile.read(length).decode(errors="replace") or "{}")
-
-    def _admit_body(self, method: Method, length: int) -> None:
-        """See that who asks may, before what is sent is read: it is held in memory."""
-        is_known = bool(self.server.api.admit(method, self._authorization))
-        if length > _LARGEST_OF_STRANGERS and not is_known:
-            raise ApiError(Why.BAD_REQUEST, f"send at most {_LARGEST_OF_STRANGERS} bytes without a token")
-
-    def _pass_over(self, length: int) -> None:
-        """Read what is not wanted: who still sends does not hear an answer, but that the connection is gone."""
-        while length > 0 and (piece := self.rfile.read(min(length, _CHUNK))):
-            length -= len(piece)
-
-    def _allow_answer(self) -> None:
-        self._bound.allow(self.server.instance.config.requests.deadline + _SILENT_S)
-
-    @property
-    def _authorization(self) -> str:
-        return str(self.headers.get("Authorization", ""))
-
-    def _answer(self, method: Method, text: str) -> None:
-        request = method.request()
-        try:
-            json_format.Parse(text, request)
-        except json_format.ParseError as error:
-            kind = method.request.DESCRIPTOR
-            fields = ", ".join(entry.name for entry in kind.fields) or "none"
-            first, *_ = str(error).splitlines()
-            raise ApiError(
-                Why.BAD_REQUEST, f"not a {kind.name}: {first.rstrip('.')}; its fields are {fields}"
-            ) from error
-        given_s = _read_timeout(self.headers.get("Request-Timeout"))
-        with _watch(self.connection) as given_up:
-            answer = self.server.api.answer(method, request, self._authorization, given_s=given_s, given_up=given_up)
-            if method.streams:
-                self._stream(answer)
-            else:
-                self._send(HTTPStatus.OK, _JSON, _to_json(answer, indent=2))
-
-    def _stream(self, answers: Iterator[Message]) -> None:
-        try:
-            first = list(islice(answers, 1))
-        except RecoveryError as error:
-            raise ApiError(Why.UNAVAILABLE, str(error)) from error
-        self._send_head(HTTPStatus.OK, _LINES)
-        if self.command != "HEAD":
-            for line in _list_lines(chain(first, answers)):
-                self.wfile.write(line)
-
-    def _refuse(self, error: ApiError) -> None:
-        body = json.dumps({"error": error.text, "code": error.why.value[0]}).encode() + b"\n"
-        headers = {"WWW-Authenticate": "Bearer"} if error.why is Why.NO_TOKEN else {}
-        self._send(HTTPStatus(error.why.value[1]), _JSON, body, headers)
-
-    def _send(self, status: HTTPStatus, kind: str, body: bytes, headers: Mapping[str, str] | None = None) -> None:
-        self._send_head(status, kind, {"Content-Length": str(len(body)), **(headers or {})})
-        if self.command != "HEAD":
-            self.wfile.write(body)
-
-    def _send_head(self, status: HTTPStatus, kind: str, headers: Mapping[str, str] | None = None) -> None:
-        self.send_response(status)
-        fixed = {"Content-Type": kind, "X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
-        for name, value in {**fixed, **(headers or {})}.items():
-            self.send_header(name, value)
-        self.end_headers()
+async def _pass_over(request: Request) -> None:
+    """Read what is not wanted: a caller that still sends hears no answer, but that the connection is gone."""
+    left = _LARGEST_OF_STRANGERS
+    async for piece in request.stream():
+        left -= len(piece)
+        if left <= 0:
+            return
 
 
-def _list_lines(answers: Iterator[Message]) -> Iterator[bytes]:
+def _check_length(request: Request, *, is_known: bool) -> None:
+    """Refuse a body that this caller may not send, before any of it is held in memory."""
+    text = request.headers.get("Content-Length", "")
+    if not re.fullmatch(r"[0-9]{1,9}", text) or int(text) > _LARGEST:
+        raise ApiError(Why.BAD_REQUEST, f"send a Content-Length of at most {_LARGEST}")
+    if int(text) > _LARGEST_OF_STRANGERS and not is_known:
+        raise ApiError(Why.BAD_REQUEST, f"send at most {_LARGEST_OF_STRANGERS} bytes without a token")
+
+
+def _parse(method: Method, text: str) -> Message:
+    message = method.request()
+    try:
+        json_format.Parse(text, message)
+    except json_format.ParseError as error:
+        kind = method.request.DESCRIPTOR
+        fields = ", ".join(entry.name for entry in kind.fields) or "none"
+        first, *_ = str(error).splitlines()
+        raise ApiError(Why.BAD_REQUEST, f"not a {kind.name}: {first.rstrip('.')}; its fields are {fields}") from error
+    return message
+
+
+async def _list_lines(first: Sequence[Message], batches: AsyncIterator[list[Message]]) -> AsyncIterator[bytes]:
     """Yield answers as lines; the status is sent by then, so a last line says that they are not all."""
     try:
-        for answer in answers:
-            yield _to_json(answer, indent=None)
+        yield b"".join(_to_json(answer, indent=None) for answer in first)
+        async for batch in batches:
+            yield b"".join(_to_json(answer, indent=None) for answer in batch)
     except Exception as error:  # noqa: BLE001 - the caller hears of it; of a fault of ours the log has the trace
         problem = str(error)
         if not isinstance(error, ApiError | RecoveryError):
             _LOG.exception("a question over HTTP is not answered whole")
             problem = f"a fault of the service ({type(error).__name__}): its log has more; this is not all of it"
         yield json.dumps({"error": problem}).encode() + b"\n"
-
-
-def _find_method(path: str) -> Method:
-    method = _PATHS.get(path)
-    if method is None:
-        raise ApiError(Why.NOT_FOUND, f"there is nothing at this path; methods are {', '.join(_PATHS)}")
-    return method
-
-
-def _read_length(text: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,9}", text) or int(text) > _LARGEST:
-        raise ApiError(Why.BAD_REQUEST, f"send a Content-Length of at most {_LARGEST}")
-    return int(text)
 
 
 def _read_timeout(text: str | None) -> float | None:

@@ -15,7 +15,7 @@
     maintenances{state}         that are open
     commands                    processes of commands that are under way for the leader
 
-    and, as Prometheus' own clients name them, process_open_fds, process_resident_memory_bytes, process_threads
+    and, of Prometheus' own client, process_open_fds, process_resident_memory_bytes and others; and process_threads
 
 and those of the last scrutiny (`reconcile.jobs.scrutiny.metrics`), of all shares together.
 
@@ -23,7 +23,6 @@ Source: https://prometheus.io/docs/instrumenting/exposition_formats/, text forma
 """
 
 import logging
-import resource
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,7 +30,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from reconcile.jobs.scrutiny.metrics import format_family, format_metrics
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.metrics_core import Metric
+
+from reconcile.jobs.scrutiny.metrics import format_families, list_metrics, make_family
 from reconcile.jobs.scrutiny.request import Scrutinized
 from reconcile.service.runs import schedule
 from reconcile.service.runs.folders import OUT
@@ -41,70 +43,68 @@ from recovery.dataset import open_dataset
 from recovery.errors import DatasetError
 
 _LOG: Final = logging.getLogger(__name__)
-CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+_PROCESS: Final = CollectorRegistry()
+ProcessCollector(registry=_PROCESS)
 
 
 def format_service(instance: Instance) -> str:
     """Return the text of /metrics."""
+    families = [*_list_service(instance), *_list_scrutinies(instance.config.data, instance.seen.state)]
+    return format_families(families, further=_PROCESS)
+
+
+def _list_service(instance: Instance) -> Iterator[Metric]:
     seen, now = instance.seen, instance.now_ms()
     state, timings = seen.state, instance.config.timings
     jobs = {name: state.job(name) for name in sorted({*timings, *state.jobs})}
     open_gates = Counter(str(gate.state) for gate in instance.gates)
-    families: list[tuple[str, str, str, str, Mapping[str, float]]] = [
-        ("leads", "gauge", "1: this instance leads.", "", {"": int(instance.leads)}),
-        ("epoch", "gauge", "Take-overs until now.", "", {"": state.epoch}),
-        ("store_seen_seconds_ago", "gauge", "Since the store was seen.", "", {} if seen.age_s is None else {
-            "": round(seen.age_s, 3)}),
-        ("runs_total", "counter", "Runs that were begun.", "command", {name: job.number for name, job in jobs.items()}),
-        ("missed_total", "counter", "Runs that were due, and not begun before the next was due.", "command", {
+    counters: list[tuple[str, str, Mapping[str, float]]] = [
+        ("runs", "Runs that were begun.", {name: job.number for name, job in jobs.items()}),
+        ("missed", "Runs that were due, and not begun before the next was due.", {
             name: job.missed for name, job in jobs.items()}),
-        ("broken_off_total", "counter", "Runs whose instance was gone before their end.", "command", {
+        ("broken_off", "Runs whose instance was gone before their end.", {
             name: job.broken_off for name, job in jobs.items()}),
-        ("failures", "gauge", "Runs in a row that came to no verdict.", "command", {
+    ]  # fmt: skip
+    gauges: list[tuple[str, str, str, Mapping[str, float]]] = [
+        ("leads", "1: this instance leads.", "", {"": int(instance.leads)}),
+        ("epoch", "Take-overs until now.", "", {"": state.epoch}),
+        ("store_seen_seconds_ago", "Since the store was seen.", "", {} if seen.age_s is None else {
+            "": round(seen.age_s, 3)}),
+        ("failures", "Runs in a row that came to no verdict.", "command", {
             name: job.failures for name, job in jobs.items()}),
-        ("running", "gauge", "1: one is under way.", "command", {
+        ("running", "1: one is under way.", "command", {
             name: int(job.running is not None) for name, job in jobs.items()}),
-        ("exit_code", "gauge", "Of the last run.", "command", {
+        ("exit_code", "Of the last run.", "command", {
             name: job.last.exit_code for name, job in jobs.items() if job.last is not None}),
-        ("verdict_seconds", "gauge", "When the oldest of the last verdicts of all shares was.", "command", {
+        ("verdict_seconds", "When the oldest of the last verdicts of all shares was.", "command", {
             name: min(run.ended_ms for run in job.latest.values()) / 1000 for name, job in jobs.items() if job.latest}),
-        ("due_seconds", "gauge", "When the next run is due.", "command", {
+        ("due_seconds", "When the next run is due.", "command", {
             name: schedule.find_due_ms(timing, jobs[name], now) / 1000
             for name, timing in timings.items() if jobs[name].running is None}),
-        ("maintenances", "gauge", "That are open.", "state", {str(kind): open_gates[str(kind)] for kind in GateState}),
+        ("maintenances", "That are open.", "state", {str(kind): open_gates[str(kind)] for kind in GateState}),
+        ("commands", "Processes of commands for the leader.", "", {"": instance.children.number}),
     ]  # fmt: skip
-    families.append(("commands", "gauge", "Processes of commands for the leader.", "", {"": instance.children.number}))
-    lines: list[str] = []
-    for name, text, value in _read_process():
-        lines += format_family(f"process_{name}", text, "", {"": value})
-    for name, kind, text, label, values in families:
-        lines += format_family(f"bookkeeper_metadata_service_{name}", text, label, values, kind=kind)
-    return "\n".join(lines) + "\n" + _format_scrutinies(instance.config.data, state)
+    for name, text, values in counters:
+        yield from make_family(f"bookkeeper_metadata_service_{name}", text, "command", values, is_counter=True)
+    for name, text, label, gauge in gauges:
+        yield from make_family(f"bookkeeper_metadata_service_{name}", text, label, gauge)
+    yield from make_family("process_threads", "Threads.", "", {"": threading.active_count()})
 
 
-def _read_process() -> Iterator[tuple[str, str, int]]:
-    """Yield what this process takes: name, words, value. Source: Linux, proc(5)."""
-    own = Path("/proc/self")
-    resident = int((own / "statm").read_text().split()[1]) * resource.getpagesize()
-    yield "open_fds", "Open files.", len(list((own / "fd").iterdir()))
-    yield "resident_memory_bytes", "Memory.", resident
-    yield "threads", "Threads.", threading.active_count()
-
-
-def _format_scrutinies(data: Path, state: State) -> str:
-    """Return the figures of the last scrutiny of each share together; nothing where their folder is elsewhere."""
+def _list_scrutinies(data: Path, state: State) -> Iterator[Metric]:
+    """Yield the figures of the last scrutiny of each share together; none where their folder is elsewhere."""
     job = state.job("scrutinize")
     results = read_results([data / job.latest[share].folder / OUT for share in sorted(job.latest)])
     # A run whose sums do not add up came to no verdict, and is the latest of no share: it is the last until the next.
     is_new = job.last is not None and not job.last.came_to_verdict
     invalid = read_results([data / job.last.folder / OUT]) if job.last is not None and is_new else []
     if not (results or invalid):
-        return ""
+        return
     ended_ms = max(
         (run.ended_ms for run in job.latest.values()), default=job.last.ended_ms if job.last is not None else 0
     )
     adds_up = all(result.adds_up for result in (*results, *invalid))
-    return format_metrics(add_results(results or invalid), ended_ms / 1000, adds_up=adds_up)
+    yield from list_metrics(add_results(results or invalid), ended_ms / 1000, adds_up=adds_up)
 
 
 def read_results(paths: Sequence[Path]) -> list[Scrutinized]:

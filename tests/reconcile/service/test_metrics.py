@@ -25,8 +25,8 @@ def test_a_run_whose_sums_do_not_add_up_is_in_the_figures(tmp_path: Path) -> Non
         write_findings(config.data / f"scrutinize/{number}" / OUT, [4], listed=listed)
         instance._take(state)
         figures = format_service(instance).splitlines()
-        assert f"bookkeeper_metadata_scrutiny_adds_up {adds_up}" in figures
-        assert "bookkeeper_metadata_scrutiny_failing 1" in figures
+        assert f"bookkeeper_metadata_scrutiny_adds_up {adds_up}.0" in figures
+        assert "bookkeeper_metadata_scrutiny_failing 1.0" in figures
 
 
 def test_a_run_of_another_version_is_said_once_and_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -88,7 +88,7 @@ def test_a_healthy_cluster_gives_no_alarm(site: Site) -> None:
     assert run.exit_code == 0, (run.verdict, (site.running.instance.config.data / run.folder / "log.txt").read_text())
     assert site.read_job("capture").last.exit_code == 0
     assert ask(site.running.grpc_port, "list-findings") == []
-    assert "bookkeeper_metadata_scrutiny_failing 0" in fetch(site.running.http_port, "/metrics")[1]
+    assert "bookkeeper_metadata_scrutiny_failing 0" in fetch(site.running.health_port, "/metrics")[1]
     assert "bookies and metadata agree" in fetch(site.running.http_port, "/")[1]
     code, text = fetch(site.running.http_port, "/v1/explain-ledger?ledger_id=0")
     assert (code, json.loads(text)["exit_code"]) == (200, 0)

@@ -23,7 +23,7 @@ from reconcile.service.runs.history import read_points
 from tests.support.cluster import Cluster
 from tests.support.disks import fill, may_mount, mounted
 from tests.support.scrutinized_cluster import ScrutinizedCluster
-from tests.support.service import REAL_PROGRAM, InstanceProcess, ask, fetch, list_descendants, write_config
+from tests.support.service import HEALTH, REAL_PROGRAM, InstanceProcess, ask, fetch, list_descendants, write_config
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.real
@@ -97,7 +97,9 @@ class Soak:
     def fetch(self, name: str, path: str) -> tuple[int, str]:
         """Fetch from an instance; 0 where nobody answers."""
         with suppress(OSError):
-            return fetch(int(self._listens[name].http.rpartition(":")[2]), path)
+            listen = self._listens[name]
+            address = listen.health if path in HEALTH else listen.http
+            return fetch(int(address.rpartition(":")[2]), path)
         return 0, ""
 
     def list_leaders(self) -> list[str]:
