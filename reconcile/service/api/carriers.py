@@ -31,7 +31,12 @@ class EventLoop:
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
-        threading.Thread(target=self._loop.run_forever, name="carriers", daemon=True).start()
+        self._thread = threading.Thread(target=self._run, name="carriers", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop):
+            self._loop.run_forever()
 
     def begin(self, coroutine: Coroutine[Any, Any, T]) -> "Future[T]":
         """Start a coroutine."""
@@ -42,8 +47,9 @@ class EventLoop:
         return self.begin(coroutine).result()
 
     def stop(self) -> None:
-        """End the loop; what still runs on it is dropped."""
+        """End the loop; what still runs on it is cancelled."""
         self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
 
 
 class _Share:
