@@ -15,7 +15,6 @@ from reconcile.check.scrutiny.lifecycle import list_repairs
 from reconcile.findings.table import Run
 from reconcile.jobs.context import Context
 from reconcile.jobs.scrutiny.first_look import STORE
-from reconcile.jobs.scrutiny.metrics import format_metrics
 from reconcile.jobs.scrutiny.range_task import are_of, count_verdicts
 from reconcile.jobs.scrutiny.request import Scrutinized, ScrutinyRequest
 from recovery.dataset import Dataset, open_dataset, read_part, sort_by_key, write_part
@@ -123,6 +122,8 @@ def write_report(out: DatasetPlace, inventories: Sequence[Dataset], context: Con
 
 def write_beside(request: ScrutinyRequest, result: Scrutinized, parts: Sequence[Part], run: Run) -> None:
     """Write what other programs take: figures, and commands that mend."""
+    from reconcile.jobs.scrutiny.metrics import format_metrics  # noqa: PLC0415 - at the end of a run alone
+
     text = format_metrics(result, run.at.timestamp())
     with write_whole(request.out / METRICS, secret=False) as metrics:
         metrics.sink.write(text.encode())
