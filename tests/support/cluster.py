@@ -242,12 +242,13 @@ class History:
         password: bytes,
         custom: Mapping[str, bytes] | None = None,
         adv: bool = False,
+        members: Sequence[str] | None = None,
     ) -> int:
-        """Create a ledger with (E, W, A); an `adv` one takes entries in any order."""
+        """Create a ledger with (E, W, A), on these bookies or on any; an `adv` one takes entries in any order."""
         ensemble, write, ack = quorum
         known = {"digest": digest, "password": encoded(password), "adv": adv}
         values = {key: encoded(value) for key, value in (custom or {}).items()}
-        ledger: int = self.cluster("create", E=ensemble, W=write, A=ack, custom=values, **known)
+        ledger: int = self.cluster("create", E=ensemble, W=write, A=ack, custom=values, members=members, **known)
         self._writers[ledger] = known
         self._entries[ledger] = {}
         return ledger

@@ -25,9 +25,6 @@ pytestmark = pytest.mark.long
 
 COUNT: Final = int(os.environ.get("BKMETA_SOAK_HISTORIES", "60"))
 """Histories of each class, and of each class with each scan a third of it."""
-LATER: Final = ("tended", "tight")
-"""What is judged by hand alone until copies made of open ledgers show no end any more."""
-JUDGED: Final = tuple(name for name in CLASSES if name not in LATER)
 FIRST: Final = int(os.environ.get("BKMETA_SOAK_SEED", "0"))
 """Seed of the first cluster: `scripts/soak` draws another one each time. Violations name theirs."""
 
@@ -40,7 +37,7 @@ def said(tally: Tally) -> str:
     return "\n".join(text for some in shown.values() for text in some[:3])
 
 
-@pytest.mark.parametrize("name", JUDGED)
+@pytest.mark.parametrize("name", CLASSES)
 def test_every_guarantee_holds(name: str) -> None:
     """Nothing served is unreadable or cut off, no hold leaves a bookie out, no sure grade is wrong, truth is listed."""
     tally = judge.run(name, COUNT, seed=FIRST)
@@ -49,10 +46,10 @@ def test_every_guarantee_holds(name: str) -> None:
     assert sum(tally.paths.values()) == tally.ledgers > COUNT // 2
 
 
-@pytest.mark.parametrize("scan", [scan for scan in SCANS if scan not in LATER])
+@pytest.mark.parametrize("scan", SCANS)
 def test_every_guarantee_holds_where_less_is_seen(scan: str) -> None:
     """The same with bookies not scanned, folders missing, damage, and in clusters of a few ledgers."""
-    for name in JUDGED:
+    for name in CLASSES:
         tally = judge.run(f"{name}/{scan}", COUNT // 10 + 1, seed=FIRST + 1000)
         assert not tally.violations, said(tally)
 
@@ -61,7 +58,7 @@ def test_every_guarantee_holds_where_less_is_seen(scan: str) -> None:
 def test_every_guarantee_holds_by_every_policy(tail: Tail) -> None:
     """With a snapshot's quorums: what is left open, BookKeeper's own recovery closes without a loss, in any order."""
     opened = 0
-    for name in JUDGED:
+    for name in CLASSES:
         tally = judge.run(name, COUNT // 5, seed=FIRST + 2000, tail=tail, is_snapshot_known=True)
         assert not tally.violations, said(tally)
         opened += tally.opened

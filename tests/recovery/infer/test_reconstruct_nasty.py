@@ -15,8 +15,6 @@ from tests.recovery.infer.test_reconstruct_histories import FIRST, said
 
 COUNT: Final = int(os.environ.get("BKMETA_SOAK_NASTY", "120"))
 """Ledgers of each history, and of each with each policy a third of it."""
-JUDGED: Final = tuple(name for name in NASTY if name != "open-tended")
-"""The other one is judged by hand alone until copies made of open ledgers show no end any more."""
 ENOUGH: Final = 120
 """Ledgers of which some of each history are restored."""
 
@@ -34,7 +32,7 @@ ONCE_WRONG: Final = (
 )
 
 
-@pytest.mark.parametrize("name", JUDGED)
+@pytest.mark.parametrize("name", NASTY)
 def test_every_guarantee_holds_in_the_worst(name: str) -> None:
     """Nothing served is unreadable or cut off, no hold leaves a bookie out, no sure grade is wrong, truth is listed."""
     tally = judge.run(name, COUNT, seed=FIRST)
@@ -47,7 +45,7 @@ def test_every_guarantee_holds_in_the_worst(name: str) -> None:
 @pytest.mark.parametrize("tail", list(Tail))
 def test_every_guarantee_holds_in_the_worst_by_every_policy(tail: Tail) -> None:
     """The same with a snapshot's quorums, by every policy."""
-    for name in JUDGED:
+    for name in NASTY:
         tally = judge.run(name, COUNT // 3, seed=FIRST + 1000, tail=tail, is_snapshot_known=True)
         assert not tally.violations, said(tally)
 
