@@ -48,7 +48,7 @@ _SHOWN: Final = 5
 """So many ledgers, and this share of them, must show a shape for it to be expected among the alternatives."""
 _SHARE: Final = 0.05
 _OLDER: Final = 10
-"""Older ledgers that a bookie serves which was not wiped: a few may have been copied to it since."""
+"""Older ledgers that a bookie serves, and wrote, which was not wiped: a few may be of writers that began late."""
 Quorums = Mapping[tuple[int, int, int], int]
 
 
@@ -78,8 +78,10 @@ class ClusterJudge:
         self._seen_whole = {row["bookie"] for row in inventory.bookies.to_pylist() if row["complete"]}
         self._ledgers_of: dict[str, list[int]] = {}
         for ledger, holders in sorted(inventory.served.items()):
-            for bookie in holders:
-                self._ledgers_of.setdefault(bookie, []).append(ledger)
+            for bookie, copies in holders.items():
+                # A LAC that is not below its entry is a copy's: who was wiped may have got it since.
+                if any(copy.lac < entry for entry, copy in copies.items()):
+                    self._ledgers_of.setdefault(bookie, []).append(ledger)
         self._shapes = {(ensemble, write) for ensemble, write, _ in quorums} | self._find_shown_shapes()
 
     def judge_rows(self, rows: Sequence[Row]) -> Tally:
@@ -228,8 +230,8 @@ class ClusterJudge:
         above = sorted({entry for copies in served.values() for entry in copies if end < entry <= must})
         if above and ledger in self.world.records:
             yield "G2", f"ends at {end}, acknowledged up to {must}, bookies serve {describe_runs(above)}"
-        if row["acked_high"] is not None:
-            yield "G2", f"acked_high {row['acked_high']}, and something may be hidden"
+        if row["acked_high"] is not None and not (self._is_all_seen and row["acked_high"] >= must):
+            yield "G2", f"acked_high {row['acked_high']}, acknowledged up to {must}, or something may be hidden"
         present = {entry for copies in served.values() for entry in copies}
         holes = [entry for entry in range(end + 1) if entry not in present]
         if list_holes(row) != holes:
