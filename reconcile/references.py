@@ -52,7 +52,7 @@ TOPICS: Final = "/managed-ledgers"
 SCHEMAS: Final = "/schemas"
 _LEDGERS: Final = "/ledgers"
 """Where Pulsar's ledgers are, beside its topics."""
-_DERIVED: Final = ("bucket", "deletion", "source")
+_DERIVED: Final = ("bucket", "deletion", "source", "tombstone")
 _STATED: Final = "stated"
 _LISTED: Final = "listed"
 _FIELDS = {field.name: field.type for field in SCHEMA if field.name not in _DERIVED}
@@ -145,6 +145,7 @@ def read_listing(path: Path) -> tuple[pa.Table, int | None]:
     columns["scope"] = pc.fill_null(columns["scope"], 0)
     columns["deletion"] = pa.nulls(rows.num_rows, pa.string())
     columns["source"] = pa.array([str(path)] * rows.num_rows, pa.string())
+    columns["tombstone"] = pa.nulls(rows.num_rows, pa.string())
     return _once(pa.table(columns)), listed_ms
 
 
@@ -171,7 +172,7 @@ def _once(rows: pa.Table) -> pa.Table:
     keys: Sequence[str] = ("scope", "ledger")
     stated = pc.and_(pc.fill_null(rows["deleted"], fill_value=False), pc.is_null(rows["deletion"]))
     rows = rows.append_column(_STATED, stated)
-    names = [name for name in (*_FIELDS, "deletion", "source", _STATED) if name not in keys]
+    names = [name for name in (*_FIELDS, "deletion", "source", "tombstone", _STATED) if name not in keys]
     grouped = rows.group_by(list(keys)).aggregate([(name, "max") for name in names])
     rows = grouped.rename_columns([name.removesuffix("_max") for name in grouped.column_names])
     # What somebody says counts for more than what a history shows.
@@ -213,7 +214,15 @@ def _make_table(references: Sequence[_Reference], source: str) -> pa.Table:
     }
     deleted = pa.array([None if reference.deletion is None else True for reference in references], pa.bool_())
     scope, sources = pa.array(np.zeros(count, np.int64)), pa.array([source] * count, pa.string())
-    return pa.table({**columns, "deleted": deleted, "scope": scope, "source": sources})
+    return pa.table(
+        {
+            **columns,
+            "deleted": deleted,
+            "scope": scope,
+            "source": sources,
+            "tombstone": pa.nulls(count, pa.string()),
+        }
+    )
 
 
 def of_store(opened: OpenStore) -> References:

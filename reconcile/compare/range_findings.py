@@ -133,9 +133,22 @@ def _find_stale_marks(evidence: Evidence, part: Range, buckets: range, run: Run)
 
 
 def give_verdicts(
-    evidence: Evidence, compared: Range, findings: pa.Table, references: pa.Table | None = None
+    evidence: Evidence,
+    compared: Range,
+    findings: pa.Table,
+    references: pa.Table | None = None,
+    *,
+    names_all: bool = True,
 ) -> tuple[pa.Table, int]:
-    """Return SIDES, and how many ledgers were looked at: counted from the sides themselves, not from their join."""
+    """Return SIDES, and how many ledgers were looked at: counted from the sides themselves, not from their join.
+
+    Args:
+        evidence: the store and snapshots.
+        compared: the range, settled.
+        findings: of the range.
+        references: what upper layers and tombstones say; None: nothing was given.
+        names_all: what no reference names, no upper layer refers to. Tombstones alone name deleted ledgers only.
+    """
     keys = ["scope", "ledger"]
     parts = [compared.rows, compared.stored, compared.snapshot, sides.deletions(compared.history)]
     looked_at = pa.concat_tables([part.select(keys) for part in parts]).group_by(keys).aggregate([]).num_rows
@@ -147,7 +160,8 @@ def give_verdicts(
     undecided = np.zeros(len(stored), np.bool_)
     undecided[compared.find_left_out()] = unseen
     words = table.verdicts(compared.compared.sides, findings, skipped, undecided)
-    named = reference_checks.add_owners(compared.compared.sides, references)
+    named = reference_checks.add_owners(compared.compared.sides, references if names_all else None)
+    named = reference_checks.add_tombstones(named, references)
     return named.append_column("verdict", words), int(looked_at)
 
 

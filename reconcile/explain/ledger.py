@@ -197,7 +197,8 @@ def explain(
             is_guarded=live is not None and live.is_guarded,
             is_in_snapshot=any(side_of.row.num_rows for side_of in stored if side_of is not live),
             has_actions=bool(actions),
-            deletion=next(filter(None, map(_describe_deletion, relations)), None),
+            deletion=_describe_tombstone(named, ledger, plan)
+            or next(filter(None, map(_describe_deletion, relations)), None),
             disagreements=[side_of.category for side_of in disagreements],
             may_exist_elsewhere=coverage.may_exist_elsewhere,
         )
@@ -264,15 +265,28 @@ def _describe_references(rows: pa.Table | None, ledger: LedgerId, plan: Dataset 
     """Say what upper layers know of the ledger: from what was given, else as the plan has it."""
     if rows is None:
         for side in read_only_ledger(plan, "sides", ledger).to_pylist() if plan is not None else ():
+            if side.get("tombstone") is not None:
+                yield f"tombstone: {side['tombstone']}"
             if side.get("referenced") is not None:
                 yield f"owner: {side['owner'] or 'not named'}" if side["referenced"] else "none of those asked names it"
         return
     for row in rows.to_pylist():
+        if row["tombstone"] is not None:
+            yield f"tombstone: {row['tombstone']} ({row['source']})"
+            continue
         ends = [f"{name.replace('_', ' ')} {row[name]}" for name in ("last_entry", "length") if row[name] is not None]
         gone = ["deleted: " + (row["deletion"] or "as it says")] if row["deleted"] else []
         yield "; ".join([f"owner: {row['owner'] or 'not named'}", *ends, *gone]) + f" ({row['source']})"
     if not rows.num_rows:
         yield "none of those asked names it"
+
+
+def _describe_tombstone(rows: pa.Table | None, ledger: LedgerId, plan: Dataset | None) -> str | None:
+    """Say that bkmeta purged the ledger, as its tombstone has it; None: no tombstone names it."""
+    sides = [] if plan is None else read_only_ledger(plan, "sides", ledger).to_pylist()
+    said = [row.get("tombstone") for row in [*(() if rows is None else rows.to_pylist()), *sides]]
+    purged = next((text for text in said if text is not None), None)
+    return None if purged is None else f"its tombstone says: bkmeta {purged}"
 
 
 def _describe_timeline(row: Mapping[str, Any] | None, stored: Sequence[StoredLedger]) -> Iterator[str]:

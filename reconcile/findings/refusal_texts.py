@@ -91,9 +91,14 @@ REASONS: Final[Mapping[Refusal, tuple[str, str]]] = {
         "an upper layer says that it deleted it",
         "a person's choice that names it",
     ),
+    Refusal.DELETED_BY_TOMBSTONE: (
+        "bkmeta purged it by a certificate, as its tombstone says",
+        "a person's choice that names it; no choice of many ledgers brings it back",
+    ),
     Refusal.MASS_DELETION: (
         "so much was deleted that it may be the catastrophe itself",
-        "a person: a capture of before (capture --at) as --snapshot, or the plan's alternatives one by one",
+        "a person: a capture of before (capture --at) as --snapshot, but of no moment before a purge; or the plan's "
+        "alternatives one by one",
     ),
     Refusal.SCOPE_COLLISION: (
         "a ledger of another scope has the same lower half: what knows no scopes mixes both",

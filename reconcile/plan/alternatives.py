@@ -38,6 +38,7 @@ _OTHER: Final = ", other key"
 """Behind the label of a guarded alternative: by the copies that have another key than most."""
 _UNSERVED: Final = " entries that nobody serves"
 _NUMBER: Final = re.compile(r"-?[0-9]+")
+_STATED_DELETIONS: Final = [str(Refusal.DELETED_BY_REFERENCE), str(Refusal.DELETED_BY_TOMBSTONE)]
 _NUMBERS: Final = frozenset({"length", "last_entry"})
 _COST: Final = re.compile(rf"([0-9]+){_UNSERVED}")
 GUARDS: Final = {
@@ -120,11 +121,9 @@ def offer_alternatives(
 
 
 def _find_deleted_by_owner(part: Range) -> npt.NDArray[np.int64]:
-    """Return the rows of the join that an upper layer deleted, and that the store lacks."""
+    """Return the rows of the join that an upper layer deleted, or bkmeta, and that the store lacks."""
     shown = part.compared.shown
-    reasons = pc.fill_null(
-        pc.equal(part.rows["reason"], str(Refusal.DELETED_BY_REFERENCE)), fill_value=False
-    ).to_numpy()
+    reasons = pc.is_in(part.rows["reason"], pa.array(_STATED_DELETIONS)).to_numpy()
     on = shown != sides.ABSENT
     by_owner = np.zeros(len(shown), np.bool_)
     by_owner[on] = reasons[shown[on]]

@@ -40,6 +40,17 @@ def add_owners(keys: pa.Table, references: pa.Table | None) -> pa.Table:
     return keys.append_column("referenced", pa.array(places != sides.ABSENT)).append_column("owner", owner)
 
 
+def add_tombstones(keys: pa.Table, references: pa.Table | None) -> pa.Table:
+    """Add to a table of ledgers what their tombstones say; null where none names a ledger."""
+    if references is None:
+        return keys.append_column("tombstone", pa.nulls(keys.num_rows, pa.string()))
+    ledgers, referenced = sides.unite([keys, references]).rows
+    places = np.full(keys.num_rows, sides.ABSENT)
+    places[ledgers[ledgers != sides.ABSENT]] = referenced[ledgers != sides.ABSENT]
+    said = references["tombstone"].take(pa.array(places, mask=places == sides.ABSENT))
+    return keys.append_column("tombstone", said)
+
+
 def findings(
     references: pa.Table,
     rows: pa.Table,
@@ -176,11 +187,21 @@ def _find_missing(joined: _ReferenceJoin, run: Run, *, seen: bool) -> pa.Table:
 
 def _find_deleted(joined: _ReferenceJoin, run: Run) -> pa.Table:
     still = joined.deleted & (joined.on | joined.in_store)
-    rows = joined.rows.filter(pa.array(still))
-    on, in_store = (pa.array(np.where(mask[still], "yes", "no")) for mask in (joined.on, joined.in_store))
+    is_purged = pc.is_valid(joined.rows["tombstone"]).to_numpy()
+    parts = [
+        _describe_deleted(joined, run, still & ~is_purged, "reference", "deletion"),
+        _describe_deleted(joined, run, still & is_purged, "tombstone", "tombstone"),
+    ]
+    return pa.concat_tables(parts)
+
+
+def _describe_deleted(joined: _ReferenceJoin, run: Run, mask: Mask, side: str, said: str) -> pa.Table:
+    """Return findings of deleted ledgers that are still there; `said` is the column that tells how they were."""
+    rows = joined.rows.filter(pa.array(mask))
+    on, in_store = (pa.array(np.where(there[mask], "yes", "no")) for there in (joined.on, joined.in_store))
     statements = [
         Statement("reference", "owner", rows["owner"], rows["source"]),
-        Statement("reference", "deleted", pc.fill_null(rows["deletion"], "as it says"), rows["source"]),
+        Statement(side, "deleted", pc.fill_null(rows[said], "as it says"), rows["source"]),
         Statement("bookies", "have it", on),
         Statement("store", "has it", in_store),
     ]

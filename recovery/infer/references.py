@@ -1,7 +1,7 @@
 """What an upper layer knows of its ledgers, against what was reconstructed: it supplies ends, and checks them.
 
 the reference                         what becomes of the ledger
-deleted                               not restored, its data is nobody's: a delete wins over data
+deleted, also by a tombstone          not restored, its data is nobody's: a delete wins over data
 the same last entry                   graded `reference`
 a last entry that bookies allow       closed there: what is above was never acknowledged
 one above all that bookies hold       guarded: acknowledged entries are lost, or hidden
@@ -31,6 +31,7 @@ SCHEMA: Final = pa.schema(
         pa.field("owner", pa.string()),
         pa.field("deletion", pa.string()),  # how it was deleted, where a store's history shows it; nobody said it
         pa.field("source", pa.string()),
+        pa.field("tombstone", pa.string()),  # when and by whom it was purged; null: no tombstone says that
     ]
 )
 """References as they are compared: sorted by key, each ledger once."""
@@ -50,6 +51,7 @@ class _Reference:
     last_entry: int | None
     length: int | None
     deleted: bool | None
+    tombstone: str | None = None
 
 
 def apply_references(rows: pa.Table, known: Facts, references: pa.Table) -> pa.Table:
@@ -89,7 +91,7 @@ def select_stated(references: pa.Table | None) -> pa.Table:
 def _read_references(references: pa.Table) -> dict[tuple[int, int], _Reference]:
     """Return what is known of each ledger, by scope and id, where that is a deletion or a last entry."""
     keys = zip(references["scope"].to_pylist(), references["ledger"].to_pylist(), strict=True)
-    values = zip(*(references[name].to_pylist() for name in ("last_entry", "length", "deleted")), strict=True)
+    values = zip(*(references[name].to_pylist() for name in _Reference.__slots__), strict=True)
     by_key = {key: _Reference(*value) for key, value in zip(keys, values, strict=True)}
     return {
         key: reference for key, reference in by_key.items() if reference.deleted or reference.last_entry is not None
@@ -98,7 +100,9 @@ def _read_references(references: pa.Table) -> dict[tuple[int, int], _Reference]:
 
 def _check_row(known: Facts, number: int, row: LedgerRow, reference: _Reference) -> LedgerRow:
     if reference.deleted:
-        return replace(row, outcome="deleted", reason=str(Refusal.DELETED_BY_REFERENCE))
+        by_tombstone = reference.tombstone is not None
+        reason = Refusal.DELETED_BY_TOMBSTONE if by_tombstone else Refusal.DELETED_BY_REFERENCE
+        return replace(row, outcome="deleted", reason=str(reason))
     # A snapshot's record is as sure as a reference, and a hold has no end.
     last = reference.last_entry
     if last is None or row.outcome != "restored" or row.last_entry is None or row.raw is not None:

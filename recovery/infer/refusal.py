@@ -59,6 +59,8 @@ class Refusal(StrEnum):
     """Its id was given out before a snapshot was taken, which has no record of it: deleted before that."""
     DELETED_BY_REFERENCE = "deleted_by_reference"
     """An upper layer says that it deleted it; only a choice that names the ledger restores it."""
+    DELETED_BY_TOMBSTONE = "deleted_by_tombstone"
+    """bkmeta purged it by a certificate, as its tombstone says: only a choice that names it restores it."""
     MASS_DELETION = "mass_deletion"
     """The same, of so many ledgers that it may be the catastrophe itself."""
     SCOPE_COLLISION = "scope_collision"

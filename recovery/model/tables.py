@@ -315,6 +315,7 @@ SIDES: Final = pa.schema(
         _field("deleted_session", _I64, null=True),
         _field("referenced", _BOOL, null=True),  # an upper layer names it; null: none was asked
         _field("owner", _TEXT, null=True),  # as the upper layer has it
+        _field("tombstone", _TEXT, null=True),  # when and by whom bkmeta purged it; null: no tombstone says that
         _field("verdict", _TEXT),  # clean, skipped, undecided, or the category of its gravest finding
     ]
 )

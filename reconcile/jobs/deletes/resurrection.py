@@ -169,10 +169,11 @@ def _make_references(tombstones: Sequence[Tombstone], uri: str) -> References:
         "last_entry": pa.nulls(count, pa.int64()),
         "length": pa.nulls(count, pa.int64()),
         "deleted": pa.array(np.ones(count, np.bool_)),
-        "owner": pa.array([_describe(tombstone) for tombstone in tombstones], pa.string()),
+        "owner": pa.nulls(count, pa.string()),
         # A tombstone is a word of somebody who meant it: nothing that history only shows, and no breaker holds it.
         "deletion": pa.nulls(count, pa.string()),
         "source": pa.array([uri] * count, pa.string()),
+        "tombstone": pa.array([_describe(tombstone) for tombstone in tombstones], pa.string()),
     }
     rows = sort_by_key(pa.table(columns).select(SCHEMA.names).cast(SCHEMA))
     return References(rows, names_all=False)
@@ -182,4 +183,4 @@ def _describe(tombstone: Tombstone) -> str:
     step = next(step for step in reversed(tombstone.steps) if step.state is State.PURGED)
     when = datetime.fromtimestamp(step.at_ms / 1000, UTC).isoformat(timespec="seconds")
     why = f" ({tombstone.reason})" if tombstone.reason else ""
-    return f"tombstone: purged {when} by {step.by}{why}"
+    return f"purged {when} by {step.by}{why}"

@@ -215,7 +215,8 @@ class RangeTasks:
                 holds.find_reopening(released, self.run),
             ]
         )
-        compared, looked_at = range_findings.give_verdicts(evidence, sides, findings, listed)
+        names_all = listed is not None
+        compared, looked_at = range_findings.give_verdicts(evidence, sides, findings, references, names_all=names_all)
         layout, passwords = self.request.layout, self.request.passwords
         hiding = self.case.list_hiding
         actions, left = alternatives.offer_alternatives(sides, layout, passwords, actions, copies, hiding)

@@ -10,7 +10,7 @@ from reconcile.jobs.plans.younger_nodes import YoungerNodes, make_younger
 from reconcile.plan.alternatives import RESTORE
 from reconcile.plan.edits import Edits, edit_plan
 from reconcile.plan.manifest import PlanManifest, read_plan_manifest
-from reconcile.plan.views.deletions import select_deleted_by
+from reconcile.plan.views.deletions import group_by_session, select_deleted_by
 from reconcile.plan.views.ledger_lists import HeldChoice, select_held
 from reconcile.plan.waves import Wave, split_plan
 from reconcile.stores import list_principals
@@ -87,12 +87,14 @@ class EditedPlan:
         texts: each edit as a line.
         locking: ACLs that apply would refuse.
         not_adopted: ledgers that say themselves whose they are, and that no node can name: each with the reason.
+        left_purged: ledgers of the sessions whose deletions are taken back that bkmeta purged: they stay deleted.
     """
 
     manifest: PlanManifest
     texts: tuple[str, ...]
     locking: tuple[LockingAcl, ...]
     not_adopted: Mapping[LedgerId, str] = field(default_factory=dict)
+    left_purged: int = 0
 
 
 def edit(request: EditRequest, context: Context) -> EditedPlan:
@@ -140,7 +142,9 @@ def edit(request: EditRequest, context: Context) -> EditedPlan:
     manifest = edit_plan(plan, edits, request.out)
     names_acl = request.acl is not None or request.acl_of is not None
     locking = _find_locking_acls(open_dataset(request.out, "plan"), context) if names_acl else ()
-    return EditedPlan(manifest, tuple(edits.texts), locking, left)
+    sessions = group_by_session(plan) if deleted else ()
+    purged = sum(one.purged for one in sessions if one.session in deleted)
+    return EditedPlan(manifest, tuple(edits.texts), locking, left, purged)
 
 
 def _demand_held(plan: Dataset, choice: HeldChoice) -> frozenset[LedgerId]:

@@ -29,11 +29,12 @@ NO_SESSION: Final = "none"
 """Typed and shown for the session of deletions of which none is known."""
 LISTED: Final = 10
 """Sessions that are shown: those with the most ledgers."""
-_COLUMNS: Final = ["relation", "on_bookies", "deleted_txn", "deleted_at", "deleted_session"]
+_COLUMNS: Final = ["relation", "on_bookies", "deleted_txn", "deleted_at", "deleted_session", "tombstone"]
 _SUMS: Final = {
     "ledgers": "sum",
     "on_bookies": "sum",
     "undecided": "sum",
+    "purged": "sum",
     "first_txn": "min",
     "last_txn": "max",
     "first_at": "min",
@@ -51,9 +52,10 @@ class SessionDeletions:
         session: as ZooKeeper numbers it; None: not known.
         ledgers: how many it deleted that the store lacks still.
         on_bookies: how many of these bookies have something of.
-        undecided: how many of the latter are held or left alone: nobody chose what becomes of them.
+        undecided: how many of the latter are held or left alone: no person chose what becomes of them.
         first_txn, last_txn: transactions of its first and last deletion.
         first_at, last_at: when these were; None: not known.
+        purged: how many of all of them bkmeta purged, as tombstones say: these stay deleted, and are never undecided.
     """
 
     session: int | None
@@ -64,6 +66,7 @@ class SessionDeletions:
     last_txn: int
     first_at: datetime | None
     last_at: datetime | None
+    purged: int = 0
 
     @property
     def name(self) -> str:
@@ -80,7 +83,8 @@ class SessionDeletions:
         txns = f"transactions {self.first_txn:#x} to {self.last_txn:#x}"
         if self.first_txn == self.last_txn:
             txns = f"transaction {self.first_txn:#x}"
-        return f"{session}: {ledgers} ({self.on_bookies} on bookies), {txns}, {when}"
+        purged = f"; bkmeta purged {self.purged} of them by a certificate, and they stay deleted" if self.purged else ""
+        return f"{session}: {ledgers} ({self.on_bookies} on bookies), {txns}, {when}{purged}"
 
     def to_json(self) -> dict[str, Any]:
         """Return it as `--json` has it."""
@@ -89,6 +93,7 @@ class SessionDeletions:
             "ledgers": self.ledgers,
             "on_bookies": self.on_bookies,
             "undecided": self.undecided,
+            "purged": self.purged,
             "first_txn": self.first_txn,
             "last_txn": self.last_txn,
             "first_at": None if self.first_at is None else self.first_at.isoformat(),
@@ -126,6 +131,7 @@ def _count_undecided(plan: Dataset, buckets: range, deleted: pa.Table) -> pa.Arr
     deleted_rows, outcome_rows = unite([deleted, rows]).rows
     undecided = np.zeros(deleted.num_rows, np.int64)
     undecided[deleted_rows[(deleted_rows != ABSENT) & (outcome_rows != ABSENT)]] = 1
+    undecided[pc.is_valid(deleted["tombstone"]).to_numpy()] = 0
     return pa.array(undecided)
 
 
@@ -137,6 +143,7 @@ def _with_sums(deleted: pa.Table, undecided: pa.Array) -> pa.Table:
         "ledgers": ones,
         "on_bookies": pc.cast(deleted["on_bookies"], pa.int64()),
         "undecided": undecided,
+        "purged": pc.cast(pc.is_valid(deleted["tombstone"]), pa.int64()),
         "first_txn": txn,
         "last_txn": txn,
         "first_at": time,
@@ -168,12 +175,27 @@ def find_capture_before(plan: Dataset, deletions: SessionDeletions) -> CaptureBe
     """Return what is captured to have the store as it was before a session's deletions.
 
     None: no source is known, or a person chose a point in time after them: to choose an earlier one is no advice then.
+    None, too, where bkmeta purged a ledger after that moment: the state of before has that ledger's record, and not the
+    tombstone that keeps it deleted.
     """
+    at = deletions.first_txn - 1
+    if _find_last_purge(plan) > at:
+        return None
     sources = read_plan_manifest(plan).histories
     if any(source.chosen and (source.txn or 0) >= deletions.last_txn for source in sources):
         return None
     able = [source for source in sources if source.txn is None or source.txn >= deletions.first_txn]
-    return CaptureBefore(able[0].uri, deletions.first_txn - 1) if able else None
+    return CaptureBefore(able[0].uri, at) if able else None
+
+
+def _find_last_purge(plan: Dataset) -> int:
+    """Return the last transaction in which bkmeta purged a ledger, as history and tombstones show; -1: there is none."""
+    last = -1
+    for buckets in ranges_of(plan)[1:]:
+        sides = plan.read("sides", buckets=buckets, columns=["deleted_txn", "tombstone"])
+        purged = sides.filter(pc.is_valid(sides["tombstone"]))
+        last = max(last, pc.max(purged["deleted_txn"]).as_py() or -1)
+    return last
 
 
 def parse_session(text: str) -> int | None:
@@ -198,6 +220,8 @@ def select_deleted_by(plan: Dataset, sessions: Sequence[int | None], *, restorab
 
     A ledger on no bookie has lost what its record names. Only one that was closed without an entry has lost nothing.
 
+    Those that bkmeta purged are never among them: a choice has to name each.
+
     Args:
         plan: of kind plan.
         sessions: as catalogs number them.
@@ -209,10 +233,13 @@ def select_deleted_by(plan: Dataset, sessions: Sequence[int | None], *, restorab
         DatasetError: a file is gone or damaged.
     """
     ledgers: set[LedgerId] = set()
-    missed = set(sessions)
+    missed, purging = set(sessions), set[int | None]()
     for buckets in ranges_of(plan)[1:]:
         rows = _select_deleted(plan.read("sides", buckets=buckets, columns=["scope", "ledger", *_COLUMNS]))
         rows = rows if restorable else rows.filter(rows["on_bookies"])
+        is_purged = pc.is_valid(rows["tombstone"])
+        purging |= set(rows.filter(is_purged)["deleted_session"].to_pylist())
+        rows = rows.filter(pc.invert(is_purged))
         wanted = {
             LedgerId(row["scope"], row["ledger"]): row
             for row in rows.select(["scope", "ledger", "on_bookies", "deleted_session"]).to_pylist()
@@ -230,6 +257,10 @@ def select_deleted_by(plan: Dataset, sessions: Sequence[int | None], *, restorab
     for session in missed:
         name = NO_SESSION if session is None else f"{to_unsigned(session):#x}"
         problem = f"has no ledger on bookies that session {name} deleted" + (", and whose record is known" * restorable)
+        if session in purging:
+            remedy = "see one: bkmeta explain LEDGER"
+            problem += "; what bkmeta purged by a certificate stays deleted, unless a choice names the ledger"
+            raise PlanError(plan.path, problem, remedy)
         raise PlanError(plan.path, problem, "see the sessions: bkmeta plan show")
     return frozenset(ledgers)
 

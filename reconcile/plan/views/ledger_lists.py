@@ -96,6 +96,8 @@ class HeldChoice:
 def select_held(plan: Dataset, choice: HeldChoice) -> frozenset[LedgerId]:
     """Return the held ledgers of a plan that are meant.
 
+    Where an alternative is to be written, those that bkmeta purged are never among them: a choice has to name each.
+
     Raises:
         DatasetError: a file of the plan is gone or damaged.
     """
@@ -112,7 +114,7 @@ def select_held(plan: Dataset, choice: HeldChoice) -> frozenset[LedgerId]:
             rows = rows.take(pc.unique(pc.list_parent_indices(lists).filter(holding)))
         ids = {LedgerId(row["scope"], row["ledger"]) for row in rows.select(["scope", "ledger"]).to_pylist()}
         if choice.label is not None and ids:
-            ids &= _list_offered(plan, span, choice.label)
+            ids &= _list_offered(plan, span, choice.label) - _list_purged(plan, span)
         selected |= ids if choice.among is None else ids & choice.among
     return frozenset(selected)
 
@@ -123,6 +125,13 @@ def _list_offered(plan: Dataset, span: range, label: str) -> set[LedgerId]:
     lists = actions["alternatives"].combine_chunks()
     offered = pc.equal(pc.struct_field(lists.flatten(), "label"), label)
     rows = actions.take(pc.unique(pc.list_parent_indices(lists).filter(offered)))
+    return {LedgerId(row["scope"], row["ledger"]) for row in rows.select(["scope", "ledger"]).to_pylist()}
+
+
+def _list_purged(plan: Dataset, span: range) -> set[LedgerId]:
+    """Return the ledgers of a range that bkmeta purged, as tombstones say."""
+    rows = plan.read("sides", buckets=span, columns=["scope", "ledger", "tombstone"])
+    rows = rows.filter(pc.is_valid(rows["tombstone"]))
     return {LedgerId(row["scope"], row["ledger"]) for row in rows.select(["scope", "ledger"]).to_pylist()}
 
 

@@ -1,14 +1,16 @@
 """What a store's history says was deleted, by session."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pytest
 
-from reconcile.plan.views.deletions import SessionDeletions, group_by_session
+from reconcile.plan.manifest import HistorySource, PlanManifest
+from reconcile.plan.views.deletions import SessionDeletions, find_capture_before, group_by_session
 from recovery.dataset import sort_by_key
 from recovery.model import tables
 from recovery.model.ids import LedgerId
@@ -21,6 +23,8 @@ class Plan:
     """The tables of a plan, read as a dataset is."""
 
     tables: Mapping[str, pa.Table]
+    manifest: Mapping[str, Any] = field(default_factory=dict)
+    path: str = "plan"
 
     def rows(self, name: str) -> int:
         """Return how many rows a table has."""
@@ -70,3 +74,27 @@ def test_sessions_are_counted_with_what_nobody_decided() -> None:
         SessionDeletions(7, 2, 2, 1, 101, 102, AT, AT),
         SessionDeletions(9, 3, 2, 2, 103, 105, AT, AT),
     )
+
+
+@pytest.mark.parametrize(("purged_in", "is_advised"), [(99, True), (100, False), (150, False)])
+def test_no_capture_of_a_moment_before_a_purge_is_advised(purged_in: int, is_advised: bool) -> None:
+    """The state at transaction 99 has the record of what was purged later, and not its tombstone."""
+    told = {"relation": "deleted", "on_bookies": True, "deleted_at": AT}
+    sides = [
+        {"ledger": 1, **told, "deleted_txn": 100, "deleted_session": 7},
+        {"ledger": 2, **told, "deleted_txn": purged_in, "deleted_session": 7, "tombstone": "purged by bkmeta"},
+    ]
+    held = [{"ledger": n, "outcome": outcome} for n, outcome in ((1, "held"), (2, "deleted"))]
+    read = {
+        "sides": table(tables.SIDES, sides),
+        "reconstruction": table(tables.RECONSTRUCTION, held),
+        "actions": tables.ACTIONS.empty_table(),
+    }
+    manifest = PlanManifest(histories=(HistorySource("zkfiles:///copy", 200, chosen=False),))
+    written = {"binding": manifest.binding.to_json(), "coverage": manifest.coverage.to_json(), **manifest.to_json()}
+    plan = Plan(read, written)
+    [session] = group_by_session(plan)  # type: ignore[arg-type]  # what of a dataset is read
+    assert (session.ledgers, session.undecided, session.purged) == (2, 1, 1)
+    of_mistake = replace(session, first_txn=100)
+    advice = find_capture_before(plan, of_mistake)  # type: ignore[arg-type]  # what of a dataset is read
+    assert (advice is not None) == is_advised

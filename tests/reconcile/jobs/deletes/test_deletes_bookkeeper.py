@@ -156,7 +156,7 @@ def test_a_store_that_is_lost_whole_is_rebuilt_without_what_was_deleted(
     assert done.code in (0, 3, 4), done.out + done.err
     plan = open_dataset(tmp_path / "plan", "plan")
     rows = {row["ledger"]: row for row in plan.read("reconstruction").to_pylist()}
-    assert (rows[ledger]["outcome"], rows[ledger]["reason"]) == ("deleted", "deleted_by_reference")
+    assert (rows[ledger]["outcome"], rows[ledger]["reason"]) == ("deleted", "deleted_by_tombstone")
     assert rows[kept]["outcome"] == "restored"
     written = {row["ledger"] for row in plan.read("actions").to_pylist() if row["op"] != "leave"}
     assert (ledger in written, kept in written) == (False, True)
