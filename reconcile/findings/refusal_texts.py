@@ -97,8 +97,7 @@ REASONS: Final[Mapping[Refusal, tuple[str, str]]] = {
     ),
     Refusal.MASS_DELETION: (
         "so much was deleted that it may be the catastrophe itself",
-        "a person: a capture of before (capture --at) as --snapshot, but of no moment before a purge; or the plan's "
-        "alternatives one by one",
+        "a person: a capture of before (capture --at) as --snapshot, or the plan's alternatives one by one",
     ),
     Refusal.SCOPE_COLLISION: (
         "a ledger of another scope has the same lower half: what knows no scopes mixes both",

@@ -189,7 +189,7 @@ def find_capture_before(plan: Dataset, deletions: SessionDeletions) -> CaptureBe
 
 
 def _find_last_purge(plan: Dataset) -> int:
-    """Return the last transaction in which bkmeta purged a ledger, as history and tombstones show; -1: there is none."""
+    """Return the last transaction in which bkmeta purged a ledger, as history and tombstones show; -1: none."""
     last = -1
     for buckets in ranges_of(plan)[1:]:
         sides = plan.read("sides", buckets=buckets, columns=["deleted_txn", "tombstone"])

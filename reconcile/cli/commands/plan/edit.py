@@ -261,7 +261,9 @@ def edit(
     details += [*left[:_SHOWN], *([f"and {len(left) - _SHOWN} more are not adopted"] if len(left) > _SHOWN else [])]
     if edited.left_purged:
         stay = "1 stays" if edited.left_purged == 1 else f"{edited.left_purged} stay"
-        details.append(f"of those sessions {stay} deleted: bkmeta purged by a certificate. Name one: --choose LEDGER=restore")
+        details.append(
+            f"of those sessions {stay} deleted: bkmeta purged by a certificate. Name one: --choose LEDGER=restore"
+        )
     details.append(f"made of {manifest.binding.edited_from}")
     if manifest.binding.cookies_held_back:
         wait = "1 ledger waits" if manifest.counts.waiting == 1 else f"{manifest.counts.waiting} ledgers wait"

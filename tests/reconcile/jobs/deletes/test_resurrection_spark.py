@@ -72,7 +72,7 @@ def test_no_advice_and_no_choice_of_many_brings_a_purged_ledger_back(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """All is lost but ZooKeeper's files: sessions are listed, and what bkmeta purged comes back by its own name alone."""
+    """All is lost but ZooKeeper's files: sessions are listed, and what bkmeta purged comes back by its name alone."""
     monkeypatch.chdir(tmp_path)
     root = "/advised/ledgers"
     uri = f"zk+hierarchical://{zookeeper_server.hosts}{root}"
@@ -120,7 +120,9 @@ def test_no_advice_and_no_choice_of_many_brings_a_purged_ledger_back(
     every = [word for one in (early, late) for word in ("--restore-deleted-by", one["session"])]
     bkmeta(*edit, *every, "--out", tmp_path / "back")
     written = {
-        row["ledger"] for row in open_dataset(tmp_path / "back", "plan").read("actions").to_pylist() if row["op"] != "leave"
+        row["ledger"]
+        for row in open_dataset(tmp_path / "back", "plan").read("actions").to_pylist()
+        if row["op"] != "leave"
     }
     assert written >= {0, 1, *range(4, 20)}
     assert 3 not in written
