@@ -284,8 +284,8 @@ def _describe_references(rows: pa.Table | None, ledger: LedgerId, plan: Dataset 
 def _describe_tombstone(rows: pa.Table | None, ledger: LedgerId, plan: Dataset | None) -> str | None:
     """Say that bkmeta purged the ledger, as its tombstone has it; None: no tombstone names it."""
     sides = [] if plan is None else read_only_ledger(plan, "sides", ledger).to_pylist()
-    said = [row.get("tombstone") for row in [*(() if rows is None else rows.to_pylist()), *sides]]
-    purged = next((text for text in said if text is not None), None)
+    texts = [row.get("tombstone") for row in [*(() if rows is None else rows.to_pylist()), *sides]]
+    purged = next((text for text in texts if text is not None), None)
     return None if purged is None else f"its tombstone says: bkmeta {purged}"
 
 

@@ -47,8 +47,8 @@ def add_tombstones(keys: pa.Table, references: pa.Table | None) -> pa.Table:
     ledgers, referenced = sides.unite([keys, references]).rows
     places = np.full(keys.num_rows, sides.ABSENT)
     places[ledgers[ledgers != sides.ABSENT]] = referenced[ledgers != sides.ABSENT]
-    said = references["tombstone"].take(pa.array(places, mask=places == sides.ABSENT))
-    return keys.append_column("tombstone", said)
+    texts = references["tombstone"].take(pa.array(places, mask=places == sides.ABSENT))
+    return keys.append_column("tombstone", texts)
 
 
 def findings(
@@ -195,13 +195,13 @@ def _find_deleted(joined: _ReferenceJoin, run: Run) -> pa.Table:
     return pa.concat_tables(parts)
 
 
-def _describe_deleted(joined: _ReferenceJoin, run: Run, mask: Mask, side: str, said: str) -> pa.Table:
-    """Return findings of deleted ledgers that are still there; `said` is the column that tells how they were."""
+def _describe_deleted(joined: _ReferenceJoin, run: Run, mask: Mask, side: str, column: str) -> pa.Table:
+    """Return findings of deleted ledgers that are still there; `column` tells how they were."""
     rows = joined.rows.filter(pa.array(mask))
     on, in_store = (pa.array(np.where(there[mask], "yes", "no")) for there in (joined.on, joined.in_store))
     statements = [
         Statement("reference", "owner", rows["owner"], rows["source"]),
-        Statement(side, "deleted", pc.fill_null(rows[said], "as it says"), rows["source"]),
+        Statement(side, "deleted", pc.fill_null(rows[column], "as it says"), rows["source"]),
         Statement("bookies", "have it", on),
         Statement("store", "has it", in_store),
     ]

@@ -143,7 +143,7 @@ def edit(request: EditRequest, context: Context) -> EditedPlan:
     names_acl = request.acl is not None or request.acl_of is not None
     locking = _find_locking_acls(open_dataset(request.out, "plan"), context) if names_acl else ()
     sessions = group_by_session(plan) if deleted else ()
-    purged = sum(one.purged for one in sessions if one.session in deleted)
+    purged = sum(session.purged for session in sessions if session.session in deleted)
     return EditedPlan(manifest, tuple(edits.texts), locking, left, purged)
 
 

@@ -178,14 +178,14 @@ def find_capture_before(plan: Dataset, deletions: SessionDeletions) -> CaptureBe
     None, too, where bkmeta purged a ledger after that moment: the state of before has that ledger's record, and not the
     tombstone that keeps it deleted.
     """
-    at = deletions.first_txn - 1
-    if _find_last_purge(plan) > at:
+    moment = deletions.first_txn - 1
+    if _find_last_purge(plan) > moment:
         return None
     sources = read_plan_manifest(plan).histories
     if any(source.chosen and (source.txn or 0) >= deletions.last_txn for source in sources):
         return None
     able = [source for source in sources if source.txn is None or source.txn >= deletions.first_txn]
-    return CaptureBefore(able[0].uri, at) if able else None
+    return CaptureBefore(able[0].uri, moment) if able else None
 
 
 def _find_last_purge(plan: Dataset) -> int:
