@@ -16,7 +16,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reconcile.compare import outcomes, snapshot_only, three_way
+from reconcile.compare import deleted_since, outcomes, snapshot_only, three_way
 from reconcile.compare.doubted_readings import read_doubted
 from reconcile.compare.evidence import Evidence, KnownTables, read_unguarded
 from reconcile.compare.knowledge import StatedQuorums
@@ -127,22 +127,26 @@ def count_range(case: Case, buckets: range, references: pa.Table | None) -> dict
         "shapes": count_shapes(copies, case.bookies).to_json(),
         "quorums": quorums,
         "deletions": case.evidence.count_deletions(copies, buckets, references),
+        "kept": sorted(deleted_since.list_kept(copies, case.evidence.read_members(buckets))),
     }
 
 
 def prepare_case(case: Case, answers: Iterable[Mapping[str, Any]]) -> tuple[Case, Prior]:
     """Return the case with what all ranges say of deletions, and the prior."""
     shapes, quorums, deletions = ShapeCounts(), Counter[tuple[int, int, int]](), []
+    kept: set[str] = set()
     for answer in answers:
         shapes += ShapeCounts.from_json(answer["shapes"])
         for text, count in answer["quorums"].items():
             ensemble, write, ack = (int(n) for n in text.split("/"))
             quorums[ensemble, write, ack] += count
         deletions.append(answer["deletions"])
+        kept.update(answer["kept"])
     names = case.options.unscanned_bookies
     unscanned = (*(() if isinstance(names, int) else names), *case.options.lost_bookies)
     prior = Prior.build(shapes, dict(quorums), case.default_quorum, unscanned=unscanned)
-    return replace(case, evidence=case.evidence.with_deletions(deletions)), prior
+    evidence = replace(case.evidence.with_deletions(deletions), kept=frozenset(kept))
+    return replace(case, evidence=evidence), prior
 
 
 def _quorums(catalog: Dataset, buckets: range) -> Iterable[tuple[tuple[int, int, int], int]]:
@@ -167,8 +171,12 @@ def decide_range(case: Case, prior: Prior, copies: pa.Table, sides: KnownTables,
     if case.layout is not None:
         rows = outcomes.wait_without_place(rows, case.layout)
     claimed = rows if case.members_known else claim_without_members(rows)
+    read_whole = case.bookies.filter(case.bookies["complete"])["bookie"].to_pylist()
+    kept = case.evidence.kept.intersection(read_whole)
+    claimed = deleted_since.explain_by_deletion(claimed, copies, sides, kept, read_whole)
     part = three_way.settle_range(case.evidence, three_way.join_sides(claimed, sides), sides, copies, issued)
-    complete = [*case.bookies.filter(case.bookies["complete"])["bookie"].to_pylist(), *case.options.lost_bookies]
+    part = replace(part, deleted_since=deleted_since.find_alone(part, sides, kept))
+    complete = [*read_whole, *case.options.lost_bookies]
     alone = snapshot_only.propose_rows(case.evidence, part, sides, complete)
     if case.layout is not None:
         alone = outcomes.wait_without_place(alone, case.layout)

@@ -83,6 +83,7 @@ class Evidence:
         mass_let_go: the same, of what an upper layer's history shows.
         collisions: files of key columns of ledgers whose lower halves stand in several scopes.
         aliases: other names of bookies in records → ids.
+        kept: bookies that hold a ledger for which a snapshot names them: they were not wiped since.
     """
 
     live: Catalog | None
@@ -94,6 +95,7 @@ class Evidence:
     collisions: tuple[str, ...] = ()
     is_some_lost: bool = False
     aliases: Mapping[str, str] = field(default_factory=dict)
+    kept: frozenset[str] = frozenset()
 
     @property
     def catalogs(self) -> tuple[Catalog, ...]:
@@ -123,6 +125,12 @@ class Evidence:
         """Return CATALOG_NODES of the store and of each snapshot, each with its layout, else the given one."""
         columns = ["path", "children_created"]
         return [(catalog.dataset.read("nodes", columns=columns), catalog.layout or layout) for catalog in self.catalogs]
+
+    def read_members(self, buckets: range) -> list[pa.Table]:
+        """Return key and segments of each snapshot's records, as far as nothing of ours wrote them."""
+        names = ["scope", "ledger", "segments"]
+        parts = [read_unguarded(catalog.dataset, buckets, names) for catalog in self.snapshots]
+        return [rename_members(part, self.aliases) for part in parts]
 
     def read_history(self, buckets: range) -> pa.Table:
         """Return what happened to records, as far as any catalog remembers."""

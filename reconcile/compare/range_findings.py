@@ -61,7 +61,8 @@ def find_all(
     alone = tables.RECONSTRUCTION.empty_table() if part.alone is None else part.alone
     how = {"looked_at": evidence.looked_at, "seen": seen}
     records = take_rows(part.snapshot, part.compared.snapshot[places])
-    parts.append(snapshot_findings.find_only_there(records, alone, run, snapshots, **how))
+    deleted = np.isin(places, part.deleted_since)
+    parts.append(snapshot_findings.find_only_there(records, alone, run, snapshots, **how, deleted=deleted))
     parts.append(snapshot_findings.find_contradicted(part.rows, run, snapshots))
     keys = take_rows(part.compared.sides, np.flatnonzero(part.collided))
     presence = [

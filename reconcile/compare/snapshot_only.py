@@ -2,8 +2,10 @@
 
     the snapshot's record    every bookie was looked at   some bookie was not
     closed without entries   itself                       itself
-    closed with entries      nothing: they are lost;      itself
-                             itself, if some are stated to be
+    closed with entries      nothing: they are lost, or   itself
+                             were deleted since; itself,
+                             if some are stated to be
+                             lost and may have had it
     not closed               nothing                      held by members that were not looked at
 
 A closed ledger's end never changes, so such a record is what it was, byte for byte. Against it speak a deletion in a
@@ -42,6 +44,9 @@ def propose_rows(evidence: Evidence, part: Range, known: KnownTables, looked_at:
         return nothing
     alone = part.compared.where(Relation.SNAPSHOT_ONLY)
     alone = alone[~part.collided[alone]]
+    if evidence.everywhere and evidence.looked_at:
+        # What the lost disks had, those that are there would have, too.
+        alone = np.setdiff1d(alone, part.deleted_since)
     if not len(alone):
         return nothing
     wanted, places = sides.unite([part.compared.sides.take(pa.array(alone)), (records := known.records())]).rows

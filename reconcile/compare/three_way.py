@@ -7,7 +7,7 @@
 Both are pure functions of a bucket range. `decide.decide_range` calls them; `range_findings` reads what they return.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -44,6 +44,7 @@ class Range:
         alone: RECONSTRUCTION of ledgers that only a snapshot has, and that nothing speaks against.
         doubted: RECONSTRUCTION of held ledgers as they would be read if somebody accepted the doubt of their content;
             by another key, too.
+        deleted_since: the rows of the join that a snapshot alone has, and that were probably deleted since.
     """
 
     rows: pa.Table
@@ -55,6 +56,7 @@ class Range:
     collided: Mask
     alone: pa.Table | None = None
     doubted: tuple[pa.Table, ...] = ()
+    deleted_since: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def outcomes(self) -> pa.Table:
         """Return RECONSTRUCTION of all ledgers that something becomes of, in key order."""

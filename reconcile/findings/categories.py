@@ -35,6 +35,8 @@ class Category(StrEnum):
     """The store has an older record of the ledger than it had."""
     ONLY_IN_EARLIER = "ONLY_IN_EARLIER"
     """A snapshot has a ledger with entries of which neither the store nor any bookie knows."""
+    DELETED_SINCE = "DELETED_SINCE"
+    """A snapshot has a ledger with entries that was probably deleted since: its bookies kept other data, not its."""
     RECORD_CONTRADICTED = "RECORD_CONTRADICTED"
     """A snapshot's record says of the ledger what its entries on bookies do not: another digest, length, end or key."""
     SCOPE_COLLISION = "SCOPE_COLLISION"
@@ -219,6 +221,11 @@ TRAITS: Final[Mapping[Category, Traits]] = {
         of_records_alone=True,
     ),
     Category.ONLY_IN_EARLIER: Traits("critical", "look for bookies that were not collected; else its entries are lost"),
+    Category.DELETED_SINCE: Traits(
+        "warning",
+        "none, if retention or a client deleted it; else look for disks that were not collected",
+        sides_agree=True,
+    ),
     Category.RECORD_CONTRADICTED: Traits(
         "critical",
         "a person compares both: bkmeta explain LEDGER; two ledgers may have had this id",

@@ -87,6 +87,10 @@ REASONS: Final[Mapping[Refusal, tuple[str, str]]] = {
         "its id was given out before a snapshot was taken, which has no record of it: deleted before that",
         "a person who knows that it was deleted, or that it was created under a chosen id",
     ),
+    Refusal.DELETED_SINCE: (
+        "probably deleted since the snapshot, by retention or a client: no bookie serves an entry of it",
+        "a person who knows that it was deleted, and accepts its loss; or the disks that still have it",
+    ),
     Refusal.DELETED_BY_REFERENCE: (
         "an upper layer says that it deleted it",
         "a person's choice that names it",

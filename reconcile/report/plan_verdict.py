@@ -2,6 +2,7 @@
 
 from reconcile.plan.manifest import PlanCounts, PlanManifest
 from reconcile.words import count_noun, count_released_holds, list_names
+from recovery.infer.refusal import Refusal
 
 
 def describe_plan(manifest: PlanManifest) -> str:
@@ -21,9 +22,11 @@ def describe_plan(manifest: PlanManifest) -> str:
     if counts.deleted:
         stay = "stays" if counts.deleted == 1 else "stay"
         verdict += f"; {counts.deleted} that somebody deleted {stay} deleted unless you choose otherwise"
-    if counts.held:
-        verdict += "; 1 is held: its" if counts.held == 1 else f"; {counts.held} are held: their"
-        verdict += " data is kept, and nobody can read it yet"
+    gone = manifest.reasons.get(str(Refusal.DELETED_SINCE), 0)
+    held = counts.held - gone
+    if held:
+        verdict += "; 1 is held: its" if held == 1 else f"; {held} are held: their"
+        verdict += " data is kept, and no client can read it yet"
     if counts.released:
         verdict += f"; of an earlier plan {count_released_holds(counts.released)}"
     if counts.settled:
@@ -32,6 +35,9 @@ def describe_plan(manifest: PlanManifest) -> str:
         verdict += f"; {counts.guarded_in_store} stay guarded as an earlier plan left them"
     if counts.held_in_store:
         verdict += f"; records of an earlier plan hold {counts.held_in_store}"
+    if gone:
+        were = "was" if gone == 1 else "were"
+        verdict += f"; {gone} {were} probably deleted since the snapshot, and what is left in logs is held"
     nodes = sum(subtree.created for subtree in manifest.subtrees)
     if nodes:
         verdict += f"; {count_noun(nodes, 'node')} of upper layers as a snapshot has {'it' if nodes == 1 else 'them'}"

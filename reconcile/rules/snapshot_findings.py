@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -44,9 +45,18 @@ def mark_doubted(compared: Joined, rows: pa.Table) -> Joined:
 
 
 def find_only_there(
-    records: pa.Table, proposed: pa.Table, run: Run, source: str, *, looked_at: bool, seen: bool
+    records: pa.Table,
+    proposed: pa.Table,
+    run: Run,
+    source: str,
+    *,
+    looked_at: bool,
+    seen: bool,
+    deleted: npt.NDArray[np.bool_] | None = None,
 ) -> pa.Table:
     """Return a finding for each ledger that only a snapshot has, but for those that were closed without entries.
+
+    DELETED_SINCE where the ledger was probably deleted since, else ONLY_IN_EARLIER.
 
     Args:
         records: CATALOG_LEDGERS of ledgers that neither the store nor a bookie has.
@@ -55,30 +65,30 @@ def find_only_there(
         source: where records of snapshots are from.
         looked_at: at least one bookie was.
         seen: every bookie was, completely.
+        deleted: which of them were probably deleted since; None: none.
     """
     empty = pc.and_(pc.equal(records["state"], "CLOSED"), pc.less(records["last_entry"], 0))
-    rows = records.filter(pc.invert(pc.fill_null(empty, fill_value=False)))
-    recorded, proposed_rows = unite([rows, proposed]).rows
-    places = np.full(rows.num_rows, ABSENT)
-    places[recorded[recorded != ABSENT]] = proposed_rows[recorded != ABSENT]
-    statements = [
-        Statement("earlier", "state", rows["state"], source),
-        Statement("earlier", "last_entry", rows["last_entry"], source),
-        Statement("bookies", "last_entry", "nothing" if looked_at else "not looked at"),
-        Statement("plan", "outcome", proposed["outcome"].take(pa.array(places, mask=places == ABSENT))),
-    ]
-    # What was open may have had no entry yet, and what was not looked at may have them all.
-    lost = pc.and_(pc.fill_null(pc.greater_equal(rows["last_entry"], 0), fill_value=False), seen)
-    grave = pc.if_else(lost, TRAITS[Category.ONLY_IN_EARLIER].severity, "warning")
-    return make_ledger_findings(
-        Category.ONLY_IN_EARLIER,
-        rows,
-        statements,
-        run,
-        subject="last_entry",
-        severity=grave,
-        unknowns=() if seen else _UNKNOWN,
-    )
+    has_entries = pc.invert(pc.fill_null(empty, fill_value=False)).to_numpy()
+    since = np.zeros(len(has_entries), np.bool_) if deleted is None else deleted
+    parts = []
+    for mask, category in ((~since, Category.ONLY_IN_EARLIER), (since, Category.DELETED_SINCE)):
+        rows = records.filter(pa.array(has_entries & mask))
+        recorded, proposed_rows = unite([rows, proposed]).rows
+        places = np.full(rows.num_rows, ABSENT)
+        places[recorded[recorded != ABSENT]] = proposed_rows[recorded != ABSENT]
+        statements = [
+            Statement("earlier", "state", rows["state"], source),
+            Statement("earlier", "last_entry", rows["last_entry"], source),
+            Statement("bookies", "last_entry", "nothing" if looked_at else "not looked at"),
+            Statement("plan", "outcome", proposed["outcome"].take(pa.array(places, mask=places == ABSENT))),
+        ]
+        # What was open may have had no entry yet, and what was not looked at may have them all.
+        lost = pc.and_(pc.fill_null(pc.greater_equal(rows["last_entry"], 0), fill_value=False), seen)
+        grave = pc.if_else(lost, TRAITS[category].severity, "warning")
+        unknowns = () if seen else _UNKNOWN
+        how: dict[str, Any] = {"subject": "last_entry", "severity": grave, "unknowns": unknowns}
+        parts.append(make_ledger_findings(category, rows, statements, run, **how))
+    return pa.concat_tables(parts)
 
 
 def _make_finding(row: Mapping[str, Any], source: str) -> Finding:

@@ -57,6 +57,8 @@ class Refusal(StrEnum):
     """The store's own history shows that somebody deleted it: not restored unless a person chooses that."""
     DELETED_BEFORE = "deleted_before"
     """Its id was given out before a snapshot was taken, which has no record of it: deleted before that."""
+    DELETED_SINCE = "deleted_since"
+    """A snapshot has it with entries, and bookies that kept their data hold logs of it at most: probably deleted."""
     DELETED_BY_REFERENCE = "deleted_by_reference"
     """An upper layer says that it deleted it; only a choice that names the ledger restores it."""
     DELETED_BY_TOMBSTONE = "deleted_by_tombstone"

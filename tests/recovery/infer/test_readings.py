@@ -66,7 +66,12 @@ def test_every_reason_is_reached() -> None:
     elsewhere = {Refusal.SOURCE_INCOMPLETE, Refusal.DAMAGE, Refusal.FRAGMENTED, Refusal.RAGGED_TAIL}
     # By what an earlier store had, or an upper layer knows.
     others = {Refusal.DELETED_OUTSIDE, Refusal.MASS_DELETION, Refusal.SCOPE_COLLISION}
-    others |= {Refusal.DELETED_BY_REFERENCE, Refusal.DELETED_BY_TOMBSTONE, Refusal.DELETED_BEFORE}
+    others |= {
+        Refusal.DELETED_BY_REFERENCE,
+        Refusal.DELETED_BY_TOMBSTONE,
+        Refusal.DELETED_BEFORE,
+        Refusal.DELETED_SINCE,
+    }
     assert {reason for reason, _ in (*HELD.values(), *GUARDED.values())} | elsewhere == set(REFUSALS) - others
 
 

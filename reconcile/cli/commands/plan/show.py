@@ -116,6 +116,9 @@ def show(path: DatasetPlace, shown: int, *, every_row: bool, **shared: Any) -> N
         details += ["", f"held by this plan, {counts.held}:"]
         reasons = sorted(manifest.reasons.items(), key=lambda item: -item[1])
         details += [f"  {count}, {describe_reason(reason)} ({reason})" for reason, count in reasons]
+    if since := manifest.found.get("DELETED_SINCE", 0):
+        listed = "bkmeta plan ledgers --category DELETED_SINCE"
+        details += ["", f"{count_noun(since, 'ledger')} on no bookie, probably deleted since the snapshot: {listed}"]
     if counts.held_in_store:
         left_held = f"held by records of an earlier plan, which this one leaves as they are: {counts.held_in_store}"
         details += ["", left_held]

@@ -21,6 +21,8 @@ from reconcile.jobs.make_plan.request import PlanRequest, open_inventories
 from reconcile.plan import plan_reader
 from reconcile.plan.actions import LEAVE, Passwords
 from reconcile.plan.edits import Edits, edit_plan
+from reconcile.plan.manifest import read_plan_manifest
+from reconcile.report.plan_verdict import describe_plan
 from reconcile.write import apply as engine
 from recovery.capture.live import capture
 from recovery.codecs import ledger_metadata, store
@@ -28,10 +30,11 @@ from recovery.codecs.store import Layout
 from recovery.collect.options import CollectOptions
 from recovery.collect.pipeline import collect
 from recovery.dataset import Dataset, DatasetWriter, open_dataset, prepare
+from recovery.infer.lost_disks import LostDisk
 from recovery.model import metadata as md
 from recovery.model.ids import LedgerId
 from recovery.spark import session
-from recovery.testing.bookie_dir import make_bookie
+from recovery.testing.bookie_dir import PAYLOAD, make_bookie
 from tests.recovery.collect.test_pipeline_golden import options
 from tests.support.cases import operator, truth
 from tests.support.findings import found, said
@@ -311,9 +314,10 @@ def test_a_ledger_that_was_closed_empty_comes_back_byte_for_byte(recovered: Reco
         assert set(rows[ledger]["grades"].values()) == {"snapshot"}
         assert rows[ledger]["raw"] == raw
     assert plan.manifest["sides"]["earlier_only"] >= len(ghosts)
-    # What had entries is not restored without them, and not passed over in silence.
-    lost = {ledger: row["severity"] for ledger, row in found(plan, "ONLY_IN_EARLIER").items()}
-    assert lost == {200_000: "critical", 200_001: "warning"}
+    # What had entries is not restored without them, and not passed over in silence: its bookies kept all else.
+    gone_since = {ledger: row["severity"] for ledger, row in found(plan, "DELETED_SINCE").items()}
+    assert gone_since == dict.fromkeys(gone, "warning")
+    assert found(plan, "ONLY_IN_EARLIER") == {}
     assert not rows.keys() & gone.keys()
     written(plan, target, tmp_path / "journal")
     for ledger, raw in ghosts.items():
@@ -327,10 +331,68 @@ def test_a_ledger_that_was_closed_empty_comes_back_byte_for_byte(recovered: Reco
     assert rows[200_000]["raw"] == gone[200_000]
     assert rows[200_000]["missing"] == ((full.last_entry or 0) + 1) * full.write_quorum
     assert 200_001 not in rows
-    only = found(unseen, "ONLY_IN_EARLIER")
+    only = found(unseen, "DELETED_SINCE")
     assert {ledger: one["severity"] for ledger, one in only.items()} == dict.fromkeys(gone, "warning")
     assert said(only[200_000])["plan", "outcome"] == "restored"
     assert said(only[200_001])["plan", "outcome"] == "nothing"
+
+
+def test_what_was_deleted_after_the_snapshot_is_not_the_first_line(recovered: Recover, tmp_path: Path) -> None:
+    """Bookies hold nothing, or only logs: a reason of its own, also where a bookie is lost; no loss, no contradiction.
+
+    The ledgers of a bookie that was wiped are no such: of these the snapshot's record is all that is left.
+    """
+    names = [f"b{n}:3181" for n in range(3)]
+    stored: dict[str, dict[int, list[int]]] = {name: {} for name in names}
+    recorded: dict[int, bytes] = {}
+    gone, logged, last = range(4), range(10, 13), 4
+    for ledger in range(20):
+        members = tuple(names[(ledger + n) % 3] for n in range(3))
+        recorded[ledger] = ledger_metadata.encode(
+            md.LedgerMetadata(
+                format=3, ensemble_size=3, write_quorum=2, ack_quorum=2, state=md.State.CLOSED, last_entry=last,
+                length=(last + 1) * len(PAYLOAD), segments=(md.Segment(0, members),), digest=md.Digest.CRC32C,
+                password=b"",
+            )
+        )  # fmt: skip
+        for entry in range(last + 1) if ledger not in gone else ():
+            for n in range(2):
+                stored[members[(entry + n) % 3]].setdefault(ledger, []).append(entry)
+    made: dict[str, str] = {}
+    for name in names:
+        disks = make_bookie(tmp_path / name, stored[name], bookie=name, rotated=True)
+        for ledger in logged:
+            disks.index(ledger).unlink()
+        folders = CollectOptions(disks.ledger_dirs, (), disks.journal_dirs, passwords=(b"",))
+        made[name] = str(tmp_path / f"of-{name}")
+        collect(folders, Path(made[name]), now=now, progress=lambda _: None)
+    past = captured(tmp_path / "past", recorded)
+    known: dict[str, Any] = {
+        "expected": tuple(names), "snapshots": (past,), "passwords": Passwords.from_candidates([b""]),
+    }  # fmt: skip
+    for name, left, lost in (("all", names, ()), ("lost", names[:2], (LostDisk.parse(names[2]),))):
+        plan = recovered(name, inventories=open_inventories([made[one] for one in left]), lost=lost, **known)
+        rows = rows_of(plan)
+        assert {rows[n]["reason"] for n in logged} == {"deleted_since"}
+        assert {rows[n]["outcome"] for n in logged} == {"held"}
+        assert not rows.keys() & set(gone)
+        assert found(plan, "DELETED_SINCE").keys() == set(gone)
+        assert not found(plan, "RECORD_CONTRADICTED").keys() | found(plan, "ONLY_IN_EARLIER").keys()
+        manifest = read_plan_manifest(plan)
+        assert (manifest.counts.entries_lost, manifest.counts.critical) == (0, 0)
+        verdict = describe_plan(manifest)
+        assert verdict.startswith("13 of 16 lost ledgers come back; 3 were probably deleted since the snapshot")
+        left_alone = {r["ledger"]: r["op"] for r in plan.read("actions").to_pylist() if r["ledger"] in gone}
+        assert left_alone == dict.fromkeys(gone, LEAVE)
+    # Two of three bookies were wiped: nothing that they lack says that it was deleted.
+    for name in names[1:]:
+        disks = make_bookie(tmp_path / f"{name}-new", {}, bookie=name)
+        folders = CollectOptions(disks.ledger_dirs, (), disks.journal_dirs, passwords=(b"",))
+        made[name] = str(tmp_path / f"of-{name}-new")
+        collect(folders, Path(made[name]), now=now, progress=lambda _: None)
+    wiped = recovered("wiped", inventories=open_inventories(list(made.values())), **known)
+    assert found(wiped, "ONLY_IN_EARLIER").keys() == set(gone)
+    assert not found(wiped, "DELETED_SINCE")
 
 
 def test_nothing_of_an_earlier_catalog_is_dropped_where_a_bookie_is_missing(
