@@ -45,9 +45,9 @@ def list_kept(copies: pa.Table, snapshots: Sequence[pa.Table]) -> frozenset[str]
     kept: set[str] = set()
     for records in snapshots:
         shared = records.select(names).append_column("row", pa.array(np.arange(records.num_rows)))
-        both = holders.join(shared, names, join_type="inner").select(["row", "bookie"])
-        if both.num_rows:
-            named = both.join(_list_members(records), ["row", "bookie"], join_type="left semi")
+        pairs = holders.join(shared, names, join_type="inner").select(["row", "bookie"])
+        if pairs.num_rows:
+            named = pairs.join(_list_members(records), ["row", "bookie"], join_type="left semi")
             kept.update(named["bookie"].to_pylist())
     return frozenset(kept)
 
@@ -107,13 +107,15 @@ def explain_by_deletion(
         kept: bookies that were read completely, and kept their data.
         complete: all that were read completely.
     """
-    held = np.flatnonzero(pc.and_(pc.equal(rows["outcome"], "held"), pc.is_in(rows["reason"], _UNEXPLAINED)).to_numpy())
-    if not len(held) or not known.snapshots:
+    unexplained = np.flatnonzero(
+        pc.and_(pc.equal(rows["outcome"], "held"), pc.is_in(rows["reason"], _UNEXPLAINED)).to_numpy()
+    )
+    if not len(unexplained) or not known.snapshots:
         return rows
     records = drop_alive(known.records(), known)
-    chosen, recorded, stored = unite([take_rows(rows, held).select(_KEYS), records, known.stored]).rows
-    both = (chosen != ABSENT) & (recorded != ABSENT) & (stored == ABSENT)
-    held, records = held[chosen[both]], records.take(pa.array(recorded[both]))
+    chosen, recorded, stored = unite([take_rows(rows, unexplained).select(_KEYS), records, known.stored]).rows
+    are_recorded = (chosen != ABSENT) & (recorded != ABSENT) & (stored == ABSENT)
+    unexplained, records = unexplained[chosen[are_recorded]], records.take(pa.array(recorded[are_recorded]))
     numbered = records.select(["scope", "ledger"]).append_column("row", pa.array(np.arange(records.num_rows)))
     own = copies.select(["scope", "ledger", "bookie", "source", "entries"]).join(
         numbered, ["scope", "ledger"], join_type="inner"
@@ -124,7 +126,7 @@ def explain_by_deletion(
     logs = own.filter(pc.and_(is_log, is_complete)).select(["row", "bookie"]).group_by(["row", "bookie"]).aggregate([])
     deleted = mark_deleted(records, kept, logs)
     deleted[served] = False
-    places = held[deleted]
+    places = unexplained[deleted]
     rows = set_outcome(rows, places, "held", Refusal.DELETED_SINCE)
     if not len(places):
         return rows
