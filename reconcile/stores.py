@@ -111,6 +111,15 @@ def catalog_path(uri: str) -> str | None:
     return uri if (Path(uri) / MANIFEST).is_file() else None
 
 
+def is_live(uri: str) -> bool:
+    """Say whether servers answer at a URI; else it is of a copy in files.
+
+    Raises:
+        UnsupportedStoreError: malformed, or of a store that is not read.
+    """
+    return catalog_path(uri) is None and parse_store_uri(uri).is_live
+
+
 def demand_store_uri(uri: str) -> None:
     """Check that a URI names a store, without opening it.
 

@@ -33,6 +33,7 @@ COMMANDS: Final = {
     "collect": "Read one bookie's disks into an inventory.",
     "capture": "Read a metadata store into a catalog.",
     "recover": "Turn inventories into a plan that brings lost metadata back.",
+    "undelete": "Bring deleted ledgers back, from the store's history alone.",
     "explain": "Say everything that is known of one ledger.",
     "plan": "Read a plan, compare two, cut one into waves, or change one.",
     "rehearse": "Apply a plan where it can do no harm, and read it back.",

@@ -128,6 +128,22 @@ def parse_ledgers(
     return tuple(dict.fromkeys(named))
 
 
+def parse_sessions(
+    _context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]
+) -> tuple[int | None, ...]:
+    """Read sessions of a store as they are shown.
+
+    Raises:
+        click.BadParameter: one is none.
+    """
+    from reconcile.plan.views.deletions import parse_session
+
+    try:
+        return tuple(parse_session(value) for value in values)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
 def parse_ledger(text: str, scope: str | None = None, *, hint: str = "LEDGER") -> "LedgerId":
     """Return the ledger that a text names: a number, scope:number, or a qualified name of 32 hex digits.
 

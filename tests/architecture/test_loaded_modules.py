@@ -53,6 +53,7 @@ ALLOWED: Final[dict[str, tuple[str, frozenset[str]]]] = {
     "capture": ("capture --metadata {zookeeper} --out {out}", LIVE),
     "capture files": ("capture --metadata zkfiles://{disk} --out {out}", ARROW),
     "recover": ("recover --layout hierarchical --inventory {disk} --out {out}", FILES | {"jinja2"}),
+    "undelete": ("undelete --metadata {zookeeper} --history zkfiles://{disk} --out {out}", LIVE),
     "explain": ("explain 1 --inventory {inventory}", ARROW),
     "explain a plan": ("explain 1 --plan {plan}", ARROW),
     "plan show": ("plan show {plan}", ARROW),

@@ -23,12 +23,11 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from backends.registry import parse_store_uri
 from reconcile.clusters import is_of_cluster
 from reconcile.deletes.own_root import read_instance_id
 from reconcile.jobs.capture import CaptureRequest, capture
 from reconcile.jobs.context import Context, connect
-from reconcile.stores import CATALOG, catalog_path
+from reconcile.stores import CATALOG, catalog_path, is_live
 from recovery.codecs.store import REPLICATION_DISABLED, UNDERREPLICATION, places
 from recovery.dataset import Dataset, open_dataset
 from recovery.errors import DatasetError, InputError
@@ -67,11 +66,6 @@ class Statement:
     by: str
     reason: str
     bookie: str
-
-
-def is_live(uri: str) -> bool:
-    """Whether a URI names a store that bookies are registered in while they run; not a copy of one."""
-    return catalog_path(uri) is None and parse_store_uri(uri).is_live
 
 
 def provide_catalog(uri: str, folder: Path, max_age: timedelta, context: Context) -> Captured:

@@ -38,7 +38,6 @@ from reconcile.jobs.impact.cache import (
     VOTES,
     Captured,
     Statement,
-    is_live,
     provide_catalog,
     read_present_nodes,
     read_statements,
@@ -56,7 +55,7 @@ from reconcile.jobs.impact.question import (
 )
 from reconcile.references import References
 from reconcile.rules.segments.placement import find_location
-from reconcile.stores import catalog_path
+from reconcile.stores import catalog_path, is_live
 from reconcile.words import count_noun, list_names
 from recovery.codecs.registration import address_in, decode_registration
 from recovery.codecs.store import REPLICATION_DISABLED

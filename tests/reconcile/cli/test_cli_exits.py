@@ -151,6 +151,8 @@ LINES: dict[tuple[str, Exit], Line] = {
     ("collect", Exit.UNDECIDABLE): cut,
     ("capture", Exit.FAILED): lambda w: ["capture", "--metadata", STORE, "--out", w.new],
     ("capture", Exit.USAGE): lambda w: ["capture", "--metadata", "nonsense", "--out", w.new],
+    ("undelete", Exit.FAILED): lambda w: ["undelete", "--metadata", STORE, "--out", w.new],
+    ("undelete", Exit.USAGE): lambda w: ["undelete", "--metadata", "nonsense", "--out", w.new],
     ("scrutinize", Exit.FAILED): lambda w: ["scrutinize", "--metadata", STORE, "--out", w.new],
     ("scrutinize", Exit.USAGE): lambda w: ["scrutinize", "--metadata", "nonsense", "--out", w.new],
     ("drill", Exit.FAILED): lambda w: ["drill", "--inventory", w.inventory, "--metadata", STORE, "--out", w.new],
@@ -248,6 +250,7 @@ FULL_DISK = {(name, Exit.FAILED) for name in ("collect", "plan split", "plan edi
 COLLECT, CHECK, CLI, WRITE = "recovery/collect", "reconcile/check", "reconcile/cli", "reconcile/write"
 SCRUTINY = "reconcile/jobs/scrutiny/test_scrutinize_real.py"
 FREEZING, DELETES = "reconcile/write/freezing", "reconcile/deletes"
+UNDELETE = "reconcile/jobs/undelete/test_undelete.py"
 ORPHANS = "reconcile/jobs/orphans/test_orphans_real.py"
 PIPELINE = "reconcile/jobs/deletes/test_deletes_pipeline_real.py"
 ELSEWHERE: dict[tuple[str, Exit], str] = {
@@ -266,6 +269,9 @@ ELSEWHERE: dict[tuple[str, Exit], str] = {
     ("recover", Exit.DONE): f"{CLI}/test_cli_bad_input_real.py::test_recover_that_is_broken_off",
     ("recover", Exit.FOUND): "real/test_restore_running.py::test_a_restore_beside_bookies_that_run",
     ("recover", Exit.UNDECIDABLE): "real/test_restore_running.py::test_a_restore_beside_bookies_that_run",
+    ("undelete", Exit.DONE): f"{UNDELETE}::test_a_session_in_its_window_comes_back_and_nothing_else",
+    ("undelete", Exit.FOUND): f"{UNDELETE}::test_what_does_not_come_back_is_named_with_its_reason",
+    ("undelete", Exit.UNDECIDABLE): f"{UNDELETE}::test_a_history_with_a_gap_is_said_to_have_one",
     ("scrutinize", Exit.DONE): f"{SCRUTINY}::test_a_healthy_share_is_silent",
     ("scrutinize", Exit.FOUND): f"{SCRUTINY}::test_each_harm_is_found_and_nothing_else",
     ("scrutinize", Exit.UNDECIDABLE): f"{SCRUTINY}::test_a_lost_bookie_that_no_auditor_will_mark_is_told",

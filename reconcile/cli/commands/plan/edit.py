@@ -17,6 +17,7 @@ from reconcile.cli.options import (
     make_output,
     output_options,
     parse_ledger,
+    parse_sessions,
     read_names,
     scope_option,
 )
@@ -35,16 +36,6 @@ _SHOWN: Final = 10
 
 _NAMED: Final = "-"
 """Typed for the ledger that an option of its own names."""
-
-
-def _sessions(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> tuple[int | None, ...]:
-    """Read sessions as plans show them."""
-    from reconcile.plan.views.deletions import parse_session
-
-    try:
-        return tuple(parse_session(value) for value in values)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from error
 
 
 def _parse_where(text: str, scope: str | None) -> "HeldChoice":
@@ -98,7 +89,7 @@ def _parse_where(text: str, scope: str | None) -> "HeldChoice":
     "--restore-deleted-by",
     "restored_of",
     multiple=True,
-    callback=_sessions,
+    callback=parse_sessions,
     metavar="SESSION",
     help="Write the last record of each ledger on bookies, or empty, that this session deleted; see `plan show`.",
 )
@@ -106,7 +97,7 @@ def _parse_where(text: str, scope: str | None) -> "HeldChoice":
     "--accept-deleted-by",
     "accepted_of",
     multiple=True,
-    callback=_sessions,
+    callback=parse_sessions,
     metavar="SESSION",
     help="What this session deleted stays deleted: bookies delete it.",
 )

@@ -1,0 +1,1 @@
+"""Ledgers that somebody deleted, taken back from what the store's history has of them: a plan, without Spark."""
