@@ -6,8 +6,12 @@ from typing import Final
 
 import pytest
 
+from backends.protocols import Write
+from backends.registry import open_store
 from reconcile.plan.plan_reader import open_whole
+from recovery.codecs.store import Layout, ledger_key
 from recovery.dataset import open_dataset
+from recovery.model.ids import LedgerId
 from tests.support import command
 from tests.support.cases import case_dir, operator, truth
 from tests.support.object_store import SECRET, Fault, FaultyProxy, ObjectStore, every, started_store
@@ -172,3 +176,15 @@ def test_a_capture_in_a_store_is_a_snapshot(
     rows = [open_dataset(place, "catalog").read("ledgers") for place in (capture, f"{store.uri}/applied")]
     before, after = ({row["ledger"]: row["raw"] for row in table.to_pylist()} for table in rows)
     assert before == after
+
+    ledger = min(after)
+    with open_store(metadata[1], writable=True) as opened:
+        key = opened.root + ledger_key(Layout.HIERARCHICAL, LedgerId(0, ledger))
+        node = opened.store.get(key)
+        assert node is not None
+        opened.store.write([Write(key, None, node.version)])
+    out = ("--out", f"{store.uri}/undelete", "--json")
+    back = command.run(capsys, "undelete", ledger, *metadata, "--history", f"{store.uri}/applied", *out)
+    assert (back.code, back.result["counts"]["restored"]) == (0, 1), back
+    [action] = open_dataset(f"{store.uri}/undelete", "plan").read("actions", buckets=range(4096)).to_pylist()
+    assert (action["ledger"], action["value"]) == (ledger, after[ledger])

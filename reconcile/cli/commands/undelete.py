@@ -164,8 +164,8 @@ def _make_result(uri: str, is_complete: bool, out: DatasetPlace, done: "Undelete
         verdict = "nothing is chosen yet, and no plan was made: choose a session with a window, a topic, or ledgers"
         code = Exit.USAGE
     else:
-        meant = restored + len(done.kept)
-        verdict = f"{restored} of {count_noun(meant, 'deleted ledger')} {'comes' if restored == 1 else 'come'} back"
+        total = restored + len(done.kept)
+        verdict = f"{restored} of {count_noun(total, 'deleted ledger')} {'comes' if restored == 1 else 'come'} back"
         if done.present:
             verdict += f"; {len(done.present)} more {is_or_are(len(done.present))} in the store already"
         code = _choose_exit(restored, done)
@@ -288,8 +288,8 @@ def _draw(bars: "Sequence[Bar]") -> Iterator[str]:
 
 def _describe_kept(kept: "Mapping[LedgerId, KeptLedger]") -> Iterator[str]:
     reasons: dict[Kept, dict[LedgerId, str]] = {}
-    for ledger, one in kept.items():
-        reasons.setdefault(one.reason, {})[ledger] = one.detail
+    for ledger, why in kept.items():
+        reasons.setdefault(why.reason, {})[ledger] = why.detail
     for reason, ledgers in reasons.items():
         yield f"not brought back: {count_noun(len(ledgers), 'ledger')}: {_KEPT[reason]}"
         if any(ledgers.values()):

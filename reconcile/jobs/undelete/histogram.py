@@ -63,7 +63,9 @@ def count_sessions(deletes: pa.Table) -> tuple[SessionDeletes, ...]:
     sums = deletes.group_by("session").aggregate(
         [("txn", "count"), ("txn", "min"), ("txn", "max"), ("at_ms", "min"), ("at_ms", "max")]
     )
-    return tuple(sorted(map(_make_session, sums.to_pylist()), key=lambda one: (-one.ledgers, one.first_txn)))
+    return tuple(
+        sorted(map(_make_session, sums.to_pylist()), key=lambda session: (-session.ledgers, session.first_txn))
+    )
 
 
 def _make_session(row: dict[str, Any]) -> SessionDeletes:

@@ -138,25 +138,25 @@ class Wanted:
                 inside &= fill(holds(column, value))
         return inside
 
-    def is_of_session(self, session: Any) -> Mask:  # noqa: ANN401 - an Arrow column
+    def is_of_session(self, column: Any) -> Mask:  # noqa: ANN401 - an Arrow column
         """Say which are of the sessions that are meant."""
         sessions = self.selection.sessions
-        known = pa.array([one for one in sessions if one is not None], pa.int64())
-        of_known: Mask = pc.is_in(session, value_set=known).to_numpy(zero_copy_only=False)
-        of_none: Mask = pc.is_null(session).to_numpy(zero_copy_only=False)
+        known = pa.array([session for session in sessions if session is not None], pa.int64())
+        of_known: Mask = pc.is_in(column, value_set=known).to_numpy(zero_copy_only=False)
+        of_none: Mask = pc.is_null(column).to_numpy(zero_copy_only=False)
         return of_known | (of_none & (None in sessions))
 
     def find_by_topic(self, raws: pa.Array, among: Mask) -> Mask:
         """Say which records, of some of them, name a topic that is meant."""
-        found = np.zeros(len(raws), np.bool_)
+        mask = np.zeros(len(raws), np.bool_)
         if self.topic is None:
-            return found
+            return mask
         rows = np.flatnonzero(among & fill(pc.is_valid(raws)))
         customs = decode_columns(raws.take(pa.array(rows)))["custom"].to_pylist()
         for row, custom in zip(rows.tolist(), customs, strict=True):
             use = name_use(custom or ())
-            found[row] = use is not None and self.topic(use[0])
-        return found
+            mask[row] = use is not None and self.topic(use[0])
+        return mask
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -190,21 +190,21 @@ def make_ids(ledgers: Sequence[LedgerId]) -> pa.Table:
 
 def find_ids(rows: pa.Table, ids: pa.Table) -> Mask:
     """Say which rows are of some ledgers; columns scope and ledger in both."""
-    found = np.zeros(rows.num_rows, np.bool_)
+    mask = np.zeros(rows.num_rows, np.bool_)
     near = np.flatnonzero(fill(pc.is_in(rows["ledger"], value_set=ids["ledger"].combine_chunks())))
     if len(near):
         pairs = {(row["scope"], row["ledger"]) for row in ids.select(list(IDS)).to_pylist()}
         some = rows.select(list(IDS)).take(pa.array(near)).to_pylist()
-        found[near] = [(row["scope"], row["ledger"]) in pairs for row in some]
-    return found
+        mask[near] = [(row["scope"], row["ledger"]) in pairs for row in some]
+    return mask
 
 
 def _list_ledgers(batch: pa.RecordBatch, source: HistorySource) -> pa.Table:
     """Return the rows of a batch whose keys are ledgers', with scope and ledger."""
     names = pc.utf8_slice_codeunits(batch["key"], len(source.root)) if source.root else batch["key"]
-    found = ledgers_of(source.layout, pc.if_else(pc.equal(names, ""), ROOT, names))
-    rows = pa.Table.from_batches([batch]).take(pa.array(found.rows))
-    return rows.append_column("scope", pa.array(found.scope)).append_column("ledger", pa.array(found.ledger))
+    ledgers = ledgers_of(source.layout, pc.if_else(pc.equal(names, ""), ROOT, names))
+    rows = pa.Table.from_batches([batch]).take(pa.array(ledgers.rows))
+    return rows.append_column("scope", pa.array(ledgers.scope)).append_column("ledger", pa.array(ledgers.ledger))
 
 
 def read_deletes(sources: Sequence[HistorySource], wanted: Wanted) -> Deletes:
@@ -262,7 +262,7 @@ def read_copies(sources: Sequence[HistorySource], wanted: Wanted, lacking: pa.Ta
     Raises:
         UnavailableError: a source stopped answering.
     """
-    newest_first = sorted(sources, key=lambda one: (one.point.at_ms or 0, one.point.txn or 0), reverse=True)
+    newest_first = sorted(sources, key=lambda source: (source.point.at_ms or 0, source.point.txn or 0), reverse=True)
     for source in newest_first:
         if source.is_target:
             continue

@@ -215,7 +215,7 @@ def write_nodes(store: MetadataStore, root: str, earlier: EarlierNodes, topics: 
     now = {key.removeprefix(above): node for key, node in store.get_many([above + path for path in paths])}
     rows: list[tuple[str, str, bytes, int | None, bytes | None]] = []
     named: dict[str, set[int]] = {}
-    before: dict[str, set[int]] = {}
+    named_before: dict[str, set[int]] = {}
     brought: set[int] = set()
     for path in paths:
         stored, node = now.get(path), known.get(path)
@@ -230,7 +230,7 @@ def write_nodes(store: MetadataStore, root: str, earlier: EarlierNodes, topics: 
             named.setdefault(topic, set()).update(list_named(kept))
         for value in (kept, None if node is None else node.value):
             if topic and value is not None:
-                before.setdefault(topic, set()).update(list_named(value))
+                named_before.setdefault(topic, set()).update(list_named(value))
     made = {path for op, path, *_ in rows if op == "create"}
     lacking = _find_lacking_above(store, made)
     rows += [("create", path, b"", None, None) for path in lacking]
@@ -239,7 +239,7 @@ def write_nodes(store: MetadataStore, root: str, earlier: EarlierNodes, topics: 
         len(made) + len(lacking),
         sum(op == LEAVE for op, *_ in rows),
         {topic: frozenset(ids) for topic, ids in named.items()},
-        {topic: frozenset(ids) for topic, ids in before.items()},
+        {topic: frozenset(ids) for topic, ids in named_before.items()},
         frozenset(brought),
         above + TOPICS,
     )
@@ -263,11 +263,11 @@ def _is_of_its_topic(path: str, node: EarlierNode, nodes: Mapping[str, EarlierNo
     return times[0] is None or times[1] is None or times[1] - times[0] <= _TOGETHER_MS
 
 
-def _find_lacking_above(store: MetadataStore, made: Collection[str]) -> list[str]:
+def _find_lacking_above(store: MetadataStore, created: Collection[str]) -> list[str]:
     """Return the nodes above some that the store lacks too."""
-    wanted = {path for key in made for path in _list_above(key)} - set(made)
-    found: dict[str, Versioned | None] = dict(store.get_many(sorted(wanted)))
-    return [path for path, node in sorted(found.items()) if node is None]
+    wanted = {path for key in created for path in _list_above(key)} - set(created)
+    nodes: dict[str, Versioned | None] = dict(store.get_many(sorted(wanted)))
+    return [path for path, node in sorted(nodes.items()) if node is None]
 
 
 def _list_above(key: str) -> Iterator[str]:

@@ -108,7 +108,7 @@ def _open_target(opened: OpenStore) -> _Target:
 
 
 def _list_sources(target: _Target, opened: Sequence[OpenStore]) -> list[HistorySource]:
-    sources = [HistorySource.read(one, target.layout) for one in opened]
+    sources = [HistorySource.read(copy, target.layout) for copy in opened]
     if isinstance(target.opened.store, ScannableStore):
         sources.append(HistorySource.read(target.opened, target.layout, is_target=True))
     if not sources:
@@ -158,23 +158,23 @@ class _Run:
         wanted = Wanted(selection, named, match)
         with self._context.reporter.progress("reading what the history has of deletes", "sources"):
             deletes = read_deletes(self._sources, wanted)
-        told = self._tell_deletes(deletes, wanted)
+        answer = self._tell_deletes(deletes, wanted)
         if not selection.is_complete:
-            return Undeleted(**told)
+            return Undeleted(**answer)
         records, as_captured = self._find_records(deletes, wanted)
         stated = pa.concat_tables([make_ids(selection.ledgers), deletes.records.select(list(IDS))])
         records, present = self._drop_present(records, stated)
         self._keep_tombstones(opened, records)
         records = self._drop(records, find_ids(records, make_ids(list(self._kept))))
         records, parsed = self._drop_unusable(records)
-        told |= {
+        answer |= {
             "present": present,
             "kept": dict(sorted(self._kept.items(), key=lambda item: (item[0].scope, item[0].ledger))),
             **_find_span(deletes, records),
         }
         if not records.num_rows:
-            return Undeleted(**told)
-        return self._write(records, parsed, deletes, earlier, as_captured, told)
+            return Undeleted(**answer)
+        return self._write(records, parsed, deletes, earlier, as_captured, answer)
 
     def _read_nodes(self, match: TopicMatch) -> topics.EarlierNodes:
         with self._context.reporter.progress("reading what the history has of topics", "sources"):
@@ -190,7 +190,9 @@ class _Run:
         return {
             "sessions": count_sessions(gone),
             "bars": draw_bars(of_sessions["at_ms"], inside),
-            "gaps": tuple(dict.fromkeys([*(gap for one in self._sources for gap in one.point.gaps), *deletes.gaps])),
+            "gaps": tuple(
+                dict.fromkeys([*(gap for source in self._sources for gap in source.point.gaps), *deletes.gaps])
+            ),
             "notes": tuple(note for source in self._sources for note in source.point.notes),
             "forgets": any(source.is_target for source in self._sources) and is_live(self._target.opened.uri),
         }
@@ -198,8 +200,8 @@ class _Run:
     def _find_records(self, deletes: Deletes, wanted: Wanted) -> tuple[pa.Table, pa.Table]:
         """Return `RECORDS` of all that are meant, raw null: not known; and scope and ledger of those of a copy."""
         deleted = deletes.records
-        again = _find_later(deletes.events, deleted)
-        for row, event in again:
+        later = _find_later(deletes.events, deleted)
+        for row, event in later:
             ledger = LedgerId(row["scope"], row["ledger"])
             reason = Kept.DELETED_AGAIN if event["is_delete"] else Kept.MADE_AGAIN
             self._kept[ledger] = KeptLedger(reason=reason, detail=f"transaction {event['txn']:#x}")
@@ -217,11 +219,11 @@ class _Run:
                     copied = pa.concat_tables([copied, rows.filter(pa.array(fresh))])
         # Of ids that only a topic's record names nothing is said: retention deleted them long ago.
         stated = pa.concat_tables([named, deleted.select(list(IDS))]).group_by(list(IDS)).aggregate([])
-        found = pa.concat_tables([known, copied])
-        unknown = stated.filter(pa.array(~find_ids(stated, found)))
+        records = pa.concat_tables([known, copied])
+        unknown = stated.filter(pa.array(~find_ids(stated, records)))
         nothing = pa.table({**{name: unknown[name] for name in IDS}, "txn": pa.array([0] * unknown.num_rows)})
         nothing = nothing.append_column("raw", pa.nulls(unknown.num_rows, pa.binary()))
-        return pa.concat_tables([found, nothing.cast(RECORDS)]), copied.select(list(IDS))
+        return pa.concat_tables([records, nothing.cast(RECORDS)]), copied.select(list(IDS))
 
     def _list_outside(self, deletes: Deletes) -> pa.Table:
         """Return scope and ledger of those that were deleted outside the window, unless a person named them."""
@@ -262,10 +264,10 @@ class _Run:
 
     def _keep_tombstones(self, opened: Sequence[OpenStore], records: pa.Table) -> None:
         """Refuse what bkmeta purged, as tombstones beside the store and beside its copies say."""
-        found: list[References] = []
-        for one in (self._target.opened, *opened):
-            found += find_deleted(one, self._target.instances)
-        for references in found:
+        deleted: list[References] = []
+        for copy in (self._target.opened, *opened):
+            deleted += find_deleted(copy, self._target.instances)
+        for references in deleted:
             for where, why in references.unreadable:
                 problem = f"holds tombstones that cannot be read ({why}): what was purged is not known"
                 raise InputError(where, problem, "leave this copy out, or see what is there: bkmeta tombstones list")
@@ -294,7 +296,7 @@ class _Run:
         deletes: Deletes,
         earlier: topics.EarlierNodes,
         as_captured: pa.Table,
-        told: dict[str, Any],
+        answer: dict[str, Any],
     ) -> Undeleted:
         """Write the plan of records, in their order, and its report."""
         copied = find_ids(records, as_captured)
@@ -303,20 +305,20 @@ class _Run:
         for place in np.flatnonzero(copied & is_open).tolist():
             row = records.slice(place, 1).to_pylist()[0]
             kept = KeptLedger(reason=Kept.NOT_CLOSED, detail=f"{states[place]} at transaction {row['txn']:#x}")
-            told["kept"][LedgerId(row["scope"], row["ledger"])] = kept
+            answer["kept"][LedgerId(row["scope"], row["ledger"])] = kept
         good = pa.array(~(copied & is_open))
         records, parsed, copied, is_open = records.filter(good), parsed.filter(good), copied[good], is_open[good]
         if not records.num_rows:
-            return Undeleted(**told)
+            return Undeleted(**answer)
         catalog = _make_catalog(records, parsed)
         owners = _name_owners(catalog)
         nodes = self._find_nodes(owners, earlier)
         is_trimmed = self._find_trimmed(catalog, owners, nodes)
         for ledger in _list_ledgers(catalog.filter(pa.array(is_trimmed))):
-            told["kept"][ledger] = KeptLedger(reason=Kept.TRIMMED, detail=owners[ledger])
+            answer["kept"][ledger] = KeptLedger(reason=Kept.TRIMMED, detail=owners[ledger])
         catalog, copied, is_open = catalog.filter(pa.array(~is_trimmed)), copied[~is_trimmed], is_open[~is_trimmed]
         if not catalog.num_rows:
-            return Undeleted(**told)
+            return Undeleted(**answer)
         counts = self._count_topics(catalog, owners, nodes)
         on_bookies = self._find_on_bookies(catalog)
         parts = PlanParts(
@@ -347,16 +349,16 @@ class _Run:
             as_captured=int(copied.sum()),
             gone=int((~on_bookies & ~is_empty).sum()) if self._inventories else None,
             topics=counts,
-            **told,
+            **answer,
         )
 
     def _find_on_bookies(self, catalog: pa.Table) -> Mask:
         """Say of which ledgers an inventory has anything."""
-        held = np.zeros(catalog.num_rows, np.bool_)
+        is_held = np.zeros(catalog.num_rows, np.bool_)
         for inventory in self._inventories:
             for batch in inventory.batches("copies", [*IDS]):
-                held |= find_ids(catalog, batch)
-        return held
+                is_held |= find_ids(catalog, batch)
+        return is_held
 
     def _find_nodes(self, owners: Mapping[LedgerId, str], earlier: topics.EarlierNodes) -> topics.NodeWrites | None:
         """Return what becomes of the nodes of the ledgers' topics; None: there are none."""

@@ -124,7 +124,7 @@ def write_plan(
             layout=str(layout),
             root=root or "/",
             made=now.isoformat(timespec="seconds"),
-            inputs=tuple(InputDataset("inventory", one.path, one.digest) for one in inventories),
+            inputs=tuple(InputDataset("inventory", inventory.path, inventory.digest) for inventory in inventories),
             options={"undelete": _describe_selection(request.selection)},
         ),
         coverage=_cover(inventories),

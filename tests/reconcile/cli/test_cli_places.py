@@ -14,7 +14,7 @@ AWAY: Final = "s3://bucket/folder"
 CAPTURES: Final = frozenset(
     {
         *("--metadata", "--snapshot", "--inventory", "--inventory-dir", "--earlier", "--against"),
-        *("--acl-of", "--tombstones"),
+        *("--acl-of", "--tombstones", "--history"),
     }
 )
 """Texts that name datasets, or stores whose captures are datasets."""
@@ -49,6 +49,7 @@ NO_PLACES: Final = frozenset(
             "--to",
             "--checksum",
         ),
+        *("--session", "--from-time", "--to-time", "--topic"),
     }
 )
 """Texts that name something else: bookies register in living stores alone; `--to` of an archive is kept as it is."""
