@@ -2,12 +2,15 @@
 
     <folder>/.bkmeta-unfinished    first into an empty folder, removed when the manifest is written
 
+A run has the folder locked (`flock`) until it has released it or has ended, however it ended: a second run is refused.
+
 The mark is JSON: kind, tool_version. A folder that has it is what a broken-off run left. Any other folder must be
 empty: one named `ledgers` in it may be a bookie's own. In a store that is no file system the store's own rules say who
 can write and read there.
 """
 
 import errno
+import fcntl
 import json
 import os
 import stat
@@ -26,6 +29,9 @@ from recovery.verified_file import hash_blocks
 MARK: Final = ".bkmeta-unfinished"
 _LARGEST_MARK: Final = 4096
 _DISK: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+_LOCKED: Final = frozenset({errno.EAGAIN, errno.EACCES})
+_locks: dict[tuple[int, int], int] = {}
+"""Descriptors of folders that this process has locked, by device and inode; a folder that is open keeps its inode."""
 _PRIVATE: Final = 0o700
 _PUBLIC: Final = 0o755
 _OTHERS_WRITE: Final = 0o022
@@ -116,12 +122,13 @@ def claim_folder(folder: DatasetPlace, kind: str, own_names: Collection[str], *,
         secret: nobody else may read there; nobody else may write there in any case.
 
     Raises:
-        DatasetError: it holds what is not ours, or cannot be written.
+        DatasetError: it holds what is not ours, another run writes there, or it cannot be written.
     """
     try:
         folder.mkdir(mode=_PRIVATE if secret else _PUBLIC, parents=True, exist_ok=True)
         if isinstance(folder, Path):
             _shut_out_others(folder, secret=secret)
+            _lock_folder(folder)
         entries = [entry for entry in folder.iterdir() if entry.name != MARK]
         mark = _read_marked_kind(folder)
         if entries and mark is None:
@@ -141,6 +148,31 @@ def claim_folder(folder: DatasetPlace, kind: str, own_names: Collection[str], *,
         _write_mark(folder, kind)
     except OSError as error:
         raise disk_error(folder, error) from error
+
+
+def _lock_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    status = os.fstat(handle)
+    key = (status.st_dev, status.st_ino)
+    if key in _locks:  # an earlier run of this process was broken off
+        os.close(handle)
+        return
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(handle)
+        if error.errno in _LOCKED:
+            problem = "another run is writing there"
+            raise DatasetError(str(folder), problem, "wait until it has ended, or name another folder") from error
+        return  # a file system without locks
+    _locks[key] = handle
+
+
+def _unlock_folder(folder: Path) -> None:
+    status = folder.stat()
+    handle = _locks.pop((status.st_dev, status.st_ino), None)
+    if handle is not None:
+        os.close(handle)
 
 
 def _shut_out_others(folder: Path, *, secret: bool) -> None:
@@ -186,6 +218,8 @@ def release_folder(folder: DatasetPlace) -> None:
     """Remove the mark: what was being written is whole."""
     (folder / MARK).unlink(missing_ok=True)
     sync_folder(folder)
+    if isinstance(folder, Path):
+        _unlock_folder(folder)
 
 
 def sync_folder(folder: DatasetPlace) -> None:

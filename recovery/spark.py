@@ -266,6 +266,8 @@ def over_buckets(
     finally:
         ended.set()
         watcher.join()
+    if len(answers) < len(edges):  # PySpark takes a Java process that ends for the end of the answers
+        raise SparkError("its Java process ended", _RUN_AGAIN)
     done(len(edges), len(edges))
     for answer in answers.values():
         if _BROKEN in answer:

@@ -110,8 +110,18 @@ class _TerminatedError(BaseException):
     """SIGTERM arrived; like KeyboardInterrupt it must pass every handler of ordinary errors."""
 
 
+_asked_to_stop: list[type[BaseException]] = []
+"""By which signals; a library may swallow what a handler raises, and then fail for what the signal did to it."""
+
+
 def _terminate(_signal: int, _frame: FrameType | None) -> None:
+    _asked_to_stop.append(_TerminatedError)
     raise _TerminatedError
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    _asked_to_stop.append(KeyboardInterrupt)
+    signal.default_int_handler(number, frame)
 
 
 def exit_code_of(error: BaseException) -> int:
@@ -135,7 +145,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the program and end the process with its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        _asked_to_stop.clear()
+        signal.signal(signal.SIGINT, _interrupt)
         signal.signal(signal.SIGTERM, _terminate)
         _log_to_stderr(as_json="--json" in given)
         code = program.main(given, prog_name="bkmeta", standalone_mode=False)
@@ -184,6 +195,8 @@ def _log_to_stderr(*, as_json: bool) -> None:
 def _end_by(error: BaseException, given: Sequence[str]) -> int:
     if isinstance(error, click.Abort) and error.__cause__ is not None:
         error = error.__cause__
+    if _asked_to_stop:
+        error = _to_stop(error)
     code = exit_code_of(error)
     as_json = "--json" in given
     if code in (Exit.INTERRUPTED, Exit.TERMINATED):
@@ -214,6 +227,16 @@ def _end_by(error: BaseException, given: Sequence[str]) -> int:
         # An object that cannot be printed is said at least.
         Output.failure(message, code, as_json=False)
     return code
+
+
+def _to_stop(error: BaseException) -> BaseException:
+    """Return the error of the signal that stopped the program, whatever else failed by then, with what to do next."""
+    if isinstance(error, (KeyboardInterrupt, click.Abort, _TerminatedError)):
+        return error
+    stop = _asked_to_stop[0]()
+    for note in getattr(error, "__notes__", ()):
+        stop.add_note(note)
+    return stop.with_traceback(error.__traceback__)
 
 
 def _unforeseen(error: BaseException, given: Sequence[str]) -> str:

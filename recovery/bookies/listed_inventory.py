@@ -29,7 +29,7 @@ from recovery.collect.rows.copies import NO_LAC, Known, Source, make_copies
 from recovery.collect.rows.entry_headers import HEAD_WIDTH
 from recovery.dataset import DatasetWriter
 from recovery.errors import InputError
-from recovery.model.groups import KeyedRuns, group_runs, union_runs
+from recovery.model.groups import MOST_ENTRIES, KeyedRuns, add_counts, group_runs, union_runs
 from recovery.model.ids import LedgerId, is_bookie_id
 from recovery.place import DatasetPlace
 
@@ -169,7 +169,7 @@ def _write(folder: DatasetPlace, bookie: str, ranges: _Ranges, table: Path, now:
             rows = make_copies(
                 Source.WIRE, _know_nothing(share), groups, np.empty((0, HEAD_WIDTH), np.int64), bookie, number
             )
-            entries += int(pc.sum(rows["entries"]).as_py() or 0)
+            entries += add_counts(rows["entries"])
             writer.append("copies", rows)
         row = BookieRow(
             bookie=bookie,
@@ -181,7 +181,7 @@ def _write(folder: DatasetPlace, bookie: str, ranges: _Ranges, table: Path, now:
             ended=now,
             max_ids=[LedgerId(0, int(ledgers[-1]))] if len(ledgers) else [],
             ledgers=len(ledgers),
-            entries=entries,
+            entries=min(entries, MOST_ENTRIES),
         )
         writer.append("bookies", row.to_table())
         writer.close(

@@ -49,6 +49,7 @@ from recovery.collect.rows.bookies import BookieRow, Evidence, bind_inventory
 from recovery.dataset import Dataset, prepare, write_manifest, write_part
 from recovery.errors import InputError
 from recovery.model import tables
+from recovery.model.groups import MOST_ENTRIES
 from recovery.model.ids import BUCKETS, LedgerId
 from recovery.place import DatasetPlace
 
@@ -230,7 +231,7 @@ def _finish_inventory(
         as_of=_read_as_of(request.catalog),
         max_ids=[LedgerId(SCOPE, tally.largest)] if tally.largest >= 0 else [],
         ledgers=tally.ledgers,
-        entries=tally.entries,
+        entries=min(tally.entries, MOST_ENTRIES),
         damaged=tally.damaged,
     )
     parts = {"bookies": [write_part(folder, "bookies", "part-00000", [row.to_table()])]}

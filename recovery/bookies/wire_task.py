@@ -15,6 +15,7 @@ from recovery.bookies.wire_questions import BookieAnswers, LedgerQuestions
 from recovery.bookies.wire_results import COPIES, DAMAGE, SCOPE, Ints, folder_of
 from recovery.dataset import Dataset, sort_by_key, write_part
 from recovery.manifest import Part
+from recovery.model.groups import add_counts
 from recovery.place import to_place
 
 _AT_ONCE: Final = 8
@@ -165,7 +166,7 @@ class Task:
                 parts.append(write_part(folder, table, name, [content]))
         ledgers = answers.known.ledger
         tally.ledgers += len(ledgers)
-        tally.entries += int(pc.sum(rows["entries"]).as_py() or 0)
+        tally.entries += add_counts(rows["entries"])
         tally.largest = max(tally.largest, int(ledgers.max(initial=-1)))
         tally.negatives += answers.negatives
         tally.unanswered += len(answers.unanswered)

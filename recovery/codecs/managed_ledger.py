@@ -173,7 +173,7 @@ def _parse_ledger(plain: bytes) -> ManagedLedger:
     message = ManagedLedgerInfo()
     _parse(message, plain, "managed ledger")
     ended = message.terminatedPosition if message.HasField("terminatedPosition") else None
-    ledgers = []
+    ledgers: dict[int, Listed] = {}
     for info in message.ledgerInfo:
         ledger = _id(info.ledgerId, "managed ledger")
         last = info.entries - 1 if info.HasField("entries") else None
@@ -182,8 +182,9 @@ def _parse_ledger(plain: bytes) -> ManagedLedger:
             raise FormatError(Reason.BAD_VALUE, "managed ledger", 0, f"ledger {ledger} has fewer than no entries")
         if last is None and ended is not None and ended.ledgerId == ledger and ended.entryId >= -1:
             last = ended.entryId
-        ledgers.append(Listed(ledger, last, length, info.offloadContext.bookkeeperDeleted))
-    return ManagedLedger(tuple(ledgers), ended is not None)
+        # Of a ledger that is named again the last one counts, as a broker reads the record.
+        ledgers[ledger] = Listed(ledger, last, length, info.offloadContext.bookkeeperDeleted)
+    return ManagedLedger(tuple(ledgers.values()), ended is not None)
 
 
 def _cursor(plain: bytes) -> Cursor:

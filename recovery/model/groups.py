@@ -38,6 +38,10 @@ _HEAD: Final = np.dtype([("version", ">i4"), ("groups", ">i4")])
 _GROUP: Final = np.dtype([("first", ">i8"), ("last", ">i8"), ("size", ">i4"), ("period", ">i4")])
 _I32: Final = (1 << 31) - 1
 _I64: Final = (1 << 63) - 1
+MOST_ENTRIES: Final = _I64
+"""That a count says; more are said to be as many."""
+_SURELY_COUNTABLE: Final = float(1 << 62)
+"""Entries: floats are exact enough below it."""
 _MAX_RUNS: Final = 1 << 19
 """Runs that foreign bytes may make us lay out one by one: 4 MiB an array, and some twenty arrays at a time."""
 
@@ -152,6 +156,12 @@ def run_counts(first: Ints, last: Ints, period: Ints) -> Ints:
 def count(first: Ints, last: Ints, size: Ints, period: Ints) -> Ints:
     """Return how many entries each group has."""
     return run_counts(first, last, period) * size
+
+
+def add_counts(counts: pa.ChunkedArray) -> int:
+    """Return the sum of counts that are not negative; at most 2^63 - 1, for bookies may claim more."""
+    values = counts.to_numpy()
+    return min((int((values >> 32).sum()) << 32) + int((values & 0xFFFF_FFFF).sum()), MOST_ENTRIES)
 
 
 def to_runs(groups: KeyedGroups) -> KeyedRuns:
@@ -359,6 +369,7 @@ def decode_availability(raw: bytes | memoryview) -> KeyedGroups:
         detail = f"first {first[row]}, last {last[row]}, size {size[row]}, period {period[row]}"
         raise FormatError(Reason.BAD_VALUE, "availability", _HEADER.size + row * _GROUP.itemsize, detail)
     groups = KeyedGroups(np.zeros(number, np.int64), first, last, size, np.where(number_of, period, 0))
+    _demand_countable(groups)
     begin, end = first[1:], last[:-1] + (size[:-1] - 1)
     if run_counts(first, last, groups.period).sum(dtype=np.float64) <= _MAX_RUNS + number:
         apart = (begin > end) & (begin - end > 1)
@@ -366,6 +377,20 @@ def decode_availability(raw: bytes | memoryview) -> KeyedGroups:
     if (begin > end).all():
         return groups
     raise FormatError(Reason.BAD_LENGTH, "availability", _HEADER.size, "overlapping groups of too many runs")
+
+
+def _demand_countable(groups: KeyedGroups) -> None:
+    """Refuse a list of more entries than 63 bits count; groups that overlap count each.
+
+    Raises:
+        FormatError: it has more.
+    """
+    runs = run_counts(groups.first, groups.last, groups.period)
+    if (runs.astype(np.float64) * groups.size).sum() < _SURELY_COUNTABLE:
+        return
+    entries = sum(many * long for many, long in zip(runs.tolist(), groups.size.tolist(), strict=True))
+    if entries > _I64:
+        raise FormatError(Reason.BAD_VALUE, "availability", _HEADER.size, f"{entries} entries")
 
 
 def decode_availabilities(raws: Sequence[bytes]) -> tuple[KeyedGroups, dict[int, FormatError]]:

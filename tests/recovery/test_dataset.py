@@ -6,10 +6,13 @@ import json
 import os
 import resource
 import stat
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -145,6 +148,33 @@ def test_a_broken_off_run_of_another_kind_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").unlink()
     prepare(tmp_path, "catalog", secret=False)
     assert [entry.name for entry in tmp_path.iterdir()] == [MARK]
+
+
+_HOLD: Final = """
+import sys
+from pathlib import Path
+from recovery.dataset import prepare
+prepare(Path(sys.argv[1]), "plan", secret=True)
+(Path(sys.argv[1]) / "actions").mkdir()
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_folder_that_another_run_writes_is_refused_until_that_run_has_ended(tmp_path: Path) -> None:
+    """Nothing of the other run is cleared. When it was killed, its folder is cleared and taken."""
+    with subprocess.Popen(
+        [sys.executable, "-c", _HOLD, str(tmp_path / "plan")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"held\n"
+        with pytest.raises(DatasetError, match="another run is writing there"):
+            prepare(tmp_path / "plan", "plan", secret=True)
+        assert (tmp_path / "plan" / "actions").is_dir()
+        other.kill()
+    prepare(tmp_path / "plan", "plan", secret=True)
+    assert not (tmp_path / "plan" / "actions").exists()
+    prepare(tmp_path / "plan", "plan", secret=True)
 
 
 def test_the_mark_goes_when_the_dataset_is_whole(tmp_path: Path) -> None:

@@ -106,6 +106,7 @@ BREAKS: dict[str, tuple[Callable[[int, int], None], int, str]] = {
     "its JVM dies": (lambda _group, java: os.kill(java, signal.SIGKILL), 1, "Spark failed: its Java process ended"),
     "Ctrl-C": (lambda group, _java: os.killpg(group, signal.SIGINT), 130, "stopped before the end"),
     "SIGTERM": (lambda group, _java: os.kill(group, signal.SIGTERM), 143, "stopped before the end"),
+    "SIGTERM to all": (lambda group, _java: os.killpg(group, signal.SIGTERM), 143, "stopped before the end"),
 }
 
 

@@ -72,6 +72,15 @@ def test_what_else_a_record_says_of_its_ledgers() -> None:
     assert decode(b"") == ManagedLedger(())
 
 
+def test_a_ledger_that_a_record_names_often_is_listed_once() -> None:
+    """Its last mention counts, as for a broker."""
+    message = ManagedLedgerInfo()
+    for entries in range(1, 200_001):
+        message.ledgerInfo.add(ledgerId=7, entries=entries, size=1, timestamp=1)
+    message.ledgerInfo.add(ledgerId=8)
+    assert decode(message.SerializeToString()) == ManagedLedger((Listed(7, 199_999, 1), Listed(8)))
+
+
 @pytest.mark.parametrize(
     ("raw", "reason"),
     [

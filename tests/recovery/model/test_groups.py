@@ -3,6 +3,7 @@
 import struct
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from recovery.errors import FormatError, Reason
@@ -100,3 +101,30 @@ def test_equal_lists_beside_each_other_stay_apart() -> None:
     """The end of one list and the start of the next never become one run or one group."""
     of = groups.group_entries(np.array([0, 1, 2, 3]), np.array([0, 0, 1, 1]))
     assert [column.tolist() for column in of] == [[0, 1], [0, 2], [0, 2], [2, 2], [0, 0]]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [(0, (1 << 63) - 2, 2, 2)],
+        [(0, (1 << 62) - (1 << 30), 1 << 30, 1 << 30), (1 << 62, (1 << 63) - (1 << 30), 1 << 30, 1 << 30)],
+    ],
+)
+def test_a_list_of_more_entries_than_a_count_holds_is_refused(rows: list[tuple[int, int, int, int]]) -> None:
+    """All 2^63 ids: their number would be negative. One fewer is a list."""
+    raw = availability(*rows)
+    with pytest.raises(FormatError) as refused:
+        groups.decode_availability(raw)
+    assert (refused.value.reason, refused.value.detail) == (Reason.BAD_VALUE, f"{1 << 63} entries")
+    _, errors = groups.decode_availabilities([availability((0, 0, 1, 0)), raw])
+    assert list(errors) == [1]
+    most = groups.decode_availability(availability((1, (1 << 63) - 1, 1, 1)))
+    assert groups.count(*most[1:]).tolist() == [(1 << 63) - 1]
+
+
+def test_counts_never_wrap_when_they_are_added() -> None:
+    """Several bookies may claim as much as a count holds."""
+    largest = (1 << 63) - 1
+    assert groups.add_counts(pa.chunked_array([[largest], [largest, 5]])) == largest
+    assert groups.add_counts(pa.chunked_array([[3, 1 << 40], []])) == (1 << 40) + 3
+    assert groups.add_counts(pa.chunked_array([], pa.int64())) == 0
