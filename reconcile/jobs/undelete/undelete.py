@@ -272,8 +272,8 @@ class _Run:
                 problem = f"holds tombstones that cannot be read ({why}): what was purged is not known"
                 raise InputError(where, problem, "leave this copy out, or see what is there: bkmeta tombstones list")
             rows = references.rows.filter(pa.array(find_ids(references.rows, records)))
-            for row in rows.select([*IDS, "owner"]).to_pylist():
-                kept = KeptLedger(reason=Kept.TOMBSTONE, detail=row["owner"])
+            for row in rows.select([*IDS, "tombstone"]).to_pylist():
+                kept = KeptLedger(reason=Kept.TOMBSTONE, detail=row["tombstone"])
                 self._kept[LedgerId(row["scope"], row["ledger"])] = kept
 
     def _drop_unusable(self, records: pa.Table) -> tuple[pa.Table, pa.Table]:
