@@ -9,6 +9,9 @@ overflow (pages that follow it and belong to it).
     4      meta   int32 magic 0xed0cdaed, int32 version 2, int32 page size, int32 flags, bucket of buckets, int64 free
                   pages, int64 pages, int64 transaction, uint64 FNV-1a of the bytes from the magic on
 
+The page of free pages (flags 16) lists int64 page ids, ascending; where its count is 65,535, the first of these is
+their number. A meta that names page -1 for it has none: etcd finds the free pages itself, when it opens the file.
+
 A bucket is int64 page (0: a page follows in the value itself), int64 sequence. Pages 0 and 1 are metas; of those whose
 sum is right the one with the later transaction counts.
 
@@ -60,9 +63,16 @@ _BUCKET: Final = struct.Struct("<QQ")
 _REVISION: Final = struct.Struct(">qcq")
 _IS_INNER: Final = 1
 _IS_LEAF: Final = 2
+_IS_FREE: Final = 16
+_MANY_FREE: Final = 0xFFFF
+_NO_PAGE: Final = (1 << 64) - 1
 _IS_BUCKET: Final = 1
 _MAGIC: Final = 0xED0CDAED
 _VERSION: Final = 2
+BROKEN_FREE_LIST: Final = (
+    "etcd ends when it opens this file, or later writes over records in use. Every record is read here all the same. "
+    "To start etcd, take another member's file, or let `bbolt surgery freelist abandon` make a copy without the list"
+)
 _SIZES: Final = tuple(1 << n for n in range(9, 17))
 """Page sizes: that of the machine that made the file, mostly 4,096."""
 _SUM: Final = 32
@@ -112,7 +122,8 @@ class EtcdFile:
         is_snapshot = len(self._bytes) % _SECTOR == _SUM
         self._end = len(self._bytes) - (_SUM if is_snapshot else 0)
         self._notes = self._check_sum(is_snapshot=is_snapshot)
-        self._page_size, root = self._meta()
+        self._page_size, root, self._free, self._high = self._meta()
+        self._used: set[int] = set()
         buckets = dict(self._buckets(root))
         if b"key" not in buckets:
             raise CorruptStoreError(self._uri, self._damage[0] if self._damage else "it has no bucket of keys")
@@ -153,20 +164,20 @@ class EtcdFile:
             self._hurt("the whole file", "SHA-256 is not that of its bytes: it was cut or changed after it was made")
         return ()
 
-    def _meta(self) -> tuple[int, int]:
-        """Return the size of pages, and the page of the bucket of buckets."""
+    def _meta(self) -> tuple[int, int, int, int]:
+        """Return the size of pages, the page of the bucket of buckets, that of free pages, and how many pages are."""
         metas = []
         for position in (0, *_SIZES):
             if position + _PAGE.size + _META.size > self._end:
                 break
             start = position + _PAGE.size
-            magic, version, size, _, root, _, _, _, transaction, text = _META.unpack_from(self._bytes, start)
+            magic, version, size, _, root, _, free, high, transaction, text = _META.unpack_from(self._bytes, start)
             if magic != _MAGIC or size not in _SIZES or position not in (0, size):
                 continue
             if version != _VERSION:
                 raise CorruptStoreError(self._uri, f"its format is {version}, not {_VERSION}")
             if _fnv(self._bytes[start : start + _SUMMED]) == text:
-                metas.append((transaction, size, root))
+                metas.append((transaction, size, root, free, high))
         if not metas:
             raise CorruptStoreError(self._uri, "it does not begin as a database of etcd does")
         return max(metas)[1:]
@@ -189,7 +200,33 @@ class EtcdFile:
         if text != number or end > self._end:
             self._hurt(f"page {number}", "it says that it is another, or is cut")
             return self._end, self._end
+        self._used.update(range(number, number + overflow + 1))
         return start, end
+
+    def find_free_list_fault(self) -> str | None:
+        """Return what is wrong with the list of free pages; None: nothing, or the file has none.
+
+        etcd ends when it opens a file with such a list, or writes over records later. No record that is read here
+        depends on it.
+        """
+        if self._free == _NO_PAGE:
+            return None
+        start = self._free * self._page_size
+        if self._free < 2 or start + _PAGE.size > self._end:
+            return f"page {self._free} is not in the file"
+        number, flags, count, overflow = _PAGE.unpack_from(self._bytes, start)
+        if (number, flags & _IS_FREE) != (self._free, _IS_FREE):
+            return f"page {self._free} is no list of free pages"
+        place, end = start + _PAGE.size, min(start + (overflow + 1) * self._page_size, self._end)
+        if count == _MANY_FREE and place + 8 <= end:
+            count, place = int.from_bytes(self._bytes[place : place + 8], "little"), place + 8
+        if place + count * 8 > end:
+            return f"it says {count} pages, and ends before them"
+        pages_free = np.frombuffer(self._bytes[place : place + count * 8], "<u8")
+        if (pages_free[1:] <= pages_free[:-1]).any() or ((pages_free < 2) | (pages_free >= self._high)).any():
+            return "it names pages twice, out of order or beyond the file"
+        used = np.isin(pages_free, np.array([*self._used, self._free], np.uint64))
+        return f"page {int(pages_free[used][0])}, which it calls free, is in use" if used.any() else None
 
     def _leaves(self, start: int, end: int) -> Iterator[tuple[bytes, int, int, int]]:
         """Yield key, place and size of the value, and flags, of a tree in order; what cannot be followed is damage."""
@@ -313,6 +350,14 @@ class EtcdFile:
     def raise_counter(self, key: str, beyond: int) -> int:
         raise ReadOnlyStoreError(self._uri, f"{key} was to be raised beyond {beyond}")
 
+    def count_keys(self) -> int:
+        """Return how many keys there are at the revision that is shown."""
+        return len(self._live)
+
+    def count_records(self) -> int:
+        """Return how many records the file has, of all its revisions."""
+        return len(self._main)
+
     def roots(self) -> list[str]:
         """Return the roots of BookKeeper clusters, as their layout keys show them."""
         keys = [kv.key for kv in self._keys() if kv.key.endswith(_LAYOUT) and _MANAGER in kv.value]
@@ -322,7 +367,9 @@ class EtcdFile:
         since = f"history begins after revision {self._compacted}: what was before is compacted"
         notes = (since if self._compacted else "history is whole: nothing was compacted", *self._notes)
         rest = (f"and {self._more_damage} more",) if self._more_damage else ()
-        return Point(self._shown, None, gaps=(*self._damage, *rest), notes=notes)
+        fault = self.find_free_list_fault()
+        broken = () if fault is None else (f"the list of free pages is broken ({fault}): {BROKEN_FREE_LIST}",)
+        return Point(self._shown, None, gaps=(*self._damage, *rest), notes=(*notes, *broken))
 
     def scan(self, root: str) -> Iterator[pa.RecordBatch]:
         self._demand_open()

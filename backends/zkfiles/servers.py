@@ -208,7 +208,12 @@ def _count_shared(path: str, other: str) -> int:
 
 
 def history_of(logs: Sequence[Log]) -> tuple[History, list[str]]:
-    """Return the records of one server's logs as one history, and what in them contradicts it."""
+    """Return the records of one server's logs as one history, and what in them contradicts it.
+
+    Logs are put in the order of their first records: one that has another name than its own hides none of the others.
+    Whether it goes on from the one before is not believed then, but for the very next zxid.
+    """
+    logs = sorted(logs, key=lambda log: log.first)
     parts = []
     damaged = False
     for number, log in enumerate(logs):
@@ -216,11 +221,15 @@ def history_of(logs: Sequence[Log]) -> tuple[History, list[str]]:
         for name in ENTRY.names or ():
             part[name] = log.entries[name]
         part["log"] = number
-        part["cut"][:1] = damaged
+        part["cut"][:1] = damaged or log.is_misnamed
         damaged = log.damage is not None or (damaged and not len(part))
         parts.append(part)
     rows = np.concatenate([np.empty(0, ROW), *parts])
-    notes: list[str] = []
+    notes = [
+        f"{log.path} has another log's name: its first transaction is {log.first:#x}; what it holds tells its place"
+        for log in logs
+        if log.is_misnamed
+    ]
     if len(rows):
         highest = np.maximum.accumulate(rows["zxid"])
         kept = np.append(True, rows["zxid"][1:] > highest[:-1])
@@ -231,7 +240,7 @@ def history_of(logs: Sequence[Log]) -> tuple[History, list[str]]:
             equal = (repeated["kind"] == REFUSED) | (rows["zxid"][row] == repeated["zxid"]) & (
                 rows["crc"][row] == repeated["crc"]
             )
-            notes = [
+            notes += [
                 f"{logs[int(entry['log'])].path} at byte {int(entry['at'])}: zxid {int(entry['zxid']):#x} again, with "
                 "other bytes; the first one is taken"
                 for entry in repeated[~equal]

@@ -248,17 +248,42 @@ class Snapshot:
         """Return what a key of an ACL stands for; None: the file does not say."""
         return OPEN_ACL if key == OPEN_KEY else self.acl.get(key)
 
-    def find(self, path: bytes) -> int | None:
-        """Return the row of a path; None: there is none."""
+    def _index(self) -> tuple[Ints, Ints]:
+        """Return rows by the hashes of their paths, and these hashes, ascending."""
         if self._sorted is None or self._order is None:
             hashes = np.array(self._hashes, np.int64)
             self._order = np.argsort(hashes, kind="stable").astype(np.int32 if len(hashes) < 1 << 31 else np.int64)
             self._sorted = hashes[self._order]
             self._hashes = array("q")
+        return self._order, self._sorted
+
+    def cut_at_repeated(self) -> int | None:
+        """Forget the nodes from the first one on whose path an earlier one has; return where that one begins, if any.
+
+        A server's walk of its tree meets each node once.
+        """
+        order, hashes = self._index()
+        # Paths of equal hashes are mostly equal; else they are told apart here.
+        rows = [
+            int(order[place + 1])
+            for place in np.flatnonzero(hashes[1:] == hashes[:-1]).tolist()
+            if self.path_at(int(order[place])) == self.path_at(int(order[place + 1]))
+        ]
+        if not rows:
+            return None
+        first = min(rows)
+        kept = order < first
+        self._order, self._sorted = order[kept], hashes[kept]
+        self.rows = self.rows[: first + 1]
+        return int(self.rows[first])
+
+    def find(self, path: bytes) -> int | None:
+        """Return the row of a path; None: there is none."""
+        order, hashes = self._index()
         wanted = hash(path)
-        index = int(np.searchsorted(self._sorted, wanted))
-        while index < len(self._sorted) and self._sorted[index] == wanted:
-            row = int(self._order[index])
+        index = int(np.searchsorted(hashes, wanted))
+        while index < len(hashes) and hashes[index] == wanted:
+            row = int(order[index])
             if self.path_at(row) == path:
                 return row
             index += 1
@@ -453,6 +478,9 @@ def _frame(snapshot: Snapshot, reader: Reader) -> None:
     reader.at = position
     rows.append(position)
     snapshot.rows = np.frombuffer(rows, np.int64)
+    repeated = snapshot.cut_at_repeated()
+    if repeated is not None:
+        position, problem = repeated, "a node that it has before"
     if problem:
         raise MalformedError(position, problem)
 

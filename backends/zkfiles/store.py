@@ -240,6 +240,8 @@ def _candidate(server: Server) -> _Candidate:
             notes.append(str(log.damage))
         elif log.why in (txnlog.End.TORN_MARK, txnlog.End.TORN_SIZE):
             notes.append(f"{path} at byte {log.end}: {log.why}, as a crash leaves it")
+        elif not len(log.entries):
+            notes.append(f"{path} has no transaction ({log.size} bytes), as a crash leaves it")
         if log.version != txnlog.VERSION:
             notes.append(f"{path} is of version {log.version}, where {txnlog.VERSION} is known")
     history, repeated = servers.history_of(logs)

@@ -88,6 +88,19 @@ class Log:
     damage: Damage | None
 
     @property
+    def first(self) -> int:
+        """The zxid of its first record; of a log without one the zxid in its name."""
+        if len(self.entries):
+            return int(self.entries["zxid"][0])
+        return first_of(self.path.name) or 0
+
+    @property
+    def is_misnamed(self) -> bool:
+        """Whether its name is that of another log: a server names it by its first record."""
+        named = first_of(self.path.name)
+        return len(self.entries) > 0 and named is not None and named != self.first
+
+    @property
     def last(self) -> int | None:
         """The zxid that what is not read of it comes after; None: that is not known."""
         if len(self.entries):

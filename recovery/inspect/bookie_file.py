@@ -251,6 +251,10 @@ def _read_zk_log(path: Path, _content: memoryview, notes: FileNotes) -> None:
     store_file.read_zookeeper_log(path, notes)
 
 
+def _read_etcd(path: Path, _content: memoryview, notes: FileNotes) -> None:
+    store_file.read_etcd_database(path, notes)
+
+
 _READERS: Final[dict[Kind, Callable[[Path, memoryview, FileNotes], None]]] = {
     Kind.INDEX: _read_index,
     Kind.LOG: _read_log,
@@ -263,4 +267,5 @@ _READERS: Final[dict[Kind, Callable[[Path, memoryview, FileNotes], None]]] = {
     Kind.METADATA: read_metadata,
     Kind.ZK_SNAPSHOT: _read_zk_snapshot,
     Kind.ZK_LOG: _read_zk_log,
+    Kind.ETCD: _read_etcd,
 }

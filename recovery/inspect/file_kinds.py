@@ -17,6 +17,7 @@
     ZooKeeper log      any                              ZKLG
     its snapshot       any; snapshot.<zxid>.gz,         ZKSN; of gzip and snappy
                        snapshot.<zxid>.snappy
+    etcd's database    any; db, *.db                    at byte 16 the magic of a bbolt meta page
 
 First bytes win over a name.
 
@@ -62,6 +63,7 @@ class Kind(StrEnum):
     METADATA = "ledger metadata"
     ZK_SNAPSHOT = "ZooKeeper snapshot"
     ZK_LOG = "ZooKeeper transaction log"
+    ETCD = "etcd database"
 
 
 _NAMES: Final = (
@@ -83,6 +85,7 @@ _MAGICS: Final = (
     (Kind.COOKIE, _COOKIE),
     (Kind.ZK_SNAPSHOT, re.compile(re.escape(snapshot.MAGIC))),
     (Kind.ZK_LOG, re.compile(re.escape(txnlog.MAGIC))),
+    (Kind.ETCD, re.compile(rb"(?s:.{16})\xed\xda\x0c\xed")),
 )
 
 

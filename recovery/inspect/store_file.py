@@ -4,6 +4,7 @@ Source: the readers of `backends.zkfiles`.
 """
 
 from collections import Counter
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -11,6 +12,7 @@ from typing import Final
 import numpy as np
 import pyarrow.compute as pc
 
+from backends.errors import CorruptStoreError, UnavailableError, UnsupportedStoreError
 from backends.zkfiles import records, servers, snapshot, txnlog
 from backends.zkfiles.snapshot import Snapshot
 from recovery.errors import Damage, Reason
@@ -118,6 +120,28 @@ def read_zookeeper_log(path: Path, notes: FileNotes) -> None:
         notes.notes.append(f"ends with {log.why}, from byte {log.end} on: normal after a crash")
     else:
         notes.header["ends at byte"] = f"{log.end} with {log.why}"
+
+
+def read_etcd_database(path: Path, notes: FileNotes) -> None:
+    """Note what a database file of etcd holds: a snapshot, or a copy of a member's."""
+    from backends.etcdfile import EtcdFile  # noqa: PLC0415 - loads what no other file needs
+
+    try:
+        opened = EtcdFile(path.resolve())
+    except (CorruptStoreError, UnsupportedStoreError, UnavailableError) as error:
+        notes.add_damage(Damage(0, 0, Reason.BAD_VALUE, str(error)))
+        return
+    with closing(opened):
+        shown, fault = opened.point(), opened.find_free_list_fault()
+        notes.header |= {
+            "revision": str(shown.txn),
+            "free pages": "their list is broken" if fault else "their list is right, or is not kept in the file",
+        }
+        notes.counts.update(keys=opened.count_keys(), records=opened.count_records())
+        notes.ranges += [f"BookKeeper's root: {root}" for root in opened.roots()[:_LISTED]]
+        for gap in shown.gaps:
+            notes.add_damage(Damage(0, 0, Reason.BAD_VALUE, gap))
+        notes.notes += shown.notes
 
 
 def _describe_entry(entry: np.void) -> str:

@@ -1,6 +1,7 @@
 """`inspect` of a real ZooKeeper's files: what kind they are, what they hold, no damage, nothing of the data."""
 
 import shutil
+import struct
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,9 @@ import pytest
 from recovery.inspect.bookie_file import look
 from recovery.inspect.file_kinds import Kind
 from tests.backends.zkfiles.test_zkfiles_golden import DATA, _expected
+from tests.support import paths
 
+ETCD = paths.DATA / "etcd" / "final.db"
 FILES = sorted(path for path in DATA.glob("*/version-2/*.*"))
 
 
@@ -59,3 +62,52 @@ def test_damage_has_its_place(tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(DATA / "v39-plain" / "version-2" / "log.29")
     assert look(link).counts["transactions"] == 5
+
+
+def test_a_database_of_etcd_is_known(tmp_path: Path) -> None:
+    """By its first bytes, whatever its name: revision, keys, roots; nothing of the values."""
+    for name in ("final.db", "db"):
+        found = look(Path(shutil.copy(ETCD, tmp_path / name)))
+        assert (found.kind, found.damaged, found.header["revision"]) == (Kind.ETCD, 0, "676")
+        assert (found.counts["keys"], found.counts["records"]) == (152, 684)
+        assert found.ranges == ("BookKeeper's root: /bk/c1",)
+    torn = tmp_path / "torn.db"
+    torn.write_bytes(ETCD.read_bytes()[:5000])
+    assert look(torn).damaged == 1
+
+
+def _with_free_list(path: Path, free: int, page: bytes = b"", at: int = 0) -> Path:
+    """A copy of the snapshot whose metas name a page of free pages; and that page, if it is given, at its place."""
+    raw = bytearray(ETCD.read_bytes()[:-32])
+    for start in (16, 4096 + 16):
+        raw[start + 32 : start + 40] = struct.pack("<Q", free)
+        digest = 0xCBF29CE484222325
+        for byte in raw[start : start + 56]:
+            digest = (digest ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
+        raw[start + 56 : start + 64] = struct.pack("<Q", digest)
+    raw[at * 4096 : at * 4096 + len(page)] = page
+    path.write_bytes(raw)
+    return path
+
+
+def test_a_broken_list_of_free_pages_is_explained(tmp_path: Path) -> None:
+    """What etcd does with such a file, and that no record is lost by it; a right list, or none, is not mentioned."""
+    pages = len(ETCD.read_bytes()) // 4096
+    header = struct.pack("<QHHI", pages, 16, 1, 0)
+    last = _with_free_list(tmp_path / "right", (1 << 64) - 1)
+    assert not any("free pages" in note for note in look(last).notes)
+    for name, free in (("beyond", 1 << 40), ("a tree's page", 2), ("no page", 0)):
+        found = look(_with_free_list(tmp_path / name, free))
+        [note] = [note for note in found.notes if "free pages is broken" in note]
+        assert "etcd ends when it opens this file" in note
+        assert (found.counts["keys"], found.damaged) == (152, 0)
+        assert found.header["free pages"] == "their list is broken"
+    grown = ETCD.read_bytes()[:-32]
+    for name, listed, broken in (("in use", [5], True), ("twice", [7, 7], True), ("empty", [], False)):
+        page = (
+            header[:10] + struct.pack("<H", len(listed)) + bytes(4) + struct.pack(f"<{len(listed)}Q", *listed)
+        ).ljust(4096, b"\0")
+        path = _with_free_list(tmp_path / name, pages)
+        path.write_bytes(path.read_bytes() + page)
+        assert len(grown) == pages * 4096
+        assert any("free pages is broken" in note for note in look(path).notes) is broken, name
