@@ -62,7 +62,7 @@ class Category(StrEnum):
     COOKIE_WITHOUT_BOOKIE = "COOKIE_WITHOUT_BOOKIE"
     """The store has a cookie of a bookie that is not registered, and that no inventory is of."""
     BOOKIE_WITHOUT_COOKIE = "BOOKIE_WITHOUT_COOKIE"
-    """A bookie has data or is registered, and the store has no cookie of it: it will refuse to start."""
+    """A bookie has data or is registered, and the store has no cookie of it: it refuses, or starts empty."""
     COOKIE_DIFFERS = "COOKIE_DIFFERS"
     """The store's cookie of a bookie is not that of its disks, or not that of the snapshot."""
     GENERATOR_BEHIND = "GENERATOR_BEHIND"
@@ -270,7 +270,7 @@ TRAITS: Final[Mapping[Category, Traits]] = {
     ),
     Category.EPHEMERAL_NOT_RESTORED: Traits("info", "none: a bookie or client that lives makes it anew"),
     Category.COOKIE_WITHOUT_BOOKIE: Traits("warning", "collect that bookie, or decommission it"),
-    Category.BOOKIE_WITHOUT_COOKIE: Traits("warning", "its cookie is in the plan once all its ledgers are settled"),
+    Category.BOOKIE_WITHOUT_COOKIE: Traits("warning", "its cookie is in the plan, unless ledgers wait for a person"),
     Category.COOKIE_DIFFERS: Traits("critical", "find out whether its disks were wiped or moved before it starts"),
     Category.GENERATOR_BEHIND: Traits("critical", "let no client create ledgers before the generator is past them"),
     Category.ID_FAR_ABOVE: Traits(

@@ -368,13 +368,15 @@ def number_actions(actions: Sequence[pa.Table]) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class SystemWrite:
-    """One write that is of no ledger."""
+    """One write that is of no ledger; a replacement names the version and the bytes that it replaces."""
 
     phase: Phase
     op: str
     kind: str
     key: str
     value: bytes
+    expects: int | None = None
+    before: bytes | None = None
 
 
 def make_system_actions(writes: Sequence[SystemWrite]) -> pa.Table:
@@ -389,6 +391,8 @@ def make_system_actions(writes: Sequence[SystemWrite]) -> pa.Table:
             "kind": pa.array([w.kind for _, w in ordered], pa.string()),
             "key": pa.array([w.key for _, w in ordered], pa.string()),
             "value": pa.array([w.value for _, w in ordered], pa.binary()),
+            "expects": pa.array([w.expects for _, w in ordered], pa.int64()),
+            "before": pa.array([w.before for _, w in ordered], pa.binary()),
         },
         count,
     )

@@ -157,6 +157,12 @@ def edit_plan(dataset: Dataset, edits: Edits, out: DatasetPlace) -> PlanManifest
         doubts=doubts,
         subtrees=subtrees,
         candidates=candidates,
+        bookies=tuple(
+            replace(known, planned=known.compare(run.replaced_cookies.get(known.bookie)))
+            if known.bookie in run.replaced_cookies
+            else known
+            for known in manifest_before.bookies
+        ),
     )
     return write_plan_manifest(out, manifest, rewriting.parts, rewriting.hashes)
 
@@ -195,6 +201,7 @@ class _Editor:
         self._lost: set[LedgerId] = set()
         self._chosen: dict[LedgerId, tuple[bytes, str]] = {}
         self.nodes = NodeEditor(edits.replace_below, edits.acl, edits.nodes)
+        self.replaced_cookies: dict[str, bytes] = {}
         self.changed: Counter[str] = Counter()
         self.reasons: Counter[str] = Counter()
         self.doubts: Counter[str] = Counter()
@@ -232,6 +239,8 @@ class _Editor:
                     raise PlanError(key, f"the plan has {lacks}", "replace only what both have")
                 if stored[key]["raw"] != row["value"]:
                     row.update(op="replace", expects=stored[key]["version"], before=stored[key]["raw"])
+                if row["kind"] == "cookie":
+                    self.replaced_cookies[key.removeprefix(f"{self._places.cookies}/")] = row["value"]
         acl_of = self._read_node_acls()
         for row in listed:
             if row["op"] not in ("replace", "remove"):

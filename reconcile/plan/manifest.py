@@ -6,8 +6,9 @@ lacks the later ones, and reads as if nothing was counted there.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
+from reconcile.plan.bookie_starts import BookieStart, KnownBookie, decide_start
 from reconcile.plan.plan_hash import Hashes
 from recovery.dataset import MANIFEST, Dataset, write_manifest
 from recovery.errors import DatasetError
@@ -16,6 +17,9 @@ from recovery.manifest import Part
 from recovery.model.coverage import Coverage
 from recovery.model.ids import LedgerId
 from recovery.place import DatasetPlace
+
+COOKIES_WAIT: Final = "ledgers of the plan wait for a person"
+"""Why a plan writes no cookies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,6 +340,7 @@ class PlanManifest:
         mass_let_go: so many ledgers were let go of by their owners that they are held.
         prior: shapes that ledgers may have that do not show theirs.
         histories: catalogs that remember what happened to records.
+        bookies: that the cluster is known to have, by id.
         settings: of the run, each with its value and where it came from.
         hash: what a confirmation names; empty: not signed yet.
         hash_version: of what the hash covers; None: not signed yet.
@@ -356,6 +361,7 @@ class PlanManifest:
     mass_let_go: bool = False
     prior: tuple[PriorShape, ...] = ()
     histories: tuple[HistorySource, ...] = ()
+    bookies: tuple[KnownBookie, ...] = ()
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     hash: str = ""
     hash_version: int | None = None
@@ -381,6 +387,7 @@ class PlanManifest:
             mass_let_go=bool(values.get("mass_let_go")),
             prior=tuple(PriorShape(**row | {"source": Source(row["source"])}) for row in values.get("prior", ())),
             histories=tuple(HistorySource(**row) for row in values.get("histories", ())),
+            bookies=tuple(KnownBookie.from_json(row) for row in values.get("bookies", ())),
             hash=values.get("hash", ""),
             hash_version=values.get("hash_version"),
             tool_version=values.get("tool_version"),
@@ -398,7 +405,27 @@ class PlanManifest:
             "mass_let_go": self.mass_let_go,
             "prior": [asdict(shape) for shape in self.prior],
             "histories": [asdict(source) for source in self.histories],
+            **({"bookies": [bookie.to_json() for bookie in self.bookies]} if self.bookies else {}),
         }
+
+    def decide_starts(
+        self, stored: Mapping[str, bytes | None] | None = None, unfinished: str = ""
+    ) -> list[BookieStart]:
+        """Return which bookies may start, those that must not first.
+
+        Args:
+            stored: the cookie that the store has of each bookie; None: what it has when the plan is written.
+            unfinished: why no bookie may start; empty: only what the plan itself leaves open.
+        """
+        waits = self.binding.cookies_held_back
+        starts = []
+        for known in self.bookies:
+            if stored is not None:
+                held = known.compare(stored.get(known.bookie))
+            else:
+                held = known.stored if waits else known.planned
+            starts.append(decide_start(known, held, unfinished or (COOKIES_WAIT if waits else "")))
+        return sorted(starts, key=lambda start: (start.may_start, start.bookie))
 
 
 def read_plan_manifest(plan: Dataset) -> PlanManifest:

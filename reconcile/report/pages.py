@@ -204,6 +204,7 @@ def plan_page(plan: Dataset, inventories: Sequence[Dataset], *, verdict: str, ma
                     "up to each ledger's last one, or the last that a bookie has",
                 ),
             ],
+            starts=manifest.decide_starts(),
             strip=strip_of(manifest.coverage, inventories),
             lists=lists,
             grids={

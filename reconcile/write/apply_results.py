@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from reconcile.errors import PartlyAppliedError
+from reconcile.plan.bookie_starts import BookieStart
 
 LISTED: Final = 100
 """Conflicts and changed keys that a result names; all are counted, and all are in the journal."""
@@ -44,6 +45,7 @@ class Applied:
         changed_count: all of them.
         cookies_withheld: why, where they were; else empty.
         journal: the file.
+        bookies: that the cluster is known to have, and whether each may start now.
     """
 
     tallies: Mapping[tuple[str, str], Tally]
@@ -53,6 +55,7 @@ class Applied:
     changed_count: int
     cookies_withheld: str
     journal: Path
+    bookies: tuple[BookieStart, ...] = ()
 
     @property
     def exit_code(self) -> int:

@@ -30,6 +30,7 @@ class CollectOptions:
         since: folder of an earlier inventory of the bookie that did, of which what did not change is taken over; what
             is read now is kept, too.
         as_of: the store's last transaction or revision before the collection began; None: not known.
+        expands_storage, stamps_cookies: as the bookie's configuration says; None: it was not read.
         settings: what the program goes by, each with where it came from: for the manifest.
     """
 
@@ -47,6 +48,8 @@ class CollectOptions:
     keep: bool = False
     since: DatasetPlace | None = None
     as_of: int | None = None
+    expands_storage: bool | None = None
+    stamps_cookies: bool | None = None
     settings: Mapping[str, object] = field(default_factory=dict)
 
     def __repr__(self) -> str:

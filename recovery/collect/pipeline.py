@@ -425,6 +425,8 @@ class _Run:
             ledgers=totals.ledgers,
             entries=totals.entries,
             damaged=self._damage.count,
+            expands_storage=self._options.expands_storage,
+            stamps_cookies=self._options.stamps_cookies,
         )
 
     def _list_largest(self, of_zero: int) -> Iterator[LedgerId]:

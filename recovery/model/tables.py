@@ -9,7 +9,7 @@ from typing import Final
 
 import pyarrow as pa
 
-SCHEMA_VERSION: Final = (1, 9)
+SCHEMA_VERSION: Final = (1, 10)
 """Major, minor: readers take any minor of the same major."""
 
 
@@ -118,6 +118,8 @@ BOOKIES: Final = pa.schema(
         _field("ledgers", _I64),
         _field("entries", _I64),
         _field("damaged", _I64),
+        _field("expands_storage", _BOOL, null=True),  # allowStorageExpansion; null: its configuration was not read
+        _field("stamps_cookies", _BOOL, null=True),  # starts whatever its cookie in the store is; null: the same
     ]
 )
 

@@ -20,6 +20,7 @@ from reconcile.plan.actions import (
     make_system_actions,
 )
 from reconcile.plan.alternatives import with_alternatives
+from reconcile.plan.bookie_starts import KnownBookie
 from reconcile.plan.entry_shares import count_entries
 from reconcile.plan.plan_hash import Hashes, bucket_hashes, with_ids
 from recovery.codecs import store
@@ -133,8 +134,13 @@ def write_plan(
     root: str = "/ledgers",
     findings: pa.Table | None = None,
     words: str = "",
+    bookies: Sequence[KnownBookie] = (),
+    cookies: Mapping[str, bytes] | None = None,
 ) -> Dataset:
-    """Write a plan for an empty store, in two parts of ledgers, and open it; words: of every alternative."""
+    """Write a plan for an empty store, in two parts of ledgers, and open it; words: of every alternative.
+
+    Bookies are those that are known, cookies those that are written, by bookie.
+    """
     findings = tables.FINDINGS.empty_table() if findings is None else findings
     ledgers = list(ledgers)
     by_key = [(name, "ascending") for name in tables.KEY_COLUMNS]
@@ -160,6 +166,10 @@ def write_plan(
             SystemWrite(Phase.GENERATORS, "raise", "generator", store.generator_key(layout), b"100"),
             SystemWrite(Phase.LAYOUT, "create", "layout", store.LAYOUT, store.layout_bytes(layout)),
             SystemWrite(Phase.INSTANCE_ID, "create", "instance_id", store.INSTANCE_ID, b"an-instance"),
+            *(
+                SystemWrite(Phase.COOKIES, "create", "cookie", f"{store.COOKIES}/{name}", raw)
+                for name, raw in (cookies or {}).items()
+            ),
         ]
     )
     prepare(folder, "plan", secret=True)
@@ -229,6 +239,7 @@ def write_plan(
             "mass_deletion": False,
             "reasons": {reason: reasons.count(reason) for reason in sorted(set(reasons))},
             "prior": [],
+            **({"bookies": [known.to_json() for known in bookies]} if bookies else {}),
             "settings": {
                 "--tail": {"value": "inclusive", "from": "default"},
                 "--default-quorum": {"value": [3, 2, 2], "from": "incident file"},

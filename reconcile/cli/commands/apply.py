@@ -153,6 +153,8 @@ def _word_tally(tally: "Tally") -> str:
 
 
 def _make_result(applied: "Applied", plan: DatasetPlace, uri: str, command: str) -> Result:
+    from reconcile.cli.wording.starts import list_starts
+
     tallies = applied.tallies
     created = sum(t.written for (kind, op), t in tallies.items() if kind == "ledger" and op in ("create", "hold"))
     changed = sum(t.written for (kind, op), t in tallies.items() if kind == "ledger" and op in ("replace", "remove"))
@@ -180,6 +182,7 @@ def _make_result(applied: "Applied", plan: DatasetPlace, uri: str, command: str)
             "verify again in five minutes: a worker whose session ends by then may remove a lock of a ledger"
         )
     details.append(f"every write is recorded in {applied.journal}")
+    details += list_starts(applied.bookies, "now")
     following = quote_command("bkmeta", "verify", plan, "--metadata", uri, "--sample", "all", "--disk", "ID=DIR")
     return Result(
         "apply",
@@ -193,5 +196,6 @@ def _make_result(applied: "Applied", plan: DatasetPlace, uri: str, command: str)
             "journal": str(applied.journal),
             "conflicts": [asdict(conflict) for conflict in applied.conflicts],
             "cookies_withheld": applied.cookies_withheld,
+            "bookies": [start.to_json() for start in applied.bookies],
         },
     )

@@ -188,9 +188,11 @@ def collect(
         raise click.UsageError("--deep reads everything: leave --incremental and --since out")
     taken: dict[str, tuple[object, str]] = {}
     configured_id = None
+    expands_storage = stamps_cookies = None
     if bookie_conf:
         conf = read_conf(bookie_conf)
         ledger_dirs, index_dirs, journal_dirs = conf.ledger_dirs, conf.index_dirs, conf.journal_dirs
+        expands_storage, stamps_cookies = conf.expands_storage, conf.stamps_cookies
         folders = {"--ledger-dir": ledger_dirs, "--index-dir": index_dirs, "--journal-dir": journal_dirs}
         taken |= {option: (named, CONF_FILE) for option, named in folders.items()}
         if bookie_id is None and conf.bookie_id is not None:
@@ -217,6 +219,8 @@ def collect(
         # Before anything of the bookie is read: what the store had by then, the inventory shows.
         as_of=as_of if uri is None else read_latest_txn(uri, context),
         processes=processes,
+        expands_storage=expands_storage,
+        stamps_cookies=stamps_cookies,
         settings=effective_settings(taken),
     )
     collected = collect_bookie(options, out, context)

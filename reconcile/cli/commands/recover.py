@@ -43,6 +43,7 @@ from recovery.place import DatasetPlace, to_place
 
 if TYPE_CHECKING:
     from reconcile.jobs.recover import Recovered
+    from reconcile.plan.bookie_starts import BookieStart
     from reconcile.plan.manifest import PlanCounts, PlanManifest, ReferenceCounts
     from reconcile.plan.views.deletions import SessionDeletions
     from recovery.dataset import Dataset
@@ -214,6 +215,7 @@ def make_result(recovered: "Recovered") -> Result:
     manifest, out = recovered.manifest, to_place(recovered.plan.path)
     counts = manifest.counts
     deletions = group_by_session(recovered.plan)
+    starts = manifest.decide_starts()
     following = quote_command("bkmeta", "plan", "show", out) if counts.add_up else "do not apply it, report it"
     facts = {
         name: manifest.to_json()[name] for name in ("reasons", "doubts", "prior", "sides", "found", "mass_deletion")
@@ -227,6 +229,7 @@ def make_result(recovered: "Recovered") -> Result:
         details=[
             *_describe_plan(recovered),
             *_describe_coverage(manifest.coverage),
+            *_describe_starts(starts, out),
             *_describe_findings(recovered.plan, manifest, deletions),
             *_describe_ids(counts),
             *describe_subtrees(manifest.subtrees),
@@ -241,6 +244,7 @@ def make_result(recovered: "Recovered") -> Result:
             "references": manifest.to_json()["references"],
             "subtrees": manifest.to_json()["subtrees"],
             "candidates": dict(manifest.candidates),
+            "bookies": [start.to_json() for start in starts],
             "deletions": [session.to_json() for session in deletions],
         },
     )
@@ -290,7 +294,17 @@ def _describe_coverage(coverage: "Coverage") -> Iterator[str]:
     if coverage.cluster_not_named:
         yield f"no instance id, so nothing shows of which cluster it is: {list_names(coverage.cluster_not_named)}"
     if coverage.not_complete:
-        yield f"disks not read completely (these bookies get no cookie): {list_names(coverage.not_complete)}"
+        yield f"disks not read completely: {list_names(coverage.not_complete)}"
+
+
+def _describe_starts(starts: "Sequence[BookieStart]", out: DatasetPlace) -> Iterator[str]:
+    refused = [start.bookie for start in starts if not start.may_start]
+    if refused:
+        command = quote_command("bkmeta", "plan", "show", out)
+        yield (
+            f"{len(refused)} of {count_noun(len(starts), 'bookie')} must not start when the plan is written, why: "
+            f"{command}: {list_names(refused)}"
+        )
 
 
 def _describe_findings(

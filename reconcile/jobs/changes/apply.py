@@ -1,16 +1,19 @@
 """A plan into the store that it is for."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from backends.registry import OpenStore
 from reconcile.errors import Advice, GuardRefusedError, PlanError, Remedy
 from reconcile.estimates import Step
 from reconcile.jobs.context import Context, connect, throttle
-from reconcile.plan.manifest import read_plan_manifest
+from reconcile.plan.bookie_starts import BookieStart, KnownBookie
+from reconcile.plan.manifest import COOKIES_WAIT, PlanManifest, read_plan_manifest
 from reconcile.plan.plan_reader import open_whole
 from reconcile.stores import demand_same_keys, demand_store_uri, list_principals
 from reconcile.words import count_noun, list_names
@@ -138,7 +141,8 @@ def apply(request: ApplyRequest, reviewed: Review, confirmation: Confirmation, c
         PartlyAppliedError: the store stopped answering midway.
         UnavailableError: the store does not answer.
     """
-    plan, binding = reviewed.plan, read_plan_manifest(reviewed.plan).binding
+    plan, manifest = reviewed.plan, read_plan_manifest(reviewed.plan)
+    binding = manifest.binding
     _demand_confirmation(reviewed, confirmation)
     if request.has_acl:
         _demand_acls(plan)
@@ -156,7 +160,7 @@ def apply(request: ApplyRequest, reviewed: Review, confirmation: Confirmation, c
             plan_hash=reviewed.hash,
             acl=request.acl if has_acl else guards.choose_acl(opened.store, opened.root),
             accept_unfrozen=request.accept_unfrozen,
-            withhold_cookies="ledgers of the plan wait for a person" if binding.cookies_held_back else None,
+            withhold_cookies=COOKIES_WAIT if binding.cookies_held_back else None,
             resume=request.resume,
             wave=request.wave,
             reason=request.reason,
@@ -166,7 +170,7 @@ def apply(request: ApplyRequest, reviewed: Review, confirmation: Confirmation, c
         )
         context.reporter.expect(Step.APPLY, count_writes(plan))
         with context.reporter.progress("writing", "writes") as progress:
-            return engine.apply(
+            applied = engine.apply(
                 lambda: plan.batches("actions"),
                 opened.store,
                 opened.root,
@@ -175,6 +179,32 @@ def apply(request: ApplyRequest, reviewed: Review, confirmation: Confirmation, c
                 now=context.now,
                 progress=throttle(progress),
             )
+        return replace(applied, bookies=tuple(_decide_starts(manifest, applied, request, opened)))
+
+
+def _decide_starts(
+    manifest: PlanManifest, applied: Applied, request: ApplyRequest, opened: OpenStore
+) -> list[BookieStart]:
+    """Return which bookies may start, by the cookies that the store has now."""
+    unfinished = ""
+    if applied.cookies_withheld:
+        unfinished = f"no cookies were written ({applied.cookies_withheld})"
+    elif applied.exit_code:
+        unfinished = "not all of the plan is written"
+    elif request.wave is not None and request.wave < max((w.number for w in manifest.binding.waves), default=0):
+        unfinished = "later waves of the plan are not written"
+    return manifest.decide_starts(read_cookies(opened, manifest.bookies), unfinished)
+
+
+def read_cookies(opened: OpenStore, bookies: Iterable[KnownBookie]) -> dict[str, bytes | None]:
+    """Return the cookie of each bookie that a store has; None: it has none.
+
+    Raises:
+        UnavailableError: the store does not answer.
+    """
+    folder = f"{opened.root.rstrip('/')}{kind_of(opened.layout_hint).places.cookies}"
+    keys = {f"{folder}/{known.bookie}": known.bookie for known in bookies}
+    return {keys[key]: None if stored is None else stored.value for key, stored in opened.store.get_many(iter(keys))}
 
 
 def journal_folder(request: ApplyRequest) -> Path:

@@ -13,10 +13,11 @@ from reconcile.compare import range_findings
 from reconcile.compare.decide import Case
 from reconcile.findings.categories import TRAITS, Category
 from reconcile.findings.table import Run, make_rows
+from reconcile.jobs.make_plan.known_bookies import list_wanted_cookies
 from reconcile.jobs.make_plan.range_task import RangeCounts, RangeResult, RangeTasks, count_values
 from reconcile.jobs.make_plan.reference_counts import sum_references
 from reconcile.jobs.make_plan.request import PlanRequest
-from reconcile.jobs.make_plan.system_writes import list_system_writes
+from reconcile.jobs.make_plan.system_writes import SystemWrites, list_system_writes
 from reconcile.jobs.make_plan.upper_layers.candidates import Candidates, Sources, write_candidates
 from reconcile.jobs.make_plan.upper_layers.cursors import find_beyond
 from reconcile.jobs.make_plan.upper_layers.subtree_writes import write_subtrees
@@ -75,7 +76,11 @@ def finish_plan(
     raises = used_ids.decide_raises([counters, of_bookies, *(result.used for result in results)], request.raise_past)
     unsettled = sums.ledgers - sums.present - sum(sums.outcomes.get(name, 0) for name in _SETTLED)
     proposes = bool(request.inventories or sums.ledgers)
-    writes = list_system_writes(request, case.bookies, raises.taken, with_cookies=unsettled == 0) if proposes else []
+    cookies = list_wanted_cookies(request, case.bookies, coverage, next(iter(instances), None)) if proposes else []
+    of_system = SystemWrites([], ())
+    if proposes:
+        of_system = list_system_writes(request, case.bookies, raises.taken, cookies, with_cookies=unsettled == 0)
+    writes = of_system.writes
     actions = make_system_actions(writes)
     subtrees = write_subtrees(request, out)
     beside = _find_beside_ledgers(request, case, raises, writes, run)
@@ -118,6 +123,7 @@ def finish_plan(
         histories=_list_histories(case),
         subtrees=subtrees.counts,
         candidates=candidates.counts,
+        bookies=of_system.bookies,
         settings=request.settings,
     )
     hashes = Hashes(bucket_hashes(actions) | subtrees.hashes)

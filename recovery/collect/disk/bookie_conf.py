@@ -7,6 +7,9 @@ Java properties; lists are taken apart at commas, and ``${key}`` stands for anot
     ledgerDirectories                                /tmp/bk-data
     indexDirectories                                 the ledger directories
     bookieId                                         the address
+    allowStorageExpansion                            false
+    dataIntegrityChecking                            false
+    dataIntegrityStampMissingCookies                 false; counts with dataIntegrityChecking
 
 Source: apache/bookkeeper 9590a97, conf/ServerConfiguration; java.util.Properties for the lines, commons-configuration
 for lists and variables.
@@ -25,18 +28,32 @@ _SEPARATOR: Final = re.compile(r"(?<!\\)((?:\\\\)*)(\s*[=:]\s*|\s+)")
 _VARIABLE: Final = re.compile(r"\$\{([^}]*)\}")
 _ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _LETTERS: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_SWITCHES: Final = {
+    **dict.fromkeys(("true", "yes", "on", "y", "t", "1"), True),
+    **dict.fromkeys(("", "false", "no", "off", "n", "f", "0"), False),
+}
+_REMEDY: Final = "name its ledger, index and journal folders one by one"
 _DEPTH: Final = 16
 """Variables within variables that are followed."""
 
 
 @dataclass(frozen=True, slots=True)
 class BookieConf:
-    """What `bk_server.conf` says of a bookie's folders; without `indexDirectories` there are no index folders apart."""
+    """What `bk_server.conf` says of a bookie's folders; without `indexDirectories` there are no index folders apart.
+
+    Attributes:
+        ledger_dirs, index_dirs, journal_dirs: its folders.
+        bookie_id: None: its address.
+        expands_storage: it starts with folders that its cookie does not name; None: the value cannot be read.
+        stamps_cookies: it starts whatever its cookie in the store is, and writes another one there; None: the same.
+    """
 
     ledger_dirs: tuple[Path, ...]
     index_dirs: tuple[Path, ...]
     journal_dirs: tuple[Path, ...]
     bookie_id: str | None
+    expands_storage: bool | None = False
+    stamps_cookies: bool | None = False
 
 
 def read_conf(path: Path) -> BookieConf:
@@ -46,7 +63,8 @@ def read_conf(path: Path) -> BookieConf:
         InputError: the file cannot be read, or a folder depends on a variable that it does not define.
     """
     keys_read = ("ledgerDirectories", "indexDirectories", "journalDirectories", "journalDirectory", "bookieId")
-    named = read_values(path, keys_read, "name its ledger, index and journal folders one by one")
+    properties = _read_properties(path, _REMEDY)
+    named = _pick_values(path, properties, keys_read, _REMEDY)
 
     def values(*keys: str) -> list[str]:
         return next((named[key] for key in keys if named[key]), [])
@@ -54,11 +72,20 @@ def read_conf(path: Path) -> BookieConf:
     def folders(*keys: str) -> tuple[Path, ...]:
         return tuple(map(Path, values(*keys) or filter(None, [_DEFAULTS.get(keys[0])])))
 
+    def is_on(key: str) -> bool | None:
+        try:
+            return _SWITCHES.get(next(iter(_resolve(key, properties)), "").lower())
+        except ValueError:
+            return None
+
+    checks, stamps = is_on("dataIntegrityChecking"), is_on("dataIntegrityStampMissingCookies")
     return BookieConf(
         folders("ledgerDirectories"),
         folders("indexDirectories"),
         folders("journalDirectories", "journalDirectory"),
         next(iter(values("bookieId")), None),
+        is_on("allowStorageExpansion"),
+        False if False in (checks, stamps) else None if None in (checks, stamps) else True,
     )
 
 
@@ -73,15 +100,23 @@ def read_values(path: Path, keys: Iterable[str], remedy: str) -> dict[str, list[
     Raises:
         InputError: the file cannot be read, or a value depends on a variable that it does not define.
     """
+    return _pick_values(path, _read_properties(path, remedy), keys, remedy)
+
+
+def _read_properties(path: Path, remedy: str) -> dict[str, list[str]]:
     try:
         raw = path.read_bytes()
     except OSError as error:
         raise InputError(str(path), f"cannot be read: {error.strerror}", remedy) from error
     try:
-        text = raw.decode()
+        return parse_properties(raw.decode())
     except UnicodeDecodeError:
-        text = raw.decode("latin-1")
-    properties = parse_properties(text)
+        return parse_properties(raw.decode("latin-1"))
+
+
+def _pick_values(
+    path: Path, properties: Mapping[str, list[str]], keys: Iterable[str], remedy: str
+) -> dict[str, list[str]]:
     try:
         return {key: _resolve(key, properties) for key in keys}
     except ValueError as error:

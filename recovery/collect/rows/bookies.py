@@ -78,6 +78,8 @@ class BookieRow:
     ledgers: int
     entries: int
     damaged: int = 0
+    expands_storage: bool | None = None
+    stamps_cookies: bool | None = None
 
     def to_table(self) -> pa.Table:
         """Return the table of this one row."""

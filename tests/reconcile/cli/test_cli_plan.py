@@ -5,6 +5,7 @@ import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -12,11 +13,15 @@ import pyarrow as pa
 import pytest
 
 from backends.memory import MemoryStore
+from backends.protocols import Write
 from backends.registry import OpenStore
 from reconcile.cli.commands import recover
 from reconcile.cli.settings import effective_settings
+from reconcile.plan.bookie_starts import KnownBookie, Source, StoredCookie, hash_cookie
 from reconcile.plan.plan_hash import with_ids
 from reconcile.plan.plan_reader import overview
+from reconcile.report.pages import plan_page
+from recovery.codecs.cookie import Cookie, encode
 from recovery.dataset import Dataset, DatasetWriter, open_dataset, write_manifest, write_part
 from recovery.model import tables
 from tests.support.command import run
@@ -200,6 +205,79 @@ def test_why_a_plan_is_applied_is_shown_by_audit(
     assert run(capsys, *command, "--reason", "INC-4711").code == 0
     shown = run(capsys, "audit", "show", made.path, "--json").result
     assert [one["reason"] for one in shown["journals"][0]["runs"]] == ["INC-4711"]
+
+
+OWN = {name: encode(Cookie(5, name, ("/j",), ("/l",))) for name in ("a:1", "b:1", "c:1")}
+KNOWN = (
+    KnownBookie("a:1", Source.DISKS, complete=True, cookie=hash_cookie(OWN["a:1"]), planned=StoredCookie.OWN),
+    KnownBookie(
+        "b:1", Source.DISKS, missing=("/l",), expands_storage=False, stamps_cookies=False,
+        cookie=hash_cookie(OWN["b:1"]), planned=StoredCookie.OWN,
+    ),
+    KnownBookie("c:1", cookie=hash_cookie(OWN["c:1"]), planned=StoredCookie.OWN),
+)  # fmt: skip
+KEPT_OUT = "folders of it are missing, empty or without VERSION (/l). Its cookie in the store keeps it from starting"
+STARTS = (
+    f"b:1 must not start: {KEPT_OUT}",
+    "c:1 must not start: it was not collected. Keep it stopped yourself: it starts if its folders are all there",
+    "a:1 may start",
+)
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Dataset:
+    """A plan of a few ledgers and three bookies: whole, harmed, and never seen."""
+    return write_plan(tmp_path / "plan", LEDGERS[:3], bookies=KNOWN, cookies=OWN)
+
+
+def test_apply_ends_with_which_bookies_may_start(
+    started: Dataset, store: MemoryStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A line for each, those that must not first; the plan says the same before it is written."""
+    shown = [line.strip() for line in run(capsys, "plan", "show", started.path).out.splitlines()]
+    at = shown.index("1 of 3 bookies may start when the plan is written:")
+    assert tuple(shown[at + 1 : at + 4]) == STARTS
+    command = ["apply", started.path, "--metadata", "zk+hierarchical://h:1/ledgers", "--confirm"]
+    command.append(started.manifest["hash"])
+    lines = [stripped for line in run(capsys, *command).out.splitlines() if (stripped := line.strip())]
+    assert tuple(lines[-5:-1]) == ("1 of 3 bookies may start now:", *STARTS)
+    found = run(capsys, *command, "--journal", tmp_path / "again", "--json").result["bookies"]
+    assert [(one["bookie"], one["may_start"], one["is_kept_out"]) for one in found] == [
+        ("b:1", False, True), ("c:1", False, False), ("a:1", True, False)
+    ]  # fmt: skip
+    assert run(capsys, "plan", "show", started.path, "--json").result["bookies"] == found
+    text = plan_page(started, [], verdict="", made=datetime(2030, 1, 1, tzinfo=UTC))
+    first = text[: text.index("At a glance")]
+    assert KEPT_OUT in first
+    assert 'May start: <span class="mono">a:1</span>' in first
+
+
+def test_apply_goes_by_the_cookies_that_the_store_has(
+    started: Dataset, store: MemoryStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Another cookie stood there: it is left, so not all is written, and no bookie may start."""
+    store.write([Write(f"/ledgers/cookies/{name}", b"5\n") for name in ("a:1", "b:1")])
+    command = ["apply", started.path, "--metadata", "zk+hierarchical://h:1/ledgers", "--confirm"]
+    done = run(capsys, *command, started.manifest["hash"], "--json")
+    assert (done.code, [one["may_start"] for one in done.result["bookies"]]) == (6, [False] * 3)
+    reasons = {one["bookie"]: one["reason"] for one in done.result["bookies"]}
+    assert reasons["a:1"] == "not all of the plan is written"
+    assert {one["bookie"]: one["is_kept_out"] for one in done.result["bookies"]}["a:1"] is False
+
+
+def test_no_bookie_may_start_while_ledgers_wait_for_a_person(
+    started: Dataset, store: MemoryStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A dropped ledger keeps the cookies back: a bookie with all its folders refuses, one without some starts."""
+    run(capsys, "plan", "edit", started.path, "--drop", 1, "--out", tmp_path / "edited")
+    edited = open_dataset(tmp_path / "edited", "plan")
+    applied = ["apply", "--metadata", "zk+hierarchical://h:1/ledgers", "--confirm", edited.manifest["hash"]]
+    for words in (["plan", "show"], applied):
+        found = {one["bookie"]: one for one in run(capsys, *words, edited.path, "--json").result["bookies"]}
+        assert not any(one["may_start"] for one in found.values())
+        assert "wait for a person" in found["a:1"]["reason"]
+        assert "so it starts empty" in found["b:1"]["keeping"]
+    assert store.children("/ledgers/cookies") is None
 
 
 def test_files_that_are_swapped_while_apply_waits_are_not_written(

@@ -48,6 +48,32 @@ def test_what_a_configuration_leaves_out_is_bookkeepers_default(tmp_path: Path) 
     assert read_conf(conf(tmp_path, "journalDirectory=/old\njournalDirectories=/new")).journal_dirs == (Path("/new"),)
 
 
+@pytest.mark.parametrize(
+    ("text", "expands", "stamps"),
+    [
+        ("", False, False),
+        ("allowStorageExpansion=true", True, False),
+        ("allowStorageExpansion = TRUE # no comment", None, False),
+        ("allowStorageExpansion=off", False, False),
+        ("on=Yes\nallowStorageExpansion=${on}", True, False),
+        ("allowStorageExpansion=${nowhere}\ndataIntegrityChecking=${nowhere}", None, False),
+        ("dataIntegrityChecking=true", False, False),
+        ("dataIntegrityStampMissingCookies=true", False, False),
+        ("dataIntegrityChecking=true\ndataIntegrityStampMissingCookies=true", False, True),
+        ("dataIntegrityChecking=true\ndataIntegrityStampMissingCookies=perhaps", False, None),
+    ],
+)
+def test_a_configuration_says_what_undoes_a_cookie(
+    text: str,
+    expands: bool | None,
+    stamps: bool | None,
+    tmp_path: Path,
+) -> None:
+    """BookKeeper's defaults where nothing is said; what cannot be read is not known, and stops no collection."""
+    found = read_conf(conf(tmp_path, text))
+    assert (found.expands_storage, found.stamps_cookies) == (expands, stamps)
+
+
 def test_variables_of_the_file_are_replaced(tmp_path: Path) -> None:
     """Also where one stands for a list; one that is not defined, or goes round, is refused if it is needed."""
     text = "base=/data\nall=${base}/1,${base}/2\nledgerDirectories=${all}\nother=${nowhere}\n"

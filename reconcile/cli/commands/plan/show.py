@@ -44,6 +44,7 @@ _HASH: Final = 12
 def show(path: DatasetPlace, shown: int, *, every_row: bool, **shared: Any) -> None:  # noqa: ANN401 - click's options
     """Say what PLAN would write, what it holds back and why, and whether its files are what its hash was made of."""
     from reconcile.cli.wording.plans import count_candidates, deletion_lines, describe_subtrees, rehearsal_root
+    from reconcile.cli.wording.starts import list_starts
     from reconcile.jobs.plans.review import show_plan
     from reconcile.plan.actions import LEAVE, Phase
     from reconcile.report.plan_verdict import describe_shares
@@ -80,6 +81,8 @@ def show(path: DatasetPlace, shown: int, *, every_row: bool, **shared: Any) -> N
     details.append(f"to write it takes {time_in_words(estimate_s(Step.APPLY, total))}")
     details.append(describe_shares(counts))
     details += _describe_coverage(manifest.coverage)
+    starts = manifest.decide_starts()
+    details += list_starts(starts, "when the plan is written")
     inputs = binding.inputs or ()
     details += [f"made of the {given.kind} {given.name} {given.digest[:_HASH]}" for given in inputs[:_SHOWN]]
     details += [f"and of {len(inputs) - _SHOWN} more"] if len(inputs) > _SHOWN else []
@@ -147,6 +150,7 @@ def show(path: DatasetPlace, shown: int, *, every_row: bool, **shared: Any) -> N
             "problems": list(overview.problems),
             "every_row": overview.is_whole,
             "binding": binding.to_json(),
+            "bookies": [start.to_json() for start in starts],
             "phases": {phase.name.lower(): dict(ops) for phase, ops in overview.phases.items()},
             "waves": {str(wave): count for wave, count in overview.waves.items()},
             "first": [
