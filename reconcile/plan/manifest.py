@@ -421,10 +421,10 @@ class PlanManifest:
         starts = []
         for known in self.bookies:
             if stored is not None:
-                held = known.compare(stored.get(known.bookie))
+                cookie = known.compare(stored.get(known.bookie))
             else:
-                held = known.stored if waits else known.planned
-            starts.append(decide_start(known, held, unfinished or (COOKIES_WAIT if waits else "")))
+                cookie = known.stored if waits else known.planned
+            starts.append(decide_start(known, cookie, unfinished or (COOKIES_WAIT if waits else "")))
         return sorted(starts, key=lambda start: (start.may_start, start.bookie))
 
 

@@ -50,7 +50,10 @@ def list_wanted_cookies(
     hiding = damage.filter(damage["hides_entries"])["bookie"].value_counts().to_pylist()
     harms = {row["values"]: row["counts"] for row in hiding}
     without_index = {
-        name for found in find_without_index(rows.values(), damage) if found.severity is None for name in found.bookies
+        name
+        for finding in find_without_index(rows.values(), damage)
+        if finding.severity is None
+        for name in finding.bookies
     }
     live = [request.live] if request.live is not None else []
     earlier = [snapshot.dataset for snapshot in sort_newest_first(request.snapshots)]
@@ -83,7 +86,7 @@ def _describe(row: Mapping[str, Any], known: KnownBookie, hiding: int, *, is_ind
         source=Source.WIRE if row["mode"] == "wire" else Source.DISKS,
         complete=row["complete"],
         missing=tuple(sorted(roles)),
-        is_only_journals=bool(roles) and all(found == {Role.JOURNAL} for found in roles.values()),
+        is_only_journals=bool(roles) and all(played == {Role.JOURNAL} for played in roles.values()),
         is_index_gone=is_index_gone,
         hiding=hiding,
         expands_storage=row["expands_storage"],
@@ -93,15 +96,15 @@ def _describe(row: Mapping[str, Any], known: KnownBookie, hiding: int, *, is_ind
 
 def _read_cookies(catalogs: Sequence[Dataset], aliases: Mapping[str, str]) -> dict[str, bytes]:
     """Return the cookie of each bookie as the first of some catalogs has it; none that blocks, or is damaged."""
-    found: dict[str, bytes] = {}
+    cookies: dict[str, bytes] = {}
     for catalog in catalogs:
         nodes = catalog.read("nodes", columns=["path", "kind", "raw"])
         for row in nodes.filter(pc.equal(nodes["kind"], "cookie")).to_pylist():
             name = row["path"].removeprefix(f"{store.COOKIES}/")
             name = aliases.get(name, name)
-            if name not in found and _names(row["raw"], name) and not is_blocking(row["raw"]):
-                found[name] = row["raw"]
-    return found
+            if name not in cookies and _names(row["raw"], name) and not is_blocking(row["raw"]):
+                cookies[name] = row["raw"]
+    return cookies
 
 
 def _names(raw: bytes, bookie: str) -> bool:

@@ -79,9 +79,9 @@ def list_system_writes(
     known = []
     for cookie in cookies:
         key = keys[cookie.known.bookie]
-        held = nodes[key].raw if key in nodes else None
+        stored = nodes[key].raw if key in nodes else None
         compare = cookie.known.compare
-        known.append(replace(cookie.known, stored=compare(held), planned=compare(written.get(key, held))))
+        known.append(replace(cookie.known, stored=compare(stored), planned=compare(written.get(key, stored))))
     return SystemWrites([*writes, *made], tuple(known))
 
 
