@@ -30,6 +30,8 @@ _TOKEN: Final = re.compile(r"([A-Za-z0-9_.\-]{1,64}) ([\x21-\x7e]{16,512})")
 _MOST_SHARES: Final = 100
 _INSTANCE: Final = "{instance}"
 _INSTANCE_NAME: Final = re.compile(r"[A-Za-z0-9_.:\-]{1,64}")
+_HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.\-]+)(:[0-9]+)?(?=[,;]|$)")
+_ARGUMENTS: Final = ("delete_request", "delete_verify", "check_impact", "explain")
 _ANYWHERE: Final = ("0.0.0.0", "[::]")  # noqa: S104 - what others cannot ask
 
 
@@ -300,7 +302,7 @@ def _check(config: Config, source: str) -> None:
         fits = (match is not None and int(match[2]) < 1 << 16) or (name == "advertise" and not address)
         demand(f"listen.{name}", f"{address!r} is no address", "write host:port", holds=fits)
     demand("election.session", "is too short or too long", "write 3s to 60s", holds=3 <= config.election.session <= 60)
-    for name in ("delete_request", "delete_verify", "check_impact", "explain"):
+    for name in _ARGUMENTS:
         own = next((word for word in getattr(config.requests, name) if word.partition("=")[0] in OWN), "")
         demand(f"requests.{name}", f"{own} is given by the service", "leave it out", holds=not own)
     for name in ("at_once", "at_once_anonymous"):
@@ -322,6 +324,27 @@ def _check(config: Config, source: str) -> None:
         demand(f"{place}.arguments", f"{own} is given by the service", "leave it out", holds=not own)
         counts = (job.keep.runs, job.keep.hourly, job.keep.daily, job.keep.weekly)
         demand(f"{place}.keep", "is out of range", "write numbers from 0 on", holds=min(counts) >= 0)
+
+
+def list_missing(config: Config) -> list[str]:
+    """Return what a configuration names and this host does not have: hosts of the store, files and folders.
+
+    Paths are looked for among further arguments, too: whatever is absolute.
+    """
+    missing = []
+    for host in sorted({host for host, _ in _HOST.findall(config.metadata.partition("://")[2].partition("/")[0])}):
+        try:
+            socket.getaddrinfo(host.strip("[]"), None)
+        except OSError as error:
+            missing.append(f"metadata: host {host} is not known here ({error.strerror})")
+    requests = [(f"requests.{name}", getattr(config.requests, name)) for name in _ARGUMENTS]
+    jobs = [(f"jobs.{name}.arguments", job.arguments) for name, job in sorted(config.jobs.items())]
+    for key, words in (*requests, *jobs):
+        for word in words:
+            text = word.rpartition("=")[2]
+            if text.startswith("/") and not Path(text).exists():
+                missing.append(f"{key}: {text} does not exist")
+    return missing
 
 
 def read_tls(access: Access) -> ssl.SSLContext | None:

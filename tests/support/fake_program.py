@@ -1,6 +1,6 @@
 """In place of the program: says what it was asked, holds a lock while it runs, and waits while a file is there.
 
-    python tests/support/fake_program.py WORD... --json --progress none
+    python tests/support/fake_program.py WORD... --json --progress json
 
 The environment names a folder, BKMETA_FAKE:
     log        a line for each command: its words, as JSON; "OVERLAP" where another one ran at the same time
@@ -35,6 +35,9 @@ def main() -> int:
                 log.flush()
         log.write(json.dumps([os.getppid(), *words]) + "\n")
         log.flush()
+        if (folder / "hold").exists():
+            sys.stderr.write('{"event": "progress", "stage": "waiting", "done": 1, "total": 2, "unit": "holds"}\n')
+            sys.stderr.flush()
         while (folder / "hold").exists():
             time.sleep(0.02)
         if words[0] in SCHEDULED and (folder / "pace").exists():

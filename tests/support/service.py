@@ -81,7 +81,7 @@ def write_config(
     return path
 
 
-def ask(at: int | str, method: str, *, token: str = TOKEN, deadline_s: float = 60.0, **fields: Any) -> list[Any]:
+def ask(at: int | str, method: str, /, *, token: str = TOKEN, deadline_s: float = 60.0, **fields: Any) -> list[Any]:
     """Ask over gRPC, at a port of this host or at an address; return the answers."""
     chosen = _BY_PATH[method]
     address = at if isinstance(at, str) else f"127.0.0.1:{at}"

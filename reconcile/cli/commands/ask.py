@@ -140,6 +140,8 @@ def _read_value(field: Any, value: str) -> Any:  # noqa: ANN401 - a descriptor; 
     if field.message_type is not None and field.message_type.name == _LEDGER:
         return _read_ledger(value)
     raw = read_operator_file(Path(value[1:])) if value.startswith("@") else value.encode()
+    if field.message_type is not None and field.message_type.full_name == "google.protobuf.Struct":
+        return json.loads(raw)
     if field.type == field.TYPE_BYTES:
         return base64.b64encode(raw).decode()
     if field.type == field.TYPE_BOOL and value in ("true", "false"):

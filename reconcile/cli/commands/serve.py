@@ -20,6 +20,7 @@ from recovery.errors import InputError
     exits={
         Exit.DONE: "it was told to end, and has; with --check: the configuration can be used",
         Exit.USAGE: "a configuration, a token file, an address or a folder that cannot be used",
+        Exit.FOUND: "with --check: a host, file or folder that the configuration names does not exist here",
     },
     epilog="Example: bkmeta serve --config /etc/bkmeta/serve.toml",
 )
@@ -32,7 +33,7 @@ def serve(path: Path, check: bool, **shared: Any) -> None:  # noqa: ANN401, FBT0
     Several instances may run for one store: one of them is elected, and runs the jobs; all answer questions. What a
     token holder asks for, deletes among it, is written as its own command writes it.
     """
-    from reconcile.service.config import read_config, read_tls, read_tokens
+    from reconcile.service.config import list_missing, read_config, read_tls, read_tokens
 
     output = make_output(shared)
     config = read_config(path)
@@ -40,9 +41,15 @@ def serve(path: Path, check: bool, **shared: Any) -> None:  # noqa: ANN401, FBT0
         read_tokens(config.access.tokens)
         read_tls(config.access)
         jobs = [f"{name}: every {job.every:g} s, {job.shares} shares" for name, job in sorted(config.jobs.items())]
-        listens = [f"http {config.listen.http}", f"grpc {config.listen.grpc}"]
-        facts = {"instance": config.name, "jobs": sorted(config.jobs)}
-        sys.exit(output.show(Result("serve", f"{path} can be used", Exit.DONE, details=[*listens, *jobs], facts=facts)))
+        at = config.listen
+        listens = [f"http {at.http}", f"grpc {at.grpc}", f"health {at.health}"]
+        missing = list_missing(config)
+        facts = {"instance": config.name, "jobs": sorted(config.jobs), "missing": missing}
+        verdict = (
+            f"{path} names {len(missing)} things that this host does not have" if missing else f"{path} can be used"
+        )
+        code = Exit.FOUND if missing else Exit.DONE
+        sys.exit(output.show(Result("serve", verdict, code, details=[*missing, *listens, *jobs], facts=facts)))
     try:
         from reconcile.service.server import serve as run
     except ImportError as error:

@@ -169,10 +169,12 @@ class ImpactRequest(_message.Message):
     def __init__(self, bookies: _Optional[_Iterable[str]] = ..., domains: _Optional[_Iterable[str]] = ..., target: _Optional[str] = ...) -> None: ...
 
 class RunRequest(_message.Message):
-    __slots__ = ("job",)
+    __slots__ = ("job", "why")
     JOB_FIELD_NUMBER: _ClassVar[int]
+    WHY_FIELD_NUMBER: _ClassVar[int]
     job: str
-    def __init__(self, job: _Optional[str] = ...) -> None: ...
+    why: str
+    def __init__(self, job: _Optional[str] = ..., why: _Optional[str] = ...) -> None: ...
 
 class DeletesRequest(_message.Message):
     __slots__ = ("ledgers", "reason", "soak")
@@ -233,16 +235,20 @@ class Delete(_message.Message):
     def __init__(self, ledger_id: _Optional[int] = ..., ledger_scope_id: _Optional[int] = ..., state: _Optional[str] = ..., verdict: _Optional[str] = ..., reasons: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class MaintenanceRequest(_message.Message):
-    __slots__ = ("id", "bookies", "domains", "target")
+    __slots__ = ("id", "bookies", "domains", "target", "why", "ttl")
     ID_FIELD_NUMBER: _ClassVar[int]
     BOOKIES_FIELD_NUMBER: _ClassVar[int]
     DOMAINS_FIELD_NUMBER: _ClassVar[int]
     TARGET_FIELD_NUMBER: _ClassVar[int]
+    WHY_FIELD_NUMBER: _ClassVar[int]
+    TTL_FIELD_NUMBER: _ClassVar[int]
     id: str
     bookies: _containers.RepeatedScalarFieldContainer[str]
     domains: _containers.RepeatedScalarFieldContainer[str]
     target: str
-    def __init__(self, id: _Optional[str] = ..., bookies: _Optional[_Iterable[str]] = ..., domains: _Optional[_Iterable[str]] = ..., target: _Optional[str] = ...) -> None: ...
+    why: str
+    ttl: str
+    def __init__(self, id: _Optional[str] = ..., bookies: _Optional[_Iterable[str]] = ..., domains: _Optional[_Iterable[str]] = ..., target: _Optional[str] = ..., why: _Optional[str] = ..., ttl: _Optional[str] = ...) -> None: ...
 
 class MaintenanceId(_message.Message):
     __slots__ = ("id",)
@@ -259,7 +265,7 @@ class ReleaseRequest(_message.Message):
     def __init__(self, id: _Optional[str] = ..., statement: _Optional[str] = ...) -> None: ...
 
 class Maintenance(_message.Message):
-    __slots__ = ("id", "state", "bookies", "domains", "target", "opened_by", "opened_ms", "verdict", "checked_ms", "statement", "result")
+    __slots__ = ("id", "state", "bookies", "domains", "target", "opened_by", "opened_ms", "verdict", "checked_ms", "statement", "result", "why", "until_ms")
     ID_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     BOOKIES_FIELD_NUMBER: _ClassVar[int]
@@ -271,6 +277,8 @@ class Maintenance(_message.Message):
     CHECKED_MS_FIELD_NUMBER: _ClassVar[int]
     STATEMENT_FIELD_NUMBER: _ClassVar[int]
     RESULT_FIELD_NUMBER: _ClassVar[int]
+    WHY_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
     id: str
     state: str
     bookies: _containers.RepeatedScalarFieldContainer[str]
@@ -282,4 +290,56 @@ class Maintenance(_message.Message):
     checked_ms: int
     statement: str
     result: _struct_pb2.Struct
-    def __init__(self, id: _Optional[str] = ..., state: _Optional[str] = ..., bookies: _Optional[_Iterable[str]] = ..., domains: _Optional[_Iterable[str]] = ..., target: _Optional[str] = ..., opened_by: _Optional[str] = ..., opened_ms: _Optional[int] = ..., verdict: _Optional[str] = ..., checked_ms: _Optional[int] = ..., statement: _Optional[str] = ..., result: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ...) -> None: ...
+    why: str
+    until_ms: int
+    def __init__(self, id: _Optional[str] = ..., state: _Optional[str] = ..., bookies: _Optional[_Iterable[str]] = ..., domains: _Optional[_Iterable[str]] = ..., target: _Optional[str] = ..., opened_by: _Optional[str] = ..., opened_ms: _Optional[int] = ..., verdict: _Optional[str] = ..., checked_ms: _Optional[int] = ..., statement: _Optional[str] = ..., result: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., why: _Optional[str] = ..., until_ms: _Optional[int] = ...) -> None: ...
+
+class TaskRequest(_message.Message):
+    __slots__ = ("method", "request", "why")
+    METHOD_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    WHY_FIELD_NUMBER: _ClassVar[int]
+    method: str
+    request: _struct_pb2.Struct
+    why: str
+    def __init__(self, method: _Optional[str] = ..., request: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., why: _Optional[str] = ...) -> None: ...
+
+class TaskId(_message.Message):
+    __slots__ = ("id",)
+    ID_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    def __init__(self, id: _Optional[str] = ...) -> None: ...
+
+class TasksRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class Tasks(_message.Message):
+    __slots__ = ("tasks",)
+    TASKS_FIELD_NUMBER: _ClassVar[int]
+    tasks: _containers.RepeatedCompositeFieldContainer[Task]
+    def __init__(self, tasks: _Optional[_Iterable[_Union[Task, _Mapping]]] = ...) -> None: ...
+
+class Task(_message.Message):
+    __slots__ = ("id", "method", "by", "why", "state", "began_ms", "ended_ms", "progress", "error", "result")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    METHOD_FIELD_NUMBER: _ClassVar[int]
+    BY_FIELD_NUMBER: _ClassVar[int]
+    WHY_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    BEGAN_MS_FIELD_NUMBER: _ClassVar[int]
+    ENDED_MS_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    RESULT_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    method: str
+    by: str
+    why: str
+    state: str
+    began_ms: int
+    ended_ms: int
+    progress: str
+    error: str
+    result: _struct_pb2.Struct
+    def __init__(self, id: _Optional[str] = ..., method: _Optional[str] = ..., by: _Optional[str] = ..., why: _Optional[str] = ..., state: _Optional[str] = ..., began_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., progress: _Optional[str] = ..., error: _Optional[str] = ..., result: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ...) -> None: ...

@@ -26,6 +26,7 @@ from reconcile.service.api.messages import (
     make_maintenance,
 )
 from reconcile.service.api.methods import ApiError, Call, Method, Why
+from reconcile.service.api.tasks import TaskBook
 from reconcile.service.config import READ, Config
 from reconcile.service.runs import commands, schedule
 from reconcile.service.runs.checks import read_check
@@ -51,6 +52,7 @@ _LONGEST_NAMES: Final = 2000
 """Bytes of all bookies or domains: the record in the store holds all those of a maintenance."""
 _NAME: Final = re.compile(r"[A-Za-z0-9_.:\-]{1,64}")
 _SOAK: Final = re.compile(r"[0-9]{1,7}[smhd]")
+_UNIT_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _HASH: Final = re.compile(r"[0-9A-Fa-f]{0,128}")
 _LONGEST_LINE: Final = 500
 _MOST_NAMED: Final = 1000
@@ -74,6 +76,7 @@ class Api:
         self._instance = instance
         self._tokens = dict(tokens)
         self._reads = Children(instance.program)
+        self._tasks = TaskBook(self.answer, instance.now_ms)
         self._places = threading.BoundedSemaphore(self._config.requests.at_once)
         self._anonymous_places = threading.BoundedSemaphore(self._config.requests.at_once_anonymous)
         self._streams = threading.BoundedSemaphore(_MOST_STREAMS)
@@ -85,6 +88,7 @@ class Api:
 
     def close(self) -> None:
         """End what is under way for readers; what is for the leader ends with the lead."""
+        self._tasks.stop()
         self._reads.stop()
 
     def answer(
@@ -95,6 +99,7 @@ class Api:
         *,
         given_s: float | None = None,
         given_up: threading.Event | None = None,
+        folders: list[Path] | None = None,
     ) -> Any:  # noqa: ANN401 - a message of the method's type, or an iterator of them
         """Return the answer, or an iterator of answers.
 
@@ -104,13 +109,14 @@ class Api:
             by: name of the caller, as `admit` returns it.
             given_s: the caller's deadline; None: none.
             given_up: set by the carrier as soon as nobody waits any more.
+            folders: gets the folder of the command that is run for the answer.
 
         Raises:
             ApiError: it is not answered.
         """
         longest = self._config.requests.deadline
         left_s = longest if given_s is None else min(longest, given_s)
-        call = Call(by, time.monotonic() + left_s, given_up or threading.Event())
+        call = Call(by, time.monotonic() + left_s, given_up or threading.Event(), [] if folders is None else folders)
         handler: Callable[[Any, Call], Any] = getattr(self, method.attribute)
         try:
             return handler(request, call)
@@ -260,6 +266,7 @@ class Api:
                 raise ApiError(Why.TOO_MANY, f"{problem}: ask again, or with a token")
         try:
             with self._instance.request_folder() as folder:
+                call.folders.append(folder)
                 yield folder
         finally:
             places.release()
@@ -282,7 +289,7 @@ class Api:
         if request.job not in self._config.jobs:
             raise ApiError(Why.NOT_FOUND, f"no job {request.job!r}; known are {', '.join(self._config.jobs) or 'none'}")
         self._demand_lead()
-        self._instance.ask(request.job, call.by)
+        self._instance.ask(request.job, _sign(call.by, request.why))
         return self.get_status(pb.StatusRequest(), call)
 
     def _demand_lead(self) -> None:
@@ -337,6 +344,26 @@ class Api:
     def _target(self) -> list[str]:
         return commands.word_target(self._config.metadata, self._config.data / "deletes", self._config.acl)
 
+    # Tasks
+
+    def start_task(self, request: pb.TaskRequest, call: Call) -> pb.Task:
+        """Begin a long request, and return at once."""
+        if request.why:
+            _check_line("a reason", request.why)
+        return self._tasks.start(request.method, request.request, call.by, request.why)
+
+    def get_task(self, request: pb.TaskId, _call: Call) -> pb.Task:
+        """Return a task; its result if it is done."""
+        return self._tasks.show(request.id)
+
+    def list_tasks(self, _request: pb.TasksRequest, _call: Call) -> pb.Tasks:
+        """Return the tasks of this instance."""
+        return self._tasks.list()
+
+    def cancel_task(self, request: pb.TaskId, _call: Call) -> pb.Task:
+        """End a task."""
+        return self._tasks.cancel(request.id)
+
     # Maintenances
 
     def open_maintenance(self, request: pb.MaintenanceRequest, call: Call) -> pb.Maintenance:
@@ -346,7 +373,12 @@ class Api:
         _check_impact(request.bookies, request.domains, request.target)
         children = self._leading
         named = (tuple(request.bookies), tuple(request.domains))
-        gate = Gate(request.id, *named, request.target or "down", call.by, self._instance.now_ms())
+        opened_ms = self._instance.now_ms()
+        until_ms = opened_ms + _read_ttl_ms(request.ttl) if request.ttl else None
+        if request.why:
+            _check_line("a reason", request.why)
+        target = request.target or "down"
+        gate = Gate(request.id, *named, target, call.by, opened_ms, why=request.why, until_ms=until_ms)
         if len(self._instance.seen.state.gates) >= _MOST_GATES:
             raise ApiError(Why.TOO_MANY, f"{_MOST_GATES} maintenances are open: close some")
         # Before anything is kept: who is refused asks again, and it is not open by then.
@@ -384,6 +416,20 @@ class Api:
         _find_gate(self._instance.seen.state, request.id)
         self._instance.change(lambda state: schedule.close_gate(state, request.id))
         return self.get_status(pb.StatusRequest(), call)
+
+
+def _sign(by: str, why: str) -> str:
+    """Return who asked, and why if that is given."""
+    if not why:
+        return by
+    _check_line("a reason", why)
+    return f"{by}: {why}"
+
+
+def _read_ttl_ms(text: str) -> int:
+    if not _SOAK.fullmatch(text) or int(text[:-1]) == 0:
+        raise ApiError(Why.BAD_REQUEST, "write ttl as 90m, 8h or 2d")
+    return int(text[:-1]) * _UNIT_MS[text[-1]]
 
 
 def _find_gate(state: State, gate_id: str) -> Gate:

@@ -37,6 +37,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from reconcile.service.api.answers import Api
 from reconcile.service.api.carriers import AnswerPool, EventLoop
+from reconcile.service.api.messages import read_whole
 from reconcile.service.api.methods import METHODS, ApiError, Method, Why
 from reconcile.service.api.metrics import format_service
 from reconcile.service.api.page import make_page
@@ -471,16 +472,4 @@ def _to_json(message: Message, *, indent: int | None) -> bytes:
     values = json_format.MessageToDict(
         message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
     )
-    return json.dumps(_print_whole(values), indent=indent, ensure_ascii=False).encode() + b"\n"
-
-
-def _print_whole(value: Any) -> Any:  # noqa: ANN401 - what JSON has
-    """Have whole numbers printed as the command printed them: an object of protobuf has doubles only."""
-    match value:
-        case dict():
-            return {name: _print_whole(entry) for name, entry in value.items()}
-        case list():
-            return [_print_whole(entry) for entry in value]
-        case float() if value.is_integer():
-            return int(value)
-    return value
+    return json.dumps(read_whole(values), indent=indent, ensure_ascii=False).encode() + b"\n"

@@ -31,6 +31,18 @@ def _keep_exact(value: Any) -> Any:  # noqa: ANN401 - what JSON has
     return value
 
 
+def read_whole(value: Any) -> Any:  # noqa: ANN401 - what JSON has
+    """Return JSON with whole numbers as commands print them: an object of protobuf has doubles only."""
+    match value:
+        case dict():
+            return {name: read_whole(entry) for name, entry in value.items()}
+        case list():
+            return [read_whole(entry) for entry in value]
+        case float() if value.is_integer():
+            return int(value)
+    return value
+
+
 def make_answer(finished: Finished) -> pb.Answer:
     """Return a command's answer."""
     return pb.Answer(exit_code=finished.exit_code, verdict=finished.verdict, result=_make_struct(finished.result))
@@ -98,6 +110,8 @@ def make_maintenance(gate: Gate, result: Mapping[str, Any] | None = None) -> pb.
         verdict=gate.verdict,
         checked_ms=gate.checked_ms,
         statement=gate.statement,
+        why=gate.why,
+        until_ms=gate.until_ms,
         result=None if result is None else _make_struct(result),
     )
 

@@ -5,6 +5,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 from enum import Enum
+from pathlib import Path
 from typing import Final
 
 from google.protobuf import message_factory
@@ -14,8 +15,11 @@ from reconcile.service._pb import service_pb2 as pb
 
 SERVICE: Final = "bkmeta.service.v1.Bkmeta"
 _OPEN: Final = frozenset(
-    {"GetStatus", "ListFindings", "CheckImpact", "ExplainLedger", "GetDeletes", "ListDeletes", "GetMaintenance"}
-)
+    {
+        "GetStatus", "ListFindings", "CheckImpact", "ExplainLedger", "GetDeletes", "ListDeletes", "GetMaintenance",
+        "GetTask", "ListTasks",
+    }
+)  # fmt: skip
 """Methods that change nothing."""
 
 
@@ -95,11 +99,13 @@ class Call:
         by: name of the token; empty: none.
         until: time.monotonic() after which nobody waits any more.
         given_up: set as soon as nobody waits any more.
+        folders: of the command that is run for it; none before that.
     """
 
     by: str
     until: float
     given_up: threading.Event = field(default_factory=threading.Event)
+    folders: list[Path] = field(default_factory=list)
 
     @property
     def left_s(self) -> float:

@@ -31,6 +31,8 @@ _LONGEST_VERDICT: Final = 300
 """The record in the store has hundreds of them."""
 _SPACE: Final = 1 << 20
 """Bytes without which a command cannot say what is wrong."""
+_EVENT: Final = '{"event"'
+"""Begins a line of progress."""
 _TIMES: Final = 5
 """Signs of life in the silence that a command outlives."""
 
@@ -191,7 +193,8 @@ def _read(folder: Path, exit_code: int, *, timed_out: bool) -> Finished:
         verdict = "it took too long, and was ended"
     elif not verdict:
         with suppress(OSError):
-            lines = (folder / LOG).read_bytes()[-_TAIL:].decode(errors="backslashreplace").strip().splitlines()
+            text = (folder / LOG).read_bytes()[-_TAIL:].decode(errors="backslashreplace")
+            lines = [line for line in text.strip().splitlines() if not line.startswith(_EVENT)]
             verdict = lines[-1] if lines else _word_silence(folder, exit_code)
     # Names of files may have bytes that are no text; what is kept and sent is.
     verdict = verdict.encode(errors="backslashreplace").decode()

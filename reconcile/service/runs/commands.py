@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-OUTPUT: Final = ("--json", "--progress", "none")
-"""How every command is told to say its result."""
+OUTPUT: Final = ("--json", "--progress", "json")
+"""How every command prints its result and its progress."""
 OWN: Final = ("--metadata", "--out", "--json", "--progress", "--buckets", "--since", "--baseline", "--master")
 """Options that the service gives itself."""
 OVER_WIRE: Final = ("--wire",)

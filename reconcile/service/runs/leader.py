@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -309,6 +310,11 @@ class Instance:
 
     def _check_gates(self, epoch: int, children: Children) -> None:
         while self._epoch == epoch:
+            over = [gate.id for gate in self._state.gates.values() if schedule.is_over(gate, self.now_ms())]
+            for gate_id in over:
+                with self._survive():
+                    self.change(partial(schedule.close_gate, gate_id=gate_id))
+                    _LOG.warning("maintenance %s is closed: its time is over", gate_id)
             waiting = [gate for gate in self._state.gates.values() if gate.state is not GateState.RELEASED]
             for gate in waiting:
                 if children.is_stopped:

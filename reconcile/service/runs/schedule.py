@@ -149,6 +149,8 @@ class Gate:
         verdict: of the last check; one line.
         checked_ms: when that was; None: not yet.
         statement: why it was released without being safe; with who did.
+        why: the reason that was given when it was opened.
+        until_ms: when it is closed; None: when a caller closes it.
     """
 
     id: str
@@ -161,6 +163,8 @@ class Gate:
     verdict: str = ""
     checked_ms: int | None = None
     statement: str = ""
+    why: str = ""
+    until_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,8 +296,15 @@ def ask(state: State, name: str, by: str, now_ms: int) -> State:
     return state if job.asked is not None else state.with_job(name, replace(job, asked=(by, now_ms)))
 
 
+def is_over(gate: Gate, now_ms: int) -> bool:
+    """Say whether the time that a gate was opened for is over."""
+    return gate.until_ms is not None and now_ms >= gate.until_ms
+
+
 def judge_gate(gate: Gate, now_ms: int, longest_ms: int) -> Gate:
-    """Return a gate as it stands now: a check that is older than that, or of a time to come, says nothing any more."""
+    """Return a gate as it is now: blocked where its time is over, or its check is too old, or of a time to come."""
+    if is_over(gate, now_ms):
+        return replace(gate, state=GateState.BLOCKED, verdict="its time is over: open another maintenance")
     is_checked = gate.checked_ms is not None and abs(now_ms - gate.checked_ms) <= longest_ms
     if gate.state is not GateState.SAFE or is_checked:
         return gate

@@ -49,6 +49,12 @@ class World:
         """A folder that is not there."""
         return self.root / "new"
 
+    def configure_service(self) -> Path:
+        """Write a configuration of which this host has all."""
+        path = self.root / "serve.toml"
+        path.write_text(f'metadata = "{STORE}"\ndata = "{self.root}/data"\n')
+        return path
+
     def collect(self, *more: object) -> list[object]:
         """Collect the bookie."""
         journals, ledgers = self.bookie.journal_dirs[0], self.bookie.ledger_dirs[0]
@@ -234,7 +240,8 @@ LINES: dict[tuple[str, Exit], Line] = {
     ("certificate check", Exit.USAGE): lambda w: ["certificate", "check", w.new],
     ("certificate check", Exit.FOUND): lambda w: ["certificate", "check", certified(w), "2"],
     ("certificate check", Exit.UNDECIDABLE): lambda w: ["certificate", "check", certified(w, days=2), "1"],
-    ("serve", Exit.DONE): lambda _: ["serve", "--config", ROOT / "conf" / "serve.toml", "--check"],
+    ("serve", Exit.DONE): lambda w: ["serve", "--config", w.configure_service(), "--check"],
+    ("serve", Exit.FOUND): lambda _: ["serve", "--config", ROOT / "conf" / "serve.toml", "--check"],
     ("serve", Exit.USAGE): lambda w: ["serve", "--config", w.new],
     ("ask", Exit.FAILED): lambda _: ["ask", "get-status", "--service", "127.0.0.1:1", "--deadline", "1s"],
     ("ask", Exit.USAGE): lambda _: ["ask", "nonsense"],

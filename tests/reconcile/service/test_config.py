@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from reconcile.service.config import COMMANDS, Config, Job, read_config, read_tokens
+from reconcile.service.config import COMMANDS, Config, Job, list_missing, read_config, read_tokens
 from reconcile.service.runs.commands import ON_SPARK
 from recovery.errors import InputError
 from tests.support import certificates
@@ -18,7 +18,7 @@ from tests.support.command import Done, commands, run
 from tests.support.paths import ROOT
 
 SHIPPED = ROOT / "conf" / "serve.toml"
-_ALONE = 'metadata = "etcd://h:2379/bk"\ndata = "/d"\n'
+_ALONE = 'metadata = "etcd://127.0.0.1:2379/bk"\ndata = "/d"\n'
 
 
 def _list_keys(kind: Any, values: dict[str, Any]) -> set[str]:
@@ -160,3 +160,18 @@ def test_tokens_are_read_by_line(tmp_path: Path) -> None:
     path.chmod(0o600)
     assert read_tokens(str(path)) == {"0123456789abcdef": "ops", "fedcba9876543210": "pipeline"}
     assert read_tokens("") == {}
+
+
+def test_what_a_configuration_names_and_this_host_lacks_is_listed(tmp_path: Path) -> None:
+    """Hosts of the store, and files among further arguments."""
+    there = tmp_path / "there"
+    there.touch()
+    path = tmp_path / "serve.toml"
+    path.write_text(
+        f'metadata = "zk+hierarchical://127.0.0.1:2181;no-such-host.invalid:2181/ledgers"\ndata = "{tmp_path}/data"\n'
+        f'[requests]\ncheck_impact = ["--topology", "{there}"]\n'
+        f'[jobs.drill]\nevery = "1h"\narguments = ["--inventory-dir={tmp_path}/gone", "--wire"]\n'
+    )
+    host, folder = list_missing(read_config(path))
+    assert host.startswith("metadata: host no-such-host.invalid is not known here")
+    assert folder == f"jobs.drill.arguments: {tmp_path}/gone does not exist"

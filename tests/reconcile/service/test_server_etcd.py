@@ -460,6 +460,60 @@ def test_strangers_keep_neither_probes_nor_callers_with_a_token_from_an_answer(
     assert any(words[1:3] == ["explain", "2"] for words in read_log(fake))
 
 
+def test_a_long_request_is_a_task_that_goes_on_without_its_caller(service: RunningService, fake: Path) -> None:
+    """By both ways: who and why, what it does, its result; a cancelled one ends its command; of others nothing runs."""
+    begin = {"method": "explain-ledger", "request": {"ledger_id": "7", "ledger_scope_id": 3}, "why": "ticket 12"}
+    assert fetch(service.http_port, "/v1/start-task", begin)[0] == 401
+    with held(fake):
+        code, text = fetch(service.http_port, "/v1/start-task", begin, token=TOKEN)
+        begun = json.loads(text)
+        assert (code, begun["state"], begun["by"], begun["why"]) == (200, "RUNNING", "ops", "ticket 12")
+        get = f"/v1/get-task?id={begun['id']}"
+
+        def progress() -> str:
+            return str(json.loads(fetch(service.http_port, get)[1])["progress"])
+
+        until(lambda: progress() == "waiting: 1 of 2 holds", "it says what it does")
+        [second] = ask(service.grpc_port, "start-task", method="explain-ledger", request={"ledger_id": 8.0})
+        [cancelled] = ask(service.grpc_port, "cancel-task", id=second.id)
+        assert cancelled.state == "CANCELLED"
+        until(lambda: ask(service.grpc_port, "get-task", id=second.id)[0].HasField("ended_ms"), "it ended")
+    until(lambda: ask(service.grpc_port, "get-task", id=begun["id"])[0].state == "DONE", "it is done")
+    [done] = ask(service.grpc_port, "get-task", id=begun["id"])
+    assert done.result["verdict"] == "did explain"
+    assert [words[1:3] for words in read_log(fake) if words[2] in ("3:7", "8")] == [["explain", "3:7"]]
+    [listed] = ask(service.grpc_port, "list-tasks")
+    assert [(task.id, task.state) for task in listed.tasks[:2]] == [(second.id, "CANCELLED"), (begun["id"], "DONE")]
+    for wrong in (
+        {"method": "list-findings"},
+        {"method": "start-task"},
+        {"method": "explain-ledger", "request": {"x": 1}},
+    ):
+        assert fetch(service.http_port, "/v1/start-task", wrong, token=TOKEN)[0] in (400, 404)
+    [refused] = ask(service.grpc_port, "start-task", method="explain-ledger")
+    until(lambda: ask(service.grpc_port, "get-task", id=refused.id)[0].state == "REFUSED", "it is refused")
+    assert "ledger_id is missing" in ask(service.grpc_port, "get-task", id=refused.id)[0].error
+    assert fetch(service.http_port, "/v1/get-task?id=none")[0] == 404
+
+
+def test_a_maintenance_ends_with_its_time(service: RunningService) -> None:
+    """From then on it is not safe, whoever reads it; the leader closes it at its next check."""
+    [opened] = ask(service.grpc_port, "open-maintenance", id="short", bookies=["b:1"], ttl="1s", why="kernel")
+    assert (opened.state, opened.why, opened.until_ms - opened.opened_ms) == ("SAFE", "kernel", 1000)
+    until(lambda: "is over" in ask(service.grpc_port, "get-maintenance", id="short")[0].verdict, "its time is over")
+    assert ask(service.grpc_port, "get-maintenance", id="short")[0].state == "BLOCKED_UNTIL_SAFE"
+    ask(service.grpc_port, "close-maintenance", id="short")
+    with pytest.raises(ApiError, match="write ttl as"):
+        ask(service.grpc_port, "open-maintenance", id="short", bookies=["b:1"], ttl="soon")
+    ask(service.grpc_port, "run-now", job="capture", why="after the upgrade")
+
+    def read_by() -> str:
+        last = service.instance.seen.state.job("capture").last
+        return "" if last is None else last.by
+
+    until(lambda: read_by() == "ops: after the upgrade", "it ran")
+
+
 def wait_for(ended: threading.Event) -> Iterator[bytes]:
     """Send nothing until the end."""
     ended.wait(120)
