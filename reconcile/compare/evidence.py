@@ -148,9 +148,7 @@ class Evidence:
             (rename_records(read_unguarded(catalog.dataset, buckets), self.aliases), catalog.txn)
             for catalog in self.snapshots
         )
-        alive = (
-            snapshots[0][0].select(list(tables.KEY_COLUMNS)) if self.snapshots and self.snapshots[0].is_last else None
-        )
+        alive = select_last(snapshots[0][0]) if self.snapshots and self.snapshots[0].is_last else None
         return KnownTables(
             self.read_stored(buckets), snapshots, self.read_history(buckets), collided, references, alive
         )
@@ -204,7 +202,7 @@ class KnownTables:
         history: CATALOG_HISTORY of all catalogs.
         collided: key columns of ledgers that collide with another scope's.
         references: of `infer.references.SCHEMA`; None: not given.
-        alive: key columns of the ledgers that the store had last; None: nothing shows them.
+        alive: key columns and bytes of the records that the store had last; None: nothing shows them.
     """
 
     stored: pa.Table
@@ -221,6 +219,11 @@ class KnownTables:
             for rows, txn in self.snapshots
         ]
         return sides.pick_newest_records(whole)[0]
+
+
+def select_last(records: pa.Table) -> pa.Table:
+    """Return what `KnownTables` has of the records that the store had last; CATALOG_LEDGERS in."""
+    return records.select([*tables.KEY_COLUMNS, "raw"])
 
 
 def _list_guarded(catalog: Dataset) -> frozenset[LedgerId]:

@@ -16,7 +16,15 @@ import pyarrow.compute as pc
 from backends.protocols import Versioned
 from reconcile.compare import decide
 from reconcile.compare.decide import Case
-from reconcile.compare.evidence import Catalog, Evidence, KnownTables, find_collisions, has_scopes, sort_newest_first
+from reconcile.compare.evidence import (
+    Catalog,
+    Evidence,
+    KnownTables,
+    find_collisions,
+    has_scopes,
+    select_last,
+    sort_newest_first,
+)
 from reconcile.compare.knowledge import Knowledge, Shapes
 from recovery.codecs import ledger_metadata
 from recovery.dataset import Dataset
@@ -155,6 +163,7 @@ def decide_ledger(
         ),
         _find_collision(ledger, [*inventories, *(decided.catalog for decided in whole if decided.catalog is not None)]),
         select_ledger(knowledge.references, ledger),
+        _select_last(snapshots),
     )
     issued = case.evidence.find_issued(knowledge.layout) if knowledge.layout is not None else 0
     decided = decide.decide_range(case, prior, copies, known, issued)
@@ -171,6 +180,14 @@ def decide_ledger(
     shown = [row for row in decided.shown.to_pylist() if not is_read and row["state"] is not None]
     doubted = [{**row, "outcome": "guarded"} for part in decided.doubted for row in part.to_pylist()]
     return Decision(outcomes[0], origin, shapes, (*shown, *doubted))
+
+
+def _select_last(snapshots: Sequence[StoredLedger]) -> pa.Table | None:
+    """Return what the store had last of the ledger; None where no snapshot shows that."""
+    newest = snapshots[0] if snapshots else None
+    if newest is None or newest.catalog is None or not Catalog.read(newest.catalog).is_last:
+        return None
+    return select_last(newest.row)
 
 
 def _find_collision(ledger: LedgerId, datasets: Sequence[Dataset]) -> pa.Table:

@@ -123,7 +123,7 @@ def _state(row: Mapping[str, Any]) -> str:
     if row["state"] == State.OPEN:
         return "left open, as asked: every position of its last ensemble was seen to hold its share"
     if row["grades"]["state"] == "inferred":
-        return "copies that were made of it show its last entry: it was closed"
+        return "copies that were made of it have its last entry as LAC, as copies of a closed ledger do"
     return "bookies keep the same of a closed ledger and of one that nobody closed; proposed as closed"
 
 

@@ -16,14 +16,15 @@ _READABLE: Final = ("restored", "guarded")
 
 
 def add_highest(rows: pa.Table, copies: pa.Table) -> pa.Table:
-    """Return the rows with the highest entry on a bookie, in logs too, of each ledger without a record.
+    """Return the rows with the highest entry on a bookie, in logs too, of each ledger whose end no record has.
 
     Args:
         rows: RECONSTRUCTION.
         copies: COPIES of these ledgers, or of more.
     """
     numbered = rows.select(["scope", "ledger"]).append_column("place", pa.array(np.arange(rows.num_rows)))
-    numbered = numbered.filter(pc.invert(pc.is_in(rows["outcome"], pa.array(_READABLE))))
+    has_record = pc.is_in(rows["outcome"], pa.array(_READABLE))
+    numbered = numbered.filter(pc.or_(pc.invert(has_record), pc.is_null(rows["last_entry"])))
     if not numbered.num_rows:
         return rows
     ends = copies.select(["scope", "ledger", "last"]).join(numbered, ["scope", "ledger"], join_type="inner")
@@ -40,7 +41,9 @@ def count_entries(rows: pa.Table) -> dict[str, int]:
     for outcome in _READABLE:
         own = rows.filter(pc.equal(rows["outcome"], outcome))
         holes = int(count_holes(own).sum())
-        shares[outcome] = int((pc.fill_null(own["last_entry"], -1).to_numpy() + 1).sum()) - holes
+        # What stays open ends where bookies do, or a few entries before.
+        ends = pc.coalesce(own["last_entry"], own["highest"], -1)
+        shares[outcome] = int((ends.to_numpy() + 1).sum()) - holes
         if outcome == "restored":
             gone = own.filter(pc.is_valid(own["reason"]))
             above = pc.fill_null(pc.subtract(gone["lac_low"], gone["last_entry"]), 0).to_numpy()

@@ -83,7 +83,8 @@ def reconstruct(
         options: what the operator knows.
         snapshot: CATALOG_LEDGERS of a snapshot, each ledger at most once; no holds.
         references: what an upper layer knows of its ledgers, of `references.SCHEMA`.
-        alive: key columns of ledgers that the store had last, as its own files show: nobody deleted these.
+        alive: key columns and bytes of the records that the store had last, as its own files show: nobody deleted
+            these.
 
     Returns:
         RECONSTRUCTION, one row a ledger, in key order.
@@ -160,10 +161,10 @@ def reconstruct(
     )
     if snapshot is not None:
         hidden = np.maximum(unseen.bookies, len(options.lost_bookies))
-        snapshot_doubts = SnapshotDoubts(hidden, prior.kept)
+        snapshot_doubts = SnapshotDoubts(hidden, prior.kept, options.tail is not Tail.ACKNOWLEDGED)
         # What was put back stands where bookies' own ensembles have it: a record of others cannot be read there.
         served = replace(read(copies), leftover=known.leftover) if settled.lost.num_rows else known
-        table = apply_snapshot(table, served, snapshot, snapshot_doubts)
+        table = apply_snapshot(table, served, snapshot, snapshot_doubts, alive)
     return table if references is None else apply_references(table, known, references)
 
 

@@ -47,10 +47,12 @@ class SnapshotDoubts(NamedTuple):
     Attributes:
         hidden: of each ledger, how many bookies may hide entries of it.
         kept: from which id on bookies are seen to have kept their ledgers.
+        may_stay_open: what was open may be left to the recovery of its next reader.
     """
 
     hidden: Ints
     kept: Kept
+    may_stay_open: bool = True
 
 
 class Contradiction(NamedTuple):

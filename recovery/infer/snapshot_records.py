@@ -3,6 +3,8 @@
     the snapshot's record           what becomes of the ledger
     closed, and all is readable     the record, byte for byte: a closed ledger's end never changes
     closed, its bookies moved       the record with the segments that bookies show: re-replicated since
+    open, the last that the store   itself, where its recovery loses nothing (`open_records`)
+    had
     not closed                      closed where bookies end; quorums, password, custom metadata of the record
     contradicted by bytes           held, unless that is a loss (`contradictions`): two ledgers may be under one id
     of what no bookie has           itself if it is closed; held by its members if it is not
@@ -20,9 +22,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recovery.codecs import ledger_metadata
-from recovery.infer.copies import Ints
+from recovery.infer.copies import Ints, Mask
 from recovery.infer.facts import Facts
 from recovery.infer.ledger_row import Alternative, CustomItem, LedgerRow, SegmentRow, read_rows, write_rows
+from recovery.infer.open_records import can_stay_open
 from recovery.infer.readings import MOST_RUNS, Reading, find_holes
 from recovery.infer.refusal import Refusal
 from recovery.infer.search import MAX_RUNS
@@ -44,6 +47,7 @@ from recovery.model.metadata import NO_ENTRY, LedgerMetadata, Segment, State
 _GRADED: Final = tuple(name for name in tables.GRADED if name != "password")
 _LENGTH: Final = "the same entries; the length as the header of the last one has it"
 _READS_AS: Final = "as the earlier record had it: entries that moved since could not be read"
+_CLOSED_THERE: Final = "closed at the highest entry on a bookie, not left to the recovery of its next reader"
 _SHAPE: Final = "ensemble_size/write_quorum"
 _READS_AS_SHOWN: Final = "as bookies alone show it: the same entries; checks and repairs would count other copies"
 
@@ -57,7 +61,9 @@ class _Record:
     key: bytes | None
 
 
-def apply_snapshot(rows: pa.Table, known: Facts, catalog: pa.Table, doubts: SnapshotDoubts) -> pa.Table:
+def apply_snapshot(
+    rows: pa.Table, known: Facts, catalog: pa.Table, doubts: SnapshotDoubts, alive: pa.Table | None = None
+) -> pa.Table:
     """Take from records of snapshots what bookies do not show, and check the records by what bookies show.
 
     Args:
@@ -65,6 +71,7 @@ def apply_snapshot(rows: pa.Table, known: Facts, catalog: pa.Table, doubts: Snap
         known: what bookies show.
         catalog: CATALOG_LEDGERS, each ledger at most once; no holds.
         doubts: what may be hidden or lost.
+        alive: key columns and bytes of the records that the store had last; None: nothing shows them.
 
     Returns:
         RECONSTRUCTION; `raw` where a snapshot's record is the base, `contradictions` where one is contradicted.
@@ -80,11 +87,16 @@ def apply_snapshot(rows: pa.Table, known: Facts, catalog: pa.Table, doubts: Snap
     agrees = mark_agreeing(known, numbers, shown, records)
     taken = _restore_records(shown.filter(pa.array(agrees)), records.filter(pa.array(agrees)))
     rest = np.flatnonzero(~agrees)
-    differing = shown.take(pa.array(rest))
+    differing, differing_records = shown.take(pa.array(rest)), records.take(pa.array(rest))
+    is_last = _mark_last(known, numbers[rest], differing_records, alive)
     changed = [
-        _decide(known, ledger, row, record, doubts)
-        for ledger, row, record in zip(
-            numbers[rest].tolist(), read_rows(differing), _decode_records(records.take(pa.array(rest))), strict=True
+        _decide(known, ledger, row, record, doubts, is_last=last)
+        for ledger, row, record, last in zip(
+            numbers[rest].tolist(),
+            read_rows(differing),
+            _decode_records(differing_records),
+            is_last.tolist(),
+            strict=True,
         )
     ]
     untouched = np.setdiff1d(np.arange(rows.num_rows), numbers)
@@ -92,6 +104,20 @@ def apply_snapshot(rows: pa.Table, known: Facts, catalog: pa.Table, doubts: Snap
     joined = pa.concat_tables([rows.take(pa.array(untouched)), taken, written])
     order = np.argsort(np.concatenate([untouched, numbers[agrees], numbers[rest]]))
     return joined.take(pa.array(order))
+
+
+def _mark_last(known: Facts, numbers: Ints, records: pa.Table, alive: pa.Table | None) -> Mask:
+    """Say which records of some ledgers are those that the store had last, byte for byte."""
+    is_last = np.zeros(len(numbers), np.bool_)
+    if alive is None or not len(numbers):
+        return is_last
+    ledgers, places = match_records(known, alive)
+    place_of = np.full(known.count, -1)
+    place_of[ledgers] = places
+    found = np.flatnonzero(place_of[numbers] >= 0)
+    same = pc.equal(alive["raw"].take(pa.array(place_of[numbers[found]])), records["raw"].take(pa.array(found)))
+    is_last[found] = pc.fill_null(same, fill_value=False).to_numpy()
+    return is_last
 
 
 def _list_holes(rows: pa.Table, known: Facts, numbers: Ints) -> pa.Table:
@@ -210,7 +236,9 @@ def _decode_records(records: pa.Table) -> Iterator[_Record]:
         yield _Record(ledger_metadata.decode(raw), raw, key)
 
 
-def _decide(known: Facts, ledger: int, row: LedgerRow, record: _Record, doubts: SnapshotDoubts) -> LedgerRow:
+def _decide(
+    known: Facts, ledger: int, row: LedgerRow, record: _Record, doubts: SnapshotDoubts, *, is_last: bool
+) -> LedgerRow:
     """Return the row of a ledger whose record in a snapshot is not what bookies show now."""
     stored = record.metadata
     against = find_contradictions(known, ledger, row, stored, record.key)
@@ -222,6 +250,8 @@ def _decide(known: Facts, ledger: int, row: LedgerRow, record: _Record, doubts: 
         return _refuse(row, against)
     if stored.state is State.CLOSED:
         return _restore_closed(known, ledger, row, record, doubts)
+    if is_last and stored.state is State.OPEN and (left_open := _leave_open(known, ledger, row, record, doubts)):
+        return left_open
     if row.outcome not in ("restored", "guarded") or row.last_entry is None:
         return row
     if (row.ensemble_size, row.write_quorum) != (stored.ensemble_size, stored.write_quorum):
@@ -270,10 +300,7 @@ def _restore_closed(known: Facts, ledger: int, row: LedgerRow, record: _Record, 
     copies = _copies(known, ledger)
     if copies is None:
         return row
-    first = np.array([segment.first for segment in stored.segments])
-    names = known.bookies.take(pa.array(copies.bookie)).to_pylist()
-    place = {name: number for number, name in enumerate(names)}
-    members = np.array([[place.get(name, NOBODY) for name in s.members] for s in stored.segments])
+    first, members, place = _place_members(known, stored, copies)
     # Above the highest entry there are no copies.
     until = min(end, int(known.copies.end[ledger]))
     kept = first <= max(until, 0)
@@ -327,6 +354,44 @@ def _restore_closed(known: Facts, ledger: int, row: LedgerRow, record: _Record, 
         extra=kept_copies - in_place,
     )
     return _add_contradictions(replace(_take_record(row, stored, _GRADED), raw=record.raw), against)
+
+
+def _leave_open(known: Facts, ledger: int, row: LedgerRow, record: _Record, doubts: SnapshotDoubts) -> LedgerRow | None:
+    """Return the row as its open record has it; None where its recovery may lose entries, or some cannot be read."""
+    stored, end = record.metadata, int(known.copies.end[ledger])
+    copies = _copies(known, ledger)
+    if not doubts.may_stay_open or doubts.hidden[ledger] or end < 0 or copies is None:
+        return None
+    first, members, place = _place_members(known, stored, copies)
+    if not can_stay_open(known, ledger, stored, copies, members[-1], doubts.kept):
+        return None
+    begun = first <= end
+    placed = PlacedCopies.sum_up(copies, end, stored.write_quorum, first[begun], members[begun])
+    if not placed.readable:
+        return None
+    in_place = int(placed.in_place.sum())
+    closings = tuple(other for other in row.alternatives if other.field == "last_entry")
+    row = replace(
+        row,
+        class_="solved" if row.class_ == "undecided" else row.class_,
+        outcome="restored",
+        reading=str(Reading.PROVED),
+        reason=None,
+        segments=_list_segments(stored.segments, place),
+        alternatives=(*closings, Alternative("last_entry", str(end), _CLOSED_THERE, 0.0)),
+        missing=stored.write_quorum * (end + 1) - in_place,
+        extra=copies.entries - in_place,
+        acked_high=None,
+    )
+    return replace(_take_record(row, stored, _GRADED), raw=record.raw)
+
+
+def _place_members(known: Facts, stored: LedgerMetadata, copies: Copies) -> tuple[Ints, Ints, dict[str, int]]:
+    """Return where segments of a record begin, their members as rows of `copies` or NOBODY, and the rows of names."""
+    first = np.array([segment.first for segment in stored.segments])
+    names = known.bookies.take(pa.array(copies.bookie)).to_pylist()
+    place = {name: number for number, name in enumerate(names)}
+    return first, np.array([[place.get(name, NOBODY) for name in s.members] for s in stored.segments]), place
 
 
 def _is_written_elsewhere(copies: Copies, until: int, write: int, first: Ints, members: Ints) -> bool:

@@ -1,0 +1,150 @@
+"""Records that were open when the store was lost: its last ones stay open where their recovery loses nothing."""
+
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from recovery.codecs import ledger_metadata
+from recovery.infer.prior import Prior, count_shapes
+from recovery.infer.reconstruct import Options, reconstruct
+from recovery.infer.search import Tail
+from recovery.model.metadata import State
+from recovery.testing import inventories
+from recovery.testing.evidence import Evidence
+from recovery.testing.inventories import View
+from recovery.testing.protocol import World, Writer
+from recovery.testing.row_truth import PASSWORDS
+from tests.recovery.infer.test_search_open_repaired import (
+    BEFORE,
+    ORDINARY,
+    SHAPES,
+    Shape,
+    copy_closed_segment,
+    make_world,
+    open_ledger,
+    replace_dead,
+    send_acknowledged,
+)
+
+
+def make_repaired(shape: Shape, count: int, silent: Sequence[str] = ()) -> tuple[World, Writer]:
+    """Return a cluster with an open ledger whose closed segment auto-recovery copied; the dead bookie is back."""
+    world = make_world(shape, shape[0] + 2)
+    names = list(world.bookies)
+    writer = open_ledger(world, shape, ORDINARY, names[: shape[0]])
+    replace_dead(world, writer, names[0], names[-1])
+    send_acknowledged(writer, count, silent=silent)
+    copy_closed_segment(world, writer, names[0], names[-2])
+    world.bookies[names[0]].start()
+    return world, writer
+
+
+def recover(
+    world: World, view: View | None = None, *, is_last: bool = True, tail: Tail = Tail.INCLUSIVE
+) -> dict[int, dict[str, Any]]:
+    """Return the rows of all ledgers beside the store's records, as its own files have them last, or earlier."""
+    inventory = inventories.inventory(world, view)
+    evidence = Evidence(world.metadata())
+    catalog = evidence.catalog()
+    assert catalog is not None
+    prior = Prior.build(
+        count_shapes(inventory.copies, inventory.bookies), evidence.quorums(), unscanned=inventory.unscanned
+    )
+    options = Options(passwords=PASSWORDS, unscanned_bookies=inventory.unscanned, tail=tail)
+    alive = catalog.select(["bucket", "scope", "ledger", "raw"]) if is_last else None
+    rows = reconstruct(
+        inventory.copies, inventory.bookies, inventory.damage, prior, options, catalog, None, alive
+    ).to_pylist()
+    return {row["ledger"]: row for row in rows}
+
+
+def as_was(world: World, ledger: int) -> bytes:
+    """Return the bytes of a ledger's true record."""
+    return ledger_metadata.encode(world.records[ledger].metadata())
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("count", [1, 5])
+def test_what_was_open_last_stays_open(shape: Shape, count: int) -> None:
+    """Byte for byte, with nothing said against it; and its recovery loses nothing, in whatever order bookies answer."""
+    world, writer = make_repaired(shape, count)
+    acked = writer.record.acked
+    row = recover(world)[ORDINARY]
+    assert (row["outcome"], row["reading"], row["state"]) == ("restored", "proved", "OPEN")
+    assert (row["raw"], row["contradictions"]) == (as_was(world, ORDINARY), None)
+    assert (row["last_entry"], row["length"], row["grades"]["state"]) == (None, None, "snapshot")
+    assert str(BEFORE + count - 1) in {other["value"] for other in row["alternatives"]}
+    writer.abandon()
+    rng = Random(7)
+    assert world.recover(ORDINARY, lambda names: rng.sample(names, len(names)), lambda names: names[0])
+    assert (world.records[ORDINARY].last or 0) >= acked
+
+
+def test_a_newcomer_without_an_entry_is_no_reason_to_close() -> None:
+    """The last ensemble has one that hung: all that was acknowledged is on the others, which is enough."""
+    world = make_world((3, 3, 2), 5)
+    names = list(world.bookies)
+    world, _ = make_repaired((3, 3, 2), 5, silent=[names[-1]])
+    row = recover(world)[ORDINARY]
+    assert (row["outcome"], row["state"], row["raw"]) == ("restored", "OPEN", as_was(world, ORDINARY))
+    assert row["missing"] > 0
+
+
+def test_an_earlier_record_is_closed_where_bookies_end() -> None:
+    """What was open earlier may have been closed since, or had other bookies: no recovery is left to it."""
+    world, _ = make_repaired((3, 3, 2), 5)
+    row = recover(world, is_last=False)[ORDINARY]
+    assert (row["outcome"], row["state"], row["last_entry"]) == ("restored", "CLOSED", BEFORE + 4)
+    asked = recover(world, tail=Tail.ACKNOWLEDGED)[ORDINARY]
+    assert asked["state"] == "CLOSED"
+
+
+def test_what_may_be_hidden_or_lost_is_closed() -> None:
+    """A recovery would take the answer of a bookie that lost entries for the truth: then all that is seen is read."""
+    world, writer = make_repaired((3, 3, 2), 5)
+    assert recover(world, View(unscanned=(writer.members[1],)))[ORDINARY]["state"] == "CLOSED"
+    # Entries that one member alone has: fewer than acknowledge one, because others lost theirs.
+    for name in writer.members[:2]:
+        shelf = world.bookies[name].shelves[ORDINARY]
+        for shelved in (shelf.fresh, shelf.index):
+            shelved.pop(BEFORE + 2, None)
+    row = recover(world)[ORDINARY]
+    assert (row["state"], row["last_entry"]) == ("CLOSED", BEFORE + 4)
+
+
+@pytest.mark.parametrize("shape", [(3, 3, 2), (3, 2, 2), (4, 3, 2)], ids=str)
+@pytest.mark.parametrize("end", ["closed", "dropped"])
+def test_a_true_record_is_never_contradicted_by_a_copy(shape: Shape, end: str) -> None:
+    """Closed above, or below, what copies of the open ledger have as LAC: byte for byte, nothing held, nothing said."""
+    world, writer = make_repaired(shape, 3)
+    if end == "dropped":
+        for _ in range(2):
+            writer.send(10)
+        for name in list(writer.queues):
+            while name in writer.queues:
+                writer.deliver(name, heard=False)
+    writer.close()
+    assert world.records[ORDINARY].state is State.CLOSED
+    for is_last in (True, False):
+        row = recover(world, is_last=is_last)[ORDINARY]
+        assert (row["outcome"], row["raw"]) == ("restored", as_was(world, ORDINARY))
+        assert row["contradictions"] is None
+
+
+def test_only_the_bytes_that_the_store_had_last_stay_open() -> None:
+    """A record of an earlier snapshot, where that of the last one is unreadable, is closed."""
+    world, _ = make_repaired((3, 3, 2), 5)
+    inventory = inventories.inventory(world)
+    evidence = Evidence(world.metadata())
+    catalog = evidence.catalog()
+    assert catalog is not None
+    alive = catalog.select(["bucket", "scope", "ledger", "raw"])
+    alive = alive.set_column(3, "raw", pa.array([b"?"] * alive.num_rows, pa.binary()))
+    prior = Prior.build(count_shapes(inventory.copies, inventory.bookies), evidence.quorums())
+    rows = reconstruct(
+        inventory.copies, inventory.bookies, inventory.damage, prior, Options(passwords=PASSWORDS), catalog, None, alive
+    ).to_pylist()
+    assert [row["state"] for row in rows if row["ledger"] == ORDINARY] == ["CLOSED"]
