@@ -17,6 +17,9 @@ A ledger is what the worst of its entries is: missing, corrupt, not checkable, r
 readable and some entry says that the ledger is longer than the record does. A record that is longer than its entries is
 only counted: a writer that closes with adds pending leaves such a one.
 
+Behind the end of a closed record the next entries are asked for, as far as they follow each other: no reader gets them,
+and they may have been acknowledged. Of a record that the plan leaves open all entries are asked for so, from the first.
+
 Source: docs/formats/bookie-storage.md; apache/bookkeeper 9590a97, RoundRobinDistributionSchedule, for write sets.
 """
 
@@ -34,7 +37,7 @@ import pyarrow.compute as pc
 
 from backends.errors import AccessDeniedError
 from backends.protocols import MetadataStore
-from reconcile.check.verify_results import LISTED, Cluster, Ints, Outcome, Problem, Stored, Verified
+from reconcile.check.verify_results import ABOVE_END, LISTED, Cluster, Ints, Outcome, Problem, Stored, Verified
 from reconcile.plan.manifest import read_plan_manifest
 from recovery.codecs import entry, ledger_metadata
 from recovery.dataset import Dataset
@@ -63,6 +66,14 @@ _BATCH: Final = 1 << 18
 
 _READ: Final = 1000
 """Records read from the store at a time."""
+
+
+_BEHIND: Final = 64
+"""How many times as many entries are asked for behind an end, once all that were asked for are there."""
+
+
+_MOST_BEHIND: Final = 1 << 12
+"""Entries behind an end that are asked for together: many ledgers may be open."""
 
 
 _RANGES: Final = 5
@@ -116,15 +127,32 @@ class _Ledger:
     good: int = 0
     largest: int = 0
     """Length of the ledger as its entries say it."""
+    above: int = 0
+    """Entries right behind the end of its record."""
+    lac: int = -1
+    """The largest LAC that these have."""
+    behind: Outcome = Outcome.READABLE
+    """What is behind these: nothing; an entry that is corrupt, or was not looked at."""
+
+    @property
+    def end(self) -> int:
+        """The last entry of its record; -1 of an open one."""
+        return -1 if self.record.last_entry is None else self.record.last_entry
+
     bad_entries: dict[str, list[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Piece:
-    """A stretch of a ledger: for each entry, how many copies are good, unproven, bad, absent, not looked at."""
+    """A stretch of a ledger: for each entry, how many copies are good, unproven, bad, absent, not looked at.
+
+    Attributes:
+        is_above: behind the end of its record: nothing promises these.
+    """
 
     ledger: _Ledger
     low: int
+    is_above: bool
     good: Counts
     unproven: Counts
     bad: Counts
@@ -174,6 +202,7 @@ class _Run:
         self._outcomes: Counter[Outcome] = Counter()
         self._full = 0
         self._longer = 0
+        self._above: Counter[str] = Counter()
         self._records: Counter[Stored] = Counter()
         self._holds: Counter[Stored] = Counter()
         self._entries: Counter[str] = Counter()
@@ -189,7 +218,8 @@ class _Run:
         for rows in self._choose(*drawn):
             for row, stored in rows:
                 self._take(row, stored)
-        self._settle()
+        while self._open:
+            self._settle()
         self._progress(self._total, self._total)
         return Verified(
             ledgers=restored,
@@ -199,6 +229,7 @@ class _Run:
             outcomes=self._outcomes,
             full=self._full,
             longer=self._longer,
+            above=self._above,
             records=self._records,
             holds=self._holds,
             entries=self._entries,
@@ -286,6 +317,9 @@ class _Run:
         broken = ledger_metadata.problems(record)
         if broken:
             self._end(ledger, Outcome.NO_RECORD, f"the store's record cannot be used: {broken[0]}", changed=changed)
+        elif record.state is State.OPEN and not changed:
+            opened = _Ledger(ledger, record, changed, left=1)
+            self._ask(opened, 0, 1, is_above=True)
         elif record.state is not State.CLOSED or record.last_entry is None:
             self._end(ledger, Outcome.UNCHECKED, f"its record is {record.state}: its end is not known", changed=changed)
         else:
@@ -306,20 +340,18 @@ class _Run:
     # Asking
 
     def _ask_all(self, ledger: _Ledger) -> None:
-        last = ledger.record.last_entry
-        assert last is not None  # noqa: S101 - closed
+        last = ledger.end
         lows = range(0, last + 1, _PIECE)
-        ledger.left = len(lows)
-        if not lows:
-            self._end_ledger(ledger)
+        ledger.left = len(lows) + 1
         for low in lows:
             self._ask(ledger, low, min(last + 1, low + _PIECE))
             if self._waiting >= _BATCH:
                 self._settle()
+        self._ask(ledger, last + 1, last + 2, is_above=True)
 
-    def _ask(self, ledger: _Ledger, low: int, high: int) -> None:
+    def _ask(self, ledger: _Ledger, low: int, high: int, *, is_above: bool = False) -> None:
         count = high - low
-        piece = _Piece(ledger, low, *(np.zeros(count, np.int32) for _ in range(4)))
+        piece = _Piece(ledger, low, is_above, *(np.zeros(count, np.int32) for _ in range(4)))
         self._open.append(piece)
         segments = ledger.record.segments
         ends = [segment.first for segment in segments[1:]] + [high]
@@ -335,11 +367,13 @@ class _Run:
 
     def _ask_bookie(self, piece: _Piece, bookie: str, entries: Ints) -> None:
         self._waiting += len(entries)
-        self._copies["promised"] += len(entries)
+        promised = 0 if piece.is_above else len(entries)
+        self._copies["promised"] += promised
         disks = self._disks.get(bookie)
         if disks is None:
-            self._without[bookie] += len(entries)
-            self._copies["not_looked_at"] += len(entries)
+            if promised:
+                self._without[bookie] += promised
+            self._copies["not_looked_at"] += promised
             piece.unseen[entries - piece.low] += 1
             return
         found_places = disks.find(piece.ledger.id, entries)
@@ -356,12 +390,16 @@ class _Run:
     # Reading
 
     def _settle(self) -> None:
-        """Read what was asked for, and end every piece."""
-        for bookie, asked in self._asked.items():
-            self._read(bookie, asked)
-        for piece in self._open:
-            self._end_piece(piece)
+        """Read what was asked for, and end every piece; what these ask for next is left."""
+        asked_for, pieces = self._asked, self._open
         self._asked, self._open, self._waiting = {}, [], 0
+        for bookie, asked in asked_for.items():
+            self._read(bookie, asked)
+        for piece in pieces:
+            if piece.is_above:
+                self._end_above(piece)
+            else:
+                self._end_piece(piece)
 
     def _read(self, bookie: str, asked: Sequence[_Asked]) -> None:
         disks = self._disks.get(bookie)
@@ -376,7 +414,7 @@ class _Run:
 
         def take(row: int, record: bytes | None) -> None:
             piece = asked[ledger_number[row]].piece
-            state[row] = _Copy.UNSEEN if record is None else _judge(piece.ledger, int(at[row]), record)
+            state[row] = _Copy.UNSEEN if record is None else _judge(piece, int(at[row]), record)
 
         disks.each(file, position, take)
         for lookup, (low, high) in zip(asked, pairwise(ends.tolist()), strict=True):
@@ -388,13 +426,34 @@ class _Run:
             absent = lookup.offsets[own_results == _Copy.ABSENT]
             if not lookup.sure:
                 piece.unseen[absent] += 1
-            self._copies["absent" if lookup.sure else "not_looked_at"] += len(absent)
             unseen = lookup.offsets[own_results == _Copy.UNSEEN]
             piece.unseen[unseen] += 1
-            self._copies["not_looked_at"] += len(unseen)
             for counts, copy in ((piece.good, _Copy.GOOD), (piece.unproven, _Copy.UNPROVEN), (piece.bad, _Copy.BAD)):
                 counts[lookup.offsets[own_results == copy]] += 1
+            if piece.is_above:
+                continue
+            self._copies["absent" if lookup.sure else "not_looked_at"] += len(absent)
+            self._copies["not_looked_at"] += len(unseen)
+            for copy in (_Copy.GOOD, _Copy.UNPROVEN, _Copy.BAD):
                 self._copies[copy.name.lower()] += int((own_results == copy).sum())
+
+    def _end_above(self, piece: _Piece) -> None:
+        """Count the entries that follow an end; ask for more while all are there."""
+        ledger = piece.ledger
+        present = np.append((piece.good > 0) | (piece.unproven > 0), False)
+        found = int(present.argmin())
+        ledger.above += found
+        if found == len(piece.good):
+            low = piece.low + found
+            self._ask(ledger, low, low + min(_MOST_BEHIND, found * _BEHIND), is_above=True)
+            return
+        if piece.unseen[found]:
+            ledger.behind = Outcome.UNCHECKED
+        elif piece.bad[found]:
+            ledger.behind = Outcome.CORRUPT
+        ledger.left -= 1
+        if not ledger.left:
+            self._end_ledger(ledger)
 
     def _end_piece(self, piece: _Piece) -> None:
         ledger = piece.ledger
@@ -414,6 +473,14 @@ class _Run:
             self._end_ledger(ledger)
 
     def _end_ledger(self, ledger: _Ledger) -> None:
+        if ledger.record.state is State.OPEN:
+            self._above.update(open_ledgers=1, open_entries=ledger.above)
+            words = {Outcome.CORRUPT: "is corrupt", Outcome.UNCHECKED: "was not looked at"}.get(ledger.behind)
+            self._end(ledger.id, ledger.behind, f"its record is OPEN; entry {ledger.above} {words}" if words else "")
+            return
+        if ledger.above:
+            self._above.update(ledgers=1, entries=ledger.above)
+            self._tell(ledger.id, ABOVE_END, _describe_above(ledger))
         self._entries.update(ledger.entries)
         worst = next(
             (o for o in (Outcome.MISSING, Outcome.CORRUPT, Outcome.UNCHECKED) if ledger.entries[o]), Outcome.READABLE
@@ -437,8 +504,21 @@ class _Run:
         self._end(ledger.id, worst, detail, changed=ledger.changed)
 
 
-def _judge(ledger: _Ledger, number: int, record: bytes) -> _Copy:
+def _describe_above(ledger: _Ledger) -> str:
+    """Say what stands behind the end of a ledger."""
+    first, last = ledger.end + 1, ledger.end + ledger.above
+    entries = f"entry {first}" if first == last else f"entries {first} to {last}"
+    shown = (
+        f"a LAC of {ledger.lac} shows that they were acknowledged"
+        if ledger.lac > ledger.end
+        else ("nothing shows whether they were acknowledged")
+    )
+    return f"bookies have {entries} above its end {ledger.end}, which no reader gets; {shown}"
+
+
+def _judge(piece: _Piece, number: int, record: bytes) -> _Copy:
     """Say what the bytes at a place are; an entry of other ids means that the one looked for is not there."""
+    ledger = piece.ledger
     if not entry.is_of(record, ledger.id, number):
         return _Copy.ABSENT
     try:
@@ -453,7 +533,9 @@ def _judge(ledger: _Ledger, number: int, record: bytes) -> _Copy:
     else:
         agrees = entry.digest_agrees(record, metadata.digest, metadata.password or b"")
         copy = _Copy.GOOD if agrees else _Copy.BAD
-    if copy is _Copy.GOOD:
+    if piece.is_above:
+        ledger.lac = max(ledger.lac, header.lac)
+    elif copy is _Copy.GOOD:
         ledger.largest = max(ledger.largest, header.length)
     return copy
 

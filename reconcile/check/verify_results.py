@@ -22,6 +22,10 @@ LISTED: Final = 100
 """Ledgers with a problem that are named one by one; all are counted."""
 
 
+ABOVE_END: Final = "above_end"
+"""In place of an outcome: bookies have entries above the ledger's end."""
+
+
 class Outcome(StrEnum):
     """What became of a restored ledger; stored in --json, so never renamed."""
 
@@ -99,6 +103,8 @@ class Verified:
         outcomes: of the restored ledgers looked at.
         full: readable ones of which every copy is good.
         longer: readable ones whose record is longer than its entries.
+        above: ledgers, entries: readable ones above whose end bookies have more, and how many follow it; open_ledgers,
+            open_entries: whose planned record is open, and the entries that follow each other from the first.
         records: of these ledgers' records.
         holds: of the holds' records that were looked at.
         entries: looked_at, readable, missing, corrupt, not_checkable.
@@ -115,6 +121,7 @@ class Verified:
     outcomes: Mapping[Outcome, int]
     full: int
     longer: int
+    above: Mapping[str, int]
     records: Mapping[Stored, int]
     holds: Mapping[Stored, int]
     entries: Mapping[str, int]

@@ -41,6 +41,7 @@ class PlanCounts:
         released: of holds and guarded records in the store, replaced by others.
         settled: of these, guarded records whose guard ends.
         guarded_by_names: guarded ones that no lock keeps, while replication is disabled.
+        beyond_end: of those that come back, guarded ones too, those above whose last entry bookies hold others.
         disagreements: findings that say that the store and the bookies differ.
         critical: critical findings that were shown, not only not seen.
         looked_at: ledgers of any side.
@@ -76,6 +77,7 @@ class PlanCounts:
     released: int = 0
     settled: int = 0
     guarded_by_names: int = 0
+    beyond_end: int = 0
     disagreements: int = 0
     critical: int = 0
     looked_at: int = 0

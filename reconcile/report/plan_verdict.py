@@ -17,6 +17,9 @@ def describe_plan(manifest: PlanManifest) -> str:
             verdict += f"; {counts.restored} {back} on a snapshot's word alone"
     if counts.guarded:
         verdict += f"; {counts.guarded} can be read, and every copy of what may hide more is kept (guarded)"
+    if counts.beyond_end:
+        ends = "1 of them ends" if counts.beyond_end == 1 else f"{counts.beyond_end} of them end"
+        verdict += f"; {ends} below entries that bookies hold"
     if counts.entries_lost:
         verdict += f"; {count_noun(counts.entries_lost, 'entry', 'entries')} of those that come back are on no bookie"
     if counts.deleted:

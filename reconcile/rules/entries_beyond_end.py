@@ -28,14 +28,15 @@ _RUNS: Final = 10_000
 Runs = list[tuple[int, int]]
 
 
-def findings(copies: pa.Table, stored: pa.Table, run: Run, *, seen: bool) -> pa.Table:
+def findings(copies: pa.Table, stored: pa.Table, run: Run, *, seen: bool, side: str = "store") -> pa.Table:
     """Return a finding for each closed ledger above whose end some bookie holds entries.
 
     Args:
         copies: COPIES of a bucket range.
-        stored: CATALOG_LEDGERS of the store.
+        stored: records: CATALOG_LEDGERS, or RECONSTRUCTION of those that are proposed.
         run: this one.
         seen: every bookie was looked at, completely.
+        side: who has the records.
     """
     keys = list(tables.KEY_COLUMNS)
     ends = copies.group_by(keys).aggregate([("last", "max")])
@@ -54,12 +55,13 @@ def findings(copies: pa.Table, stored: pa.Table, run: Run, *, seen: bool) -> pa.
     for row in copies_of_closed.to_pylist():
         by_ledger.setdefault((row["scope"], row["ledger"]), []).append(row)
     rows = (
-        _make_finding(record, by_ledger[record["scope"], record["ledger"]], seen=seen) for record in closed.to_pylist()
+        _make_finding(record, by_ledger[record["scope"], record["ledger"]], seen=seen, side=side)
+        for record in closed.to_pylist()
     )
     return make_rows(rows, run)
 
 
-def _make_finding(record: Mapping[str, Any], copies: list[Mapping[str, Any]], *, seen: bool) -> Finding:
+def _make_finding(record: Mapping[str, Any], copies: list[Mapping[str, Any]], *, seen: bool, side: str) -> Finding:
     last = record["last_entry"]
     by_bookie: dict[str, Runs] = {}
     for copy in copies:
@@ -74,7 +76,7 @@ def _make_finding(record: Mapping[str, Any], copies: list[Mapping[str, Any]], *,
     acknowledged = copies_of_entry >= record["ack_quorum"]
     headers = [(copy["bookie"], h) for copy in copies for h in copy["headers"] if h["entry"] > last][:LISTED]
     statements = [
-        Statement("store", "last_entry", last),
+        Statement(side, "last_entry", last),
         Statement("bookies", "largest LAC", lac),
         Statement("bookies", "copies of one entry, at most", copies_of_entry),
         *(Statement("bookies", f"held by {bookie}", _texts(runs)) for bookie, runs in sorted(holders.items())),

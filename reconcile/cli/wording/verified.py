@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 
 _SHOWN: Final = 10
+_ABOVE: Final = ("ledgers", "entries", "open_ledgers", "open_entries")
 _GUARDS: Final = ("kept", "gone", "released", "unreleased", "named", "exposed", "replaced")
 
 
@@ -42,6 +43,10 @@ def make_verify_result(command: str, read: "ReadBack", plan: DatasetPlace) -> Re
         f"bookie{'' if wire else chr(39) + 's disks'}, "
         f"{verified.full} of them from every bookie that should hold it"
     )
+    above = {name: verified.above.get(name, 0) for name in _ABOVE}
+    if above["ledgers"]:
+        ends = "1 ends" if above["ledgers"] == 1 else f"{above['ledgers']} end"
+        verdict += f"; {ends} below {count_noun(above['entries'], 'entry', 'entries')} that bookies have"
     bad = {name: count for name, count in outcomes.items() if name != Outcome.READABLE and count}
     if bad:
         verdict = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in bad.items()) + f"; {verdict}"
@@ -74,6 +79,11 @@ def make_verify_result(command: str, read: "ReadBack", plan: DatasetPlace) -> Re
     if verified.longer:
         longer = "1 record is" if verified.longer == 1 else f"{verified.longer} records are"
         details.append(f"{longer} longer than the entries: a writer that closes with adds under way leaves such ones")
+    if above["open_ledgers"]:
+        details.append(
+            f"left open, as they were: {count_noun(above['open_ledgers'], 'ledger')} with "
+            f"{count_noun(above['open_entries'], 'entry', 'entries')}; the next reader closes each"
+        )
     details += [
         f"{problem.ledger}: {problem.outcome.replace('_', ' ')}; {problem.detail}"
         for problem in verified.problems[:_SHOWN]
@@ -97,6 +107,7 @@ def make_verify_result(command: str, read: "ReadBack", plan: DatasetPlace) -> Re
             "ledgers": outcomes,
             "every_copy_good": verified.full,
             "longer_than_entries": verified.longer,
+            "above_end": above,
             "records": records,
             "holds": holds,
             "guards": {name: getattr(guards, name) for name in _GUARDS},

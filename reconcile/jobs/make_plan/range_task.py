@@ -23,7 +23,7 @@ from reconcile.plan.actions import HOLD_PASSWORD_SIZE, Guard, make_ledger_action
 from reconcile.plan.entry_shares import add_highest, count_entries
 from reconcile.plan.manifest import ReferenceCounts
 from reconcile.plan.plan_hash import Hashes
-from reconcile.rules import diff, holds, used_ids
+from reconcile.rules import diff, entries_beyond_end, holds, used_ids
 from reconcile.rules.used_ids import UsedNumbers
 from recovery.codecs.replication_lock import MAX_LOCKS
 from recovery.codecs.store_kind import kind_of
@@ -54,6 +54,7 @@ class RangeCounts:
         settled: of these, guarded records whose guard ends.
         named: guarded by names alone, without a lock.
         short: lost ledgers that come back without entries that are lost.
+        beyond: lost ledgers that come back with an end above which bookies hold entries.
         looked_at: ledgers of any side.
         left: actions that write nothing until a person chooses.
         outcomes: of lost ledgers, each with how many there are.
@@ -75,6 +76,7 @@ class RangeCounts:
     settled: int = 0
     named: int = 0
     short: int = 0
+    beyond: int = 0
     looked_at: int = 0
     left: int = 0
     outcomes: Mapping[str, int] = field(default_factory=dict)
@@ -199,6 +201,10 @@ class RangeTasks:
         waiting = missing.filter(pc.equal(missing["outcome"], "waiting"))
         unsolved = pa.concat_tables([*(t.select(kept.schema.names).cast(kept.schema) for t in (held, waiting)), kept])
         lost = holds.find_lost(wanted.filter(pc.equal(wanted["outcome"], "restored")), self.run)
+        # What is proposed is looked at as what is stored: a record that leaves entries out says so.
+        readable_rows = wanted.filter(pc.is_in(wanted["outcome"], pa.array(["restored", "guarded"])))
+        seen = evidence.everywhere and evidence.looked_at
+        beyond = entries_beyond_end.findings(copies, readable_rows, self.run, seen=seen, side="plan")
         disagreements = diff.disagreements(rows, stored, matched)
         if not evidence.looked_at:
             disagreements = disagreements.filter(pc.not_equal(disagreements["category"], Category.NOT_ON_BOOKIES))
@@ -212,6 +218,7 @@ class RangeTasks:
                 holds.findings(unsolved, self.run),
                 holds.find_guarded(readable, self.run),
                 lost,
+                beyond,
                 holds.find_reopening(released, self.run),
             ]
         )
@@ -247,6 +254,7 @@ class RangeTasks:
             ),
             named=int(pc.sum(pc.equal(wanted["guard"], str(Guard.NAMED))).as_py() or 0),
             short=int(pc.sum(pc.equal(lost["category"], str(Category.ENTRY_LOST))).as_py() or 0),
+            beyond=beyond.num_rows,
             looked_at=looked_at,
             left=left,
             outcomes=count_values(missing["outcome"]),

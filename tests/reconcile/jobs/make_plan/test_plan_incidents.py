@@ -25,7 +25,8 @@ from reconcile.plan.manifest import read_plan_manifest
 from reconcile.report.plan_verdict import describe_plan
 from reconcile.write import apply as engine
 from recovery.capture.live import capture
-from recovery.codecs import ledger_metadata, store
+from recovery.codecs import entry, entry_log, ledger_metadata, store
+from recovery.codecs.entry import EntryHeader
 from recovery.codecs.store import Layout
 from recovery.collect.options import CollectOptions
 from recovery.collect.pipeline import collect
@@ -34,7 +35,7 @@ from recovery.infer.lost_disks import LostDisk
 from recovery.model import metadata as md
 from recovery.model.ids import LedgerId
 from recovery.spark import session
-from recovery.testing.bookie_dir import PAYLOAD, make_bookie
+from recovery.testing.bookie_dir import PAYLOAD, locations, make_bookie, write_index
 from tests.recovery.collect.test_pipeline_golden import options
 from tests.support.cases import operator, truth
 from tests.support.findings import found, said
@@ -159,6 +160,56 @@ def test_entries_above_the_end_of_a_closed_ledger_are_critical(recovered: Recove
     assert int(evidence["bookies", "largest LAC"]) > 0
     assert any("agrees" in value for (_, name), value in evidence.items() if name.startswith("entry "))
     assert [row["op"] for row in plan.read("actions").to_pylist() if row["ledger"] == ledger] in ([], [LEAVE])
+
+
+def test_what_a_proposed_record_leaves_out_is_said(recovered: Recover, tmp_path: Path) -> None:
+    """A snapshot's record is closed without an entry, and each member has thirty whose headers all say LAC -1.
+
+    The bytes allow the record, so it comes back as it was; but not as if nothing were there.
+    """
+    names = [f"b{number}:3181" for number in range(3)]
+    for number, name in enumerate(names):
+        disks = make_bookie(tmp_path / name, {7: range(30), 8: range(5)}, bookie=name, password=b"one")
+        records_of = [
+            entry.encode(
+                EntryHeader(ledger, n, -1 if ledger == 7 else n - 1, 10 * (n + 1)), bytes(10), md.Digest.CRC32C, b"one"
+            )
+            for ledger, n in [*((7, n) for n in range(30)), *((8, n) for n in range(5))]
+        ]
+        disks.log().write_bytes(entry_log.encode(records_of, with_map=False))
+        for ledger, count in ((7, 30), (8, 5)):
+            write_index(disks, ledger, locations(disks, 0, ledger), password=b"one", size=count)
+        folders = CollectOptions(disks.ledger_dirs, (), disks.journal_dirs, passwords=(b"one",))
+        collect(folders, tmp_path / f"of-{number}", now=now, progress=lambda _: None)
+    closed = md.LedgerMetadata(
+        3, 3, 3, 2, md.State.CLOSED, -1, 0, (md.Segment(0, tuple(names)),), md.Digest.CRC32C, b"one", 0, ()
+    )
+    snapshot = captured(
+        tmp_path / "snapshot",
+        {
+            7: ledger_metadata.encode(closed),
+            8: ledger_metadata.encode(replace(closed, last_entry=4, length=50)),
+        },
+    )
+    plan = recovered(
+        "plan",
+        inventories=open_inventories([str(tmp_path / f"of-{number}") for number in range(3)]),
+        expected=tuple(names),
+        passwords=Passwords.from_candidates([b"one"]),
+        snapshots=(snapshot,),
+    )
+    counts = plan.manifest["counts"]
+    assert {ledger: (row["outcome"], row["last_entry"]) for ledger, row in rows_of(plan).items()} == {
+        7: ("restored", -1),
+        8: ("restored", 4),
+    }
+    assert (counts["restored"], counts["clean"], counts["with_findings"], counts["beyond_end"]) == (2, 1, 1, 1)
+    assert (counts["disagreements"], counts["critical"]) == (0, 0)
+    assert "1 of them ends below entries that bookies hold" in describe_plan(read_plan_manifest(plan))
+    [finding] = found(plan, "ENTRIES_BEYOND_LAST_ENTRY").values()
+    assert (finding["ledger"], finding["severity"], finding["bookies"]) == (7, "warning", names)
+    assert said(finding)["plan", "last_entry"] == "-1"
+    assert [(one["first"], one["size"]) for one in finding["entries"]] == [(0, 30)]
 
 
 def test_a_record_that_names_wrong_bookies_or_lost_middle_entries_is_not_clean(
