@@ -14,7 +14,7 @@ import pytest
 from backends.memory import MemoryStore
 from backends.protocols import Write
 from reconcile.check.verify import verify
-from reconcile.check.verify_results import Outcome, Stored, Verified
+from reconcile.check.verify_results import ABOVE_END, Outcome, Stored, Verified
 from reconcile.jobs.verify import NamedDisks
 from recovery.bookies.disk_reader import open_disks
 from recovery.codecs import entry, entry_log, index_file
@@ -321,3 +321,46 @@ def test_nothing_on_the_disks_is_touched(copy: Callable[[str], Path], tmp_path: 
         before = {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in case.rglob("*")}
         _verified(_plan(tmp_path / name, name), case, name)
         assert {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in case.rglob("*")} == before
+
+
+@pytest.mark.parametrize("kept", [-1, 0, 3])
+def test_what_bookies_have_above_an_end_is_said(kept: int, tmp_path: Path) -> None:
+    """A record that ends too low is readable, and does not read as if it were all; no sum has what is above it."""
+    row = next(r for r in _closed("c01") if r["last"] > 70 - kept and r["E"] == 3)
+    rows = [of_truth(r) for r in _closed("c01") if r is not row]
+    length = row["length"] if kept >= 0 else 0
+    cut = dataclasses.replace(of_truth(row), last=kept, length=length, segments=[row["segments"][0]])
+    dataset = _plan(tmp_path, "c01", [*rows, cut])
+    found = _verified(dataset, cases.case_dir("c01"), "c01")
+    assert found.outcomes == {Outcome.READABLE: 33}
+    assert found.above == {"ledgers": 1, "entries": row["last"] - kept}
+    [problem] = found.problems
+    assert (problem.ledger.ledger, problem.outcome) == (row["ledger"], ABOVE_END)
+    assert f"entries {kept + 1} to {row['last']} above its end {kept}" in problem.detail
+    assert "acknowledged" in problem.detail
+    assert found.entries["looked_at"] == sum(r["last"] + 1 for r in _closed("c01")) - (row["last"] - kept)
+
+
+def test_what_the_plan_leaves_open_is_read_as_far_as_it_goes(copy: Callable[[str], Path], tmp_path: Path) -> None:
+    """All its entries follow each other from the first; a flipped byte, or a bookie without disks, is no end."""
+    row = _alone()
+    rows = [of_truth(r) for r in _closed("c01") if r is not row]
+    opened = dataclasses.replace(of_truth(row), last=None, length=None, state="OPEN")
+    dataset = _plan(tmp_path, "c01", [*rows, opened])
+    found = _verified(dataset, cases.case_dir("c01"), "c01")
+    assert (found.outcomes, found.problems) == ({Outcome.READABLE: 33}, ())
+    assert found.above == {"open_ledgers": 1, "open_entries": row["last"] + 1}
+    unseen = _verified(dataset, cases.case_dir("c01"), "c01", without=(row["segments"][0][1][0],))
+    assert (str(row["ledger"]), Outcome.UNCHECKED) in {(str(p.ledger), p.outcome) for p in unseen.problems}
+    case = copy("c01")
+    _without_replay(case)
+    path = _index(case, row, row["segments"][0][1][0])
+    slots = index_file.slots(path.read_bytes()[index_file.HEADER_SIZE :])
+    log_id, position = entry_log.split_location(int(slots[3]))
+    log = path.parents[2] / f"{log_id:x}.log"
+    content = bytearray(log.read_bytes())
+    content[position + entry.HEADER_SIZE] ^= 1
+    log.write_bytes(content)
+    torn = _verified(dataset, case, "c01")
+    assert {p.ledger.ledger: p.outcome for p in torn.problems} == {row["ledger"]: Outcome.CORRUPT}
+    assert torn.above["open_entries"] == 3
