@@ -25,7 +25,8 @@ from reconcile.plan.manifest import read_plan_manifest
 from reconcile.report.plan_verdict import describe_plan
 from reconcile.write import apply as engine
 from recovery.capture.live import capture
-from recovery.codecs import entry, entry_log, ledger_metadata, store
+from recovery.codecs import entry as entry_codec
+from recovery.codecs import entry_log, ledger_metadata, store
 from recovery.codecs.entry import EntryHeader
 from recovery.codecs.store import Layout
 from recovery.collect.options import CollectOptions
@@ -171,7 +172,7 @@ def test_what_a_proposed_record_leaves_out_is_said(recovered: Recover, tmp_path:
     for number, name in enumerate(names):
         disks = make_bookie(tmp_path / name, {7: range(30), 8: range(5)}, bookie=name, password=b"one")
         records_of = [
-            entry.encode(
+            entry_codec.encode(
                 EntryHeader(ledger, n, -1 if ledger == 7 else n - 1, 10 * (n + 1)), bytes(10), md.Digest.CRC32C, b"one"
             )
             for ledger, n in [*((7, n) for n in range(30)), *((8, n) for n in range(5))]
