@@ -46,6 +46,8 @@ class Outcome(StrEnum):
     REFUSES = "refuses"
     STARTS = "starts"
     STAMPS = "**starts**, stamps"
+    ENDS = "**stamps**, then ends"
+    """It took the folders for new, and then its replay mark names a journal that is gone."""
 
 
 STORED: Final = {StoredCookie.OWN: "its own", StoredCookie.NONE: "none", StoredCookie.BLOCKING: "a blocking one"}
@@ -56,6 +58,9 @@ PROPS: Final = {
 }
 
 
+_LIVES: Final = 20
+
+
 class Starts:
     """The JVM, and the folders of a bookie that wrote a ledger."""
 
@@ -63,10 +68,17 @@ class Starts:
         self._home, self._cluster, self._number = home, cluster, 0
         history = History(cluster)
         history.bookie(0, "db", folders=2)
-        ledger = history.create((1, 1, 1), digest="CRC32C", password=b"")
-        history.add(ledger, [100] * 5)
-        history.close(ledger)
-        history.down(0)
+        marks = [home / f"bookies/b0/ledgers{k}/current/lastMark" for k in range(2)]
+        # A young bookie may end before its replay mark names a journal.
+        for _ in range(_LIVES):
+            ledger = history.create((1, 1, 1), digest="CRC32C", password=b"")
+            history.add(ledger, [100] * 5)
+            history.close(ledger)
+            cluster("flush")
+            history.down(0)
+            if all(any(mark.read_bytes()) for mark in marks):
+                break
+            history.up(0)
         self._root = history.root
 
     def see(self, folders: Folders, stored: StoredCookie, setting: Setting) -> Outcome:
@@ -89,6 +101,8 @@ class Starts:
         if outcome is Outcome.STARTS and not (is_same and self._list_stamps(bookie) == before):
             outcome = Outcome.STAMPS
         assert outcome is not Outcome.REFUSES or is_same
+        assert outcome is not Outcome.ENDS or None in before
+        assert outcome is not Outcome.ENDS or None not in self._list_stamps(bookie)
         self._compare(known, stored, outcome)
         return outcome
 
@@ -136,6 +150,8 @@ class Starts:
         try:
             self._cluster.start(bookie)
         except ClusterError as error:
+            if "the bookie did not start" in str(error):
+                return Outcome.ENDS
             if "InvalidCookie" not in str(error):
                 raise
             return Outcome.REFUSES
