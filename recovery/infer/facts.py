@@ -273,6 +273,8 @@ def read(
     has_index_seen[listed] = mark_index_seen(bookies)
     unserved_rows = _find_unserved(record, number, strong, ~has_index_seen[of_bookie] | are_leftovers_wanted, count)
     strong[unserved_rows] = True
+    # What a bookie that was seen whole has in logs alone hides nothing.
+    is_left = (source == kind_of.get("log", -9)) & ~is_partly_seen[of_bookie]
 
     # A unit is one (ledger, bookie); records are what the table has rows of.
     unit_head = head | heads(of_bookie)
@@ -366,7 +368,7 @@ def read(
         whole_ledger=unit_of[is_whole],
         whole_bookie=unit_bookie[is_whole],
         limbo=_mark(number[_mask(copies["limbo"])], count),
-        incomplete=_mark(number[~_mask(copies["complete"]) & ~is_lost[of_bookie]], count),
+        incomplete=_mark(number[~_mask(copies["complete"]) & ~is_lost[of_bookie] & ~is_left], count),
         reincarnated=_mark(number[moved], count),
         keys=_count_distinct(key, number, count),
         key=_fold(np.maximum, key, number, count, -1),

@@ -383,8 +383,11 @@ class ClusterJudge:
         ledger = row["ledger"]
         named = dict.fromkeys(name for segment in row["segments"] for name in segment["members"])
         scanned = self.inventory.bookies["bookie"].to_pylist()
-        if self.tail is not Tail.OPEN or not named.keys() <= set(scanned):
+        if not named.keys() <= set(scanned):
             yield "G2", "left open, and not all of its bookies were seen"
+            return
+        if self.tail is not Tail.OPEN and not self._is_last_record(row):
+            yield "G2", "left open, although nobody asked for that, and it is no record that the store had last"
             return
         present = {entry for copies in served.values() for entry in copies}
         must = max((entry for entry in present if entry <= must_keep(true)), default=-1)
@@ -404,6 +407,11 @@ class ClusterJudge:
             if record.last is None or record.last < must:
                 yield "G2", f"left open; its recovery may close it at {record.last}, acknowledged up to {must}"
                 return
+
+    def _is_last_record(self, row: Row) -> bool:
+        """Whether a row is, byte for byte, what the store had last."""
+        record = self.evidence.records.get(row["ledger"])
+        return self.evidence.is_last and record is not None and bool(row["raw"] == ledger_metadata.encode(record))
 
     def _exists(self, ledger: int, end: int, true: Record) -> bool:
         """Whether some bookie, seen or not, still has an acknowledged entry above an end."""

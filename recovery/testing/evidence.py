@@ -54,6 +54,7 @@ class Evidence:
         deletions: the last record of each ledger that a store's history shows as deleted; None: not known any more.
         issued: the id below which every ledger of the records' time was given out.
         is_honest: all of it was true of these ledgers, at its time.
+        is_last: the records are those that the store had last, as its own complete files show.
     """
 
     records: Mapping[int, LedgerMetadata] = field(default_factory=dict)
@@ -61,6 +62,7 @@ class Evidence:
     deletions: Mapping[int, LedgerMetadata | None] = field(default_factory=dict)
     issued: int = 0
     is_honest: bool = True
+    is_last: bool = False
 
     def quorums(self) -> dict[tuple[int, int, int], int]:
         """Count (E, W, A) of the records."""
@@ -124,7 +126,7 @@ Draw = Callable[[], World]
 
 
 def _take_last(rng: Random, world: World, other: Draw) -> Evidence:  # noqa: ARG001 - as all kinds
-    return Evidence(_list_readable(world.metadata()))
+    return Evidence(_list_readable(world.metadata()), is_last=True)
 
 
 def _take_stale(rng: Random, world: World, other: Draw) -> Evidence:  # noqa: ARG001 - as all kinds
@@ -173,7 +175,7 @@ def _take_both(rng: Random, world: World, other: Draw) -> Evidence:
 
 
 def _take_deletions(rng: Random, world: World, other: Draw) -> Evidence:  # noqa: ARG001 - as all kinds
-    return Evidence(_list_readable(world.metadata()), deletions=_list_deleted(rng, world))
+    return Evidence(_list_readable(world.metadata()), deletions=_list_deleted(rng, world), is_last=True)
 
 
 def _take_elsewhere(rng: Random, world: World, other: Draw) -> Evidence:

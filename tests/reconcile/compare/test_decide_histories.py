@@ -9,7 +9,7 @@ import pytest
 from reconcile.compare import decide
 from reconcile.compare.decide import Case
 from reconcile.compare.evidence import Evidence as Known
-from reconcile.compare.evidence import KnownTables
+from reconcile.compare.evidence import KnownTables, select_last
 from recovery.codecs.store import Layout
 from recovery.infer.prior import Prior, count_shapes
 from recovery.infer.reconstruct import Options
@@ -47,6 +47,7 @@ def decided(
         evidence.history(),
         tables.CATALOG_LEDGERS.empty_table().select(list(tables.KEY_COLUMNS)),
         evidence.reference_table(),
+        select_last(catalog) if catalog is not None and evidence.is_last else None,
     )
     shapes = count_shapes(inventory.copies, inventory.bookies)
     prior = Prior.build(shapes, quorums, unscanned=inventory.unscanned)

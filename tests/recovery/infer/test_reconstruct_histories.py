@@ -102,13 +102,15 @@ def test_a_length_that_no_recovery_counted_is_no_contradiction() -> None:
         ("holes", 71001013, 500),
         ("reopened", 71001008, 500),
         ("tight@contradicting", 3111004, 100),
+        ("tended@contradicting", 3110002, 500),
     ],
 )
 def test_histories_that_once_broke_a_guarantee(name: str, seed: int, ledgers: int) -> None:
     """An end above what others wrote; W = 1 with three copies; a hidden shape; a LAC without entry; copied stripes.
 
     An end before a gap that one shape explains and others do not; one that a recovery found by asking who had lost all.
-    A ledger that is guarded for its length alone, and whose end all bookies show.
+    A ledger that is guarded for its length alone, and whose end all bookies show. A copy that was deleted where another
+    one is served: it hides nothing.
     """
     tally = judge.judge(name, seed, ledgers)
     assert not tally.violations, said(tally)
