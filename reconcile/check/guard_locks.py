@@ -8,10 +8,16 @@
     named         it needs none: its record names all who may hold anything, and holds while replication is disabled
     exposed       the same, and replication is enabled where bookies run
 
+    of an id that two ledgers have, and that the plan locks for a time
+    reuse_kept    its lock stands, and its end is to come
+    reuse_gone    no such lock stands: the over-replicated check may delete the older copies
+    reuse_over    its lock stands past its end: no worker repairs the younger ledger
+
 A worker whose session ended while it held a lock of the same ledger removes it by its path, and then ours: so what was
 looked at within `SETTLED_S` of a lock's making is looked at again.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -20,8 +26,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from backends.protocols import AccessControl, MetadataStore
-from reconcile.plan.actions import Guard
-from recovery.codecs.replication_lock import is_guard, lock_key
+from reconcile.plan.actions import KEEP, Guard
+from recovery.codecs.replication_lock import is_guard, lock_key, read_reuse_end
 from recovery.codecs.store import LOCKS, READ_ONLY, REGISTRATIONS, REPLICATION_DISABLED
 from recovery.dataset import Dataset
 from recovery.model.ids import LedgerId, bucket_ranges
@@ -40,6 +46,7 @@ class GuardsSeen:
     Attributes:
         kept, gone, released, unreleased, named, exposed: ledgers, as this module's head has them.
         replaced: ledgers whose record is not the planned one, or whose release has not been written.
+        reuse_kept, reuse_gone, reuse_over: ids that two ledgers have, as this module's head has them.
         listed: the first that are gone, and the first that are unreleased, each with what was seen.
         youngest_ms: when the youngest lock was made, ms since 1970; None: there is none, or the store does not say.
     """
@@ -51,26 +58,30 @@ class GuardsSeen:
     named: int = 0
     exposed: int = 0
     replaced: int = 0
+    reuse_kept: int = 0
+    reuse_gone: int = 0
+    reuse_over: int = 0
     listed: tuple[tuple[LedgerId, str], ...] = ()
     youngest_ms: int | None = None
 
     @property
     def wrong(self) -> int:
         """Ledgers whose guard is not as it should be."""
-        return self.gone + self.unreleased + self.exposed
+        return self.gone + self.unreleased + self.exposed + self.reuse_gone + self.reuse_over
 
     def is_early(self, now_ms: int) -> bool:
         """Whether a former holder may still remove a lock."""
         return self.youngest_ms is not None and now_ms - self.youngest_ms < SETTLED_S * 1000
 
 
-def look_at_guards(plan: Dataset, store: MetadataStore, root: str) -> GuardsSeen:
+def look_at_guards(plan: Dataset, store: MetadataStore, root: str, now_ms: int | None = None) -> GuardsSeen:
     """Look at every lock that a plan made or ended, not only at those of a sample.
 
     Args:
         plan: the plan.
         store: only read.
         root: key of the ledgers root.
+        now_ms: ms since 1970, by which locks have ended; None: none has.
 
     Raises:
         DatasetError: a file of the plan is gone or damaged.
@@ -108,7 +119,43 @@ def look_at_guards(plan: Dataset, store: MetadataStore, root: str) -> GuardsSeen
                 gone += 1
                 _list(listed, ledger, "its lock is gone: copies that its record leaves out may be deleted")
     exposed = named if is_enabled else 0
-    return GuardsSeen(kept, gone, released, unreleased, named, exposed, replaced, tuple(listed), youngest)
+    reuse = Counter(_look_at_reuse_locks(plan, store, base, now_ms, listed))
+    return GuardsSeen(
+        kept,
+        gone,
+        released,
+        unreleased,
+        named,
+        exposed,
+        replaced,
+        **reuse,
+        listed=tuple(listed),
+        youngest_ms=youngest,
+    )
+
+
+def _look_at_reuse_locks(
+    plan: Dataset, store: MetadataStore, base: str, now_ms: int | None, listed: list[tuple[LedgerId, str]]
+) -> Iterator[str]:
+    """Yield how each lock of an id that two ledgers have stands, and list those that are not as they should be."""
+    for buckets in bucket_ranges(plan.rows("actions")):
+        rows = plan.read("actions", buckets=buckets, columns=["scope", "ledger", "key", "op"])
+        planned = rows.filter(pc.equal(rows["op"], KEEP)).to_pylist()
+        for row, (_, node) in zip(planned, store.get_many([base + row["key"] for row in planned]), strict=True):
+            ledger = LedgerId(row["scope"], row["ledger"])
+            end = None if node is None else read_reuse_end(node.value, node.owner)
+            if end is None:
+                yield "reuse_gone"
+                _list(listed, ledger, "its lock is gone: the copies of the id's older ledger may be deleted")
+            elif now_ms is not None and end.timestamp() * 1000 <= now_ms:
+                yield "reuse_over"
+                _list(
+                    listed,
+                    ledger,
+                    "its lock is past its end: no worker repairs the ledger until it is removed",
+                )
+            else:
+                yield "reuse_kept"
 
 
 def _is_replicating(store: MetadataStore, base: str) -> bool:

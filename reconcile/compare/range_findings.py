@@ -184,5 +184,7 @@ def find_beside_ledgers(
         sorted({row["instance_id"] for row in facts if row["instance_id"] is not None}),
     )
     snapshot = side("earlier", evidence.snapshots[0]) if evidence.snapshots else None
-    rows = nodes.findings(side("store", evidence.live), snapshot, about, layout=layout, taken=taken, raised=raised)
+    rows = nodes.findings(
+        side("store", evidence.live), snapshot, about, layout=layout, taken=taken, raised=raised, now=run.at
+    )
     return table.make_rows(rows, run)

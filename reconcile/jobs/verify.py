@@ -159,8 +159,9 @@ def read_back(
     cluster: Cluster = bookies
     with context.reporter.progress("reading back", "ledgers") as progress:
         verified = engine.verify(plan, store, root, cluster, sample=sample, progress=throttle(progress))
-    guards = look_at_guards(plan, store, root)
-    is_early = guards.is_early(int(context.now().timestamp() * 1000))
+    now_ms = int(context.now().timestamp() * 1000)
+    guards = look_at_guards(plan, store, root, now_ms)
+    is_early = guards.is_early(now_ms)
     unresolved = {} if isinstance(bookies, Mapping) else dict(bookies.unresolved)
     names = tuple(sorted(name for name, _ in bookies.items()))
     has_wire = not isinstance(bookies, Mapping)

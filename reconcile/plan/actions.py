@@ -24,6 +24,7 @@ import hashlib
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from enum import IntEnum, StrEnum
 from typing import Any, Final
 
@@ -38,13 +39,20 @@ from reconcile.rules.holds import HOLD_MARK, is_hold, is_named
 from recovery.codecs import ledger_metadata, store
 from recovery.codecs.entry import master_key
 from recovery.codecs.keys import ledger_keys
+from recovery.codecs.replication_lock import encode_reuse, lock_key
 from recovery.model import tables
-from recovery.model.ids import BUCKETS
+from recovery.model.ids import BUCKETS, LedgerId
 from recovery.model.metadata import Digest, State
 
 HOLD_PASSWORD_SIZE: Final = 20
 LEAVE: Final = "leave"
 """Op of an action that writes nothing: a chosen alternative of it creates, or replaces where a version is named."""
+KEEP: Final = "keep"
+"""Op of an action that makes the lock of an id that two ledgers have: it keeps copies until a named end."""
+REUSE_LOCK: Final = "reuse_lock"
+"""Kind of the actions of such locks."""
+REUSE_LOCK_TIME: Final = timedelta(days=7)
+"""So long such a lock stands: enough for an export; meanwhile no worker repairs the younger ledger."""
 SUBTREE: Final = "subtree"
 """Kind of the actions of upper layers' nodes."""
 PARTITIONS: Final = 64
@@ -76,6 +84,7 @@ class Phase(IntEnum):
 PHASES: Final = {
     "generator": Phase.GENERATORS,
     "ledger": Phase.LEDGERS,
+    REUSE_LOCK: Phase.LEDGERS,
     "subtree": Phase.LEDGERS,
     "node": Phase.LAYOUT,
     "layout": Phase.LAYOUT,
@@ -354,6 +363,53 @@ def make_leave_actions(
             ),
         },
         named.num_rows,
+    )
+
+
+def make_reuse_locks(keys: pa.Table, end: datetime) -> pa.Table:
+    """Return the actions that make the locks of ids that two ledgers have: for a time they keep the older copies.
+
+    Args:
+        keys: the key columns, of ids that locks have a place for.
+        end: of the locks; aware.
+
+    Returns:
+        ACTIONS of op keep; without seq.
+    """
+    ids = zip(keys["scope"].to_pylist(), keys["ledger"].to_pylist(), strict=True)
+    return _actions(
+        {
+            **{name: keys[name] for name in tables.KEY_COLUMNS},
+            "seq": 0,
+            "op": KEEP,
+            "kind": REUSE_LOCK,
+            "key": pa.array([lock_key(LedgerId(*pair)) for pair in ids], pa.string()),
+            "value": encode_reuse(end),
+        },
+        keys.num_rows,
+    )
+
+
+def make_reuse_releases(locks: pa.Table) -> pa.Table:
+    """Return the actions that remove such locks, or leave them until a person accepts the older ledger's loss.
+
+    Args:
+        locks: the key columns with path, version, raw and op of each.
+
+    Returns:
+        ACTIONS of op remove or leave; without seq.
+    """
+    return _actions(
+        {
+            **{name: locks[name] for name in tables.KEY_COLUMNS},
+            "seq": 0,
+            "op": locks["op"],
+            "kind": REUSE_LOCK,
+            "key": locks["path"],
+            "expects": locks["version"],
+            "before": locks["raw"],
+        },
+        locks.num_rows,
     )
 
 

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from reconcile import clusters
 from reconcile.errors import Advice, PlanError, Remedy
 from reconcile.plan import alternatives
-from reconcile.plan.actions import LEAVE, Guard, Phase
+from reconcile.plan.actions import KEEP, LEAVE, REUSE_LOCK, Guard, Phase
 from reconcile.plan.entry_shares import count_entries
 from reconcile.plan.manifest import PlanManifest, read_plan_manifest, write_plan_manifest
 from reconcile.plan.plan_glance import demand_hashes, demand_rows
@@ -288,6 +288,8 @@ class _Editor:
     def _edit_action(
         self, ledger: LedgerId, row: dict[str, Any], readings: Mapping[str, tuple[str, int]]
     ) -> dict[str, Any] | None:
+        if row["kind"] == REUSE_LOCK:
+            return self._edit_reuse_lock(ledger, row)
         if row["op"] == LEAVE:
             return self._edit_leave(ledger, row, readings)
         was = {"create": "restored", "hold": "held", "replace": "released"}[row["op"]]
@@ -324,6 +326,17 @@ class _Editor:
         self.changed["waiting"] += 1
         self._outcome[ledger] = "waiting"
         return None
+
+    def _edit_reuse_lock(self, ledger: LedgerId, row: dict[str, Any]) -> dict[str, Any] | None:
+        """Leave a lock out that keeps the older ledger of an id, whose loss is accepted; the younger one stays."""
+        if ledger not in self._edits.accept_loss:
+            problem = "is in the store, and two ledgers have the id"
+            raise PlanError(str(ledger), problem, "export the older one, and accept its loss")
+        if row["op"] == LEAVE:
+            self.changed["left_alone"] -= 1
+            return {**row, "op": "remove"}
+        self.changed["reuse_locks"] -= row["op"] == KEEP
+        return None if row["op"] == KEEP else row
 
     def _edit_leave(
         self, ledger: LedgerId, row: dict[str, Any], readings: Mapping[str, tuple[str, int]]

@@ -61,6 +61,8 @@ class PlanCounts:
         entries_guarded: the same of guarded ones.
         entries_held: of held ones, up to the last on a bookie.
         entries_lost: of ledgers that come back, those that no bookie serves.
+        ids_reused: ids in the store that two ledgers have: bookies hold another one, too, than the record is of.
+        reuse_locks: of these, those whose older copies a lock keeps for a time.
     """
 
     ledgers: int = 0
@@ -97,6 +99,8 @@ class PlanCounts:
     entries_guarded: int = 0
     entries_held: int = 0
     entries_lost: int = 0
+    ids_reused: int = 0
+    reuse_locks: int = 0
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "PlanCounts":

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.errors import PlanError
-from reconcile.plan.actions import LEAVE, PHASES, SUBTREE, Phase, find_places
+from reconcile.plan.actions import KEEP, LEAVE, PHASES, REUSE_LOCK, SUBTREE, Phase, find_places
 from reconcile.plan.manifest import PlanManifest, read_plan_manifest
 from reconcile.plan.plan_hash import (
     BUCKETS_END,
@@ -28,6 +28,7 @@ from reconcile.plan.plan_hash import (
 from reconcile.topics import topics
 from recovery.codecs import store
 from recovery.codecs.keys import ledger_keys
+from recovery.codecs.replication_lock import lock_key
 from recovery.dataset import Dataset, open_dataset
 from recovery.model import tables
 from recovery.model.ids import BUCKETS, LedgerId, bucket_ranges, buckets
@@ -261,6 +262,7 @@ class Tally:
             ("restored or guarded", ledgers.get("create", 0), counts.restored + counts.guarded),
             ("released", ledgers.get("replace", 0), counts.released),
             ("held", ledgers.get("hold", 0), counts.held),
+            ("locks of ids with two ledgers", ledgers.get(KEEP, 0), counts.reuse_locks),
         ):
             if stated != have:
                 yield f"{have} {name} in its files, {stated} in its manifest"
@@ -304,7 +306,8 @@ def _count_misplaced(actions: pa.Table, layout: store.Layout | None) -> int:
     phases = pc.index_in(actions["kind"], pa.array(list(PHASES)))
     phase = np.array([*PHASES.values(), 0])[pc.fill_null(phases, len(PHASES)).to_numpy()]
     bad = phase != actions["seq"].to_numpy() >> 48
-    is_ledger = pc.equal(actions["kind"], "ledger").to_numpy(zero_copy_only=False)
+    is_lock = pc.equal(actions["kind"], REUSE_LOCK).to_numpy(zero_copy_only=False)
+    is_ledger = pc.equal(actions["kind"], "ledger").to_numpy(zero_copy_only=False) | is_lock
     bad |= is_ledger != pc.is_valid(actions["ledger"]).to_numpy(zero_copy_only=False)
     bucket = actions["bucket"].to_numpy()
     is_node = pc.equal(actions["kind"], SUBTREE).to_numpy(zero_copy_only=False)
@@ -316,6 +319,11 @@ def _count_misplaced(actions: pa.Table, layout: store.Layout | None) -> int:
     if layout is not None:
         placed = ~store.find_placeless(layout, scope, ledger)
         keys = ledger_keys(layout, scope[placed], ledger[placed])
+        of_locks = is_lock[is_ledger & ~bad][placed]
+        if of_locks.any():
+            pairs = zip(scope[placed][of_locks].tolist(), ledger[placed][of_locks].tolist(), strict=True)
+            locks = pa.array([lock_key(LedgerId(*pair)) for pair in pairs], pa.string())
+            keys = pc.replace_with_mask(keys, pa.array(of_locks), locks)
         wrong[placed] |= pc.not_equal(placed_actions["key"].filter(pa.array(placed)), keys).to_numpy()
         wrong |= ~placed
     return int(bad.sum() + wrong.sum())

@@ -25,7 +25,7 @@ from reconcile.plan.plan_glance import MOST_ROWS
 from reconcile.plan.views.candidates import list_candidates
 from reconcile.plan.views.ledger_lists import Choice, list_ledgers
 from reconcile.report.grids import BACK, WIDTH, LedgerReader, Selection, grid_of, read_copies
-from reconcile.report.picture import entries_by_outcome, stack, strip_of
+from reconcile.report.picture import entries_by_outcome, ledgers_by_outcome, stack, strip_of
 from reconcile.rules.sides import RIGHT, WORDS, Relation
 from reconcile.topics import topics
 from reconcile.words import printable, printable_line
@@ -156,8 +156,6 @@ def plan_page(plan: Dataset, inventories: Sequence[Dataset], *, verdict: str, ma
         made: an aware time, printed.
     """
     grades: dict[str, Counter[str]] = {name: Counter() for name in tables.GRADED}
-    outcomes: Counter[str] = Counter()
-    entries: Counter[str] = Counter()
     sizes = _Sizes()
     selection = Selection()
     # Of a large plan only what is counted is read of every ledger, and the rest of those that are shown.
@@ -166,8 +164,6 @@ def plan_page(plan: Dataset, inventories: Sequence[Dataset], *, verdict: str, ma
         restored = batch["grades"].combine_chunks().filter(pc.equal(batch["outcome"], BACK).combine_chunks())
         for name, counter in grades.items():
             _count_into(counter, pc.struct_field(restored, name))
-        _count_into(outcomes, batch["outcome"])
-        entries.update(entries_by_outcome(batch))
         sizes.add(pc.add(batch["last_entry"], 1))
         selection.add(batch)
     lists = selection.lists()
@@ -197,12 +193,8 @@ def plan_page(plan: Dataset, inventories: Sequence[Dataset], *, verdict: str, ma
             counts=manifest.counts,
             coverage=manifest.coverage,
             stacks=[
-                stack("ledgers", outcomes),
-                stack(
-                    "entries",
-                    entries,
-                    "up to each ledger's last one, or the last that a bookie has",
-                ),
+                stack("ledgers", ledgers_by_outcome(manifest.counts), "each by what the plan does with it"),
+                stack("entries", entries_by_outcome(manifest.counts), "of ledgers that the store lacks"),
             ],
             starts=manifest.decide_starts(),
             strip=strip_of(manifest.coverage, inventories),

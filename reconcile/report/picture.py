@@ -5,9 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
+from reconcile.plan.entry_shares import SHARES
+from reconcile.plan.manifest import PlanCounts
 from recovery.dataset import Dataset
 from recovery.model.coverage import Coverage
 
@@ -39,6 +38,8 @@ OUTCOMES: Final = (
     Outcome("waiting", "wait for a person", "reasons"),
     Outcome("deleted", "deleted on purpose, not brought back", "reasons"),
     Outcome("accepted_loss", "a loss that a person accepted", "reasons"),
+    Outcome("in_store", "in the store already: the plan leaves them as they are", "back"),
+    Outcome("lost", "on no bookie", "findings"),
 )
 
 
@@ -138,9 +139,12 @@ def strip_of(coverage: Coverage, inventories: Iterable[Dataset]) -> Strip:
     return Strip(tiles[:BOOKIES_DRAWN], counts, max(0, len(tiles) - BOOKIES_DRAWN))
 
 
-def entries_by_outcome(rows: pa.Table) -> dict[str, int]:
-    """Count the entries of ledgers by outcome: up to the last of the record, else to the last on a bookie."""
-    ends = pc.fill_null(pc.coalesce(rows["last_entry"], rows["highest"]), -1).to_numpy()
-    outcome = rows["outcome"].combine_chunks().dictionary_encode()
-    codes = outcome.indices.to_numpy()
-    return {name: int((ends[codes == code] + 1).sum()) for code, name in enumerate(outcome.dictionary.to_pylist())}
+def ledgers_by_outcome(counts: PlanCounts) -> dict[str, int]:
+    """Return the ledgers on bookies by what a plan does with each; what the store has already it leaves as it is."""
+    names = ("restored", "guarded", "held", "waiting", "deleted", "accepted_loss")
+    return {name: getattr(counts, name) for name in names} | {"in_store": counts.in_store_already}
+
+
+def entries_by_outcome(counts: PlanCounts) -> dict[str, int]:
+    """Return the entries of the ledgers that the store lacks, by what becomes of each."""
+    return {name: getattr(counts, f"entries_{name}") for name in SHARES}

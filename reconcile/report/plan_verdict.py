@@ -38,6 +38,9 @@ def describe_plan(manifest: PlanManifest) -> str:
         verdict += f"; {counts.guarded_in_store} stay guarded as an earlier plan left them"
     if counts.held_in_store:
         verdict += f"; records of an earlier plan hold {counts.held_in_store}"
+    if counts.ids_reused:
+        have = "1 id in the store has" if counts.ids_reused == 1 else f"{counts.ids_reused} ids in the store have"
+        verdict += f"; {have} two ledgers (ID_REUSE): export the older ones before any bookie starts"
     if gone:
         were = "was" if gone == 1 else "were"
         verdict += f"; {gone} {were} probably deleted since the snapshot, and what is left in logs is held"

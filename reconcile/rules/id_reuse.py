@@ -1,4 +1,12 @@
-"""One id of two ledgers: bookies hold it under another master key than its record's, or as two histories.
+"""One id of two ledgers: bookies hold another one than the record's, by its key or its headers, or two histories.
+
+    of a copy                                                   it is another ledger than the record's
+    another master key                                          on any bookie
+    a header whose proved digest is another type                on any bookie
+    a header that no entry of a ledger closed there can have:   on bookies that the record does not name
+      a LAC above the end; up to the end a larger length than
+      the record's, at the end another one; above the end a
+      smaller one
 
 That is what a store leaves that was formatted anew and has given out low ids again, or that was restored to a state
 from before its last ids. Bookies that hold the older ledger, and that the record does not name, may delete it.
@@ -8,6 +16,7 @@ import hashlib
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -72,8 +81,7 @@ def _in_store(copies: pa.Table, stored: pa.Table, run: Run) -> pa.Table:
         return tables.FINDINGS.empty_table()
     keys = list(tables.KEY_COLUMNS)
     seen = copies.filter(pc.is_valid(copies["key"])).group_by([*keys, "key", "bookie"]).aggregate([])
-    if not seen.num_rows:
-        return tables.FINDINGS.empty_table()
+    others = _find_other_headers(copies, stored)
     # A ledger may have several keys: each is compared with the one record.
     record = stored.select([*keys, "password_hash"]).append_column("at", pa.array(np.arange(stored.num_rows)))
     other = seen.join(record, keys, join_type="inner")
@@ -88,12 +96,14 @@ def _in_store(copies: pa.Table, stored: pa.Table, run: Run) -> pa.Table:
             bookies, key_texts = rows.setdefault(row["at"], (set(), set()))
             bookies.add(row["bookie"])
             key_texts.add(row["key"].hex()[:_DIGITS])
+    for place, headers in others.items():
+        rows.setdefault(place, (set(), set()))[0].update(headers)
     places = sorted(rows)
     records = stored.take(pa.array(places, pa.int64()))
     segments = records["segments"].to_pylist()
     members = {place: {name for part in segments[n] for name in part["members"]} for n, place in enumerate(places)}
     outside = [", ".join(sorted(rows[place][0] - members[place])) or "none" for place in places]
-    own = [row.hex()[:_DIGITS] for row in records["password_hash"].to_pylist()]
+    own = ["none" if row is None else row.hex()[:_DIGITS] for row in records["password_hash"].to_pylist()]
     statements = [
         Statement("store", "key", pa.array([f"key {row}…" for row in own], pa.string())),
         Statement("store", "state", records["state"]),
@@ -101,7 +111,12 @@ def _in_store(copies: pa.Table, stored: pa.Table, run: Run) -> pa.Table:
         Statement(
             "bookies",
             "key",
-            pa.array([", ".join(f"key {k}…" for k in sorted(rows[place][1])) for place in places], pa.string()),
+            pa.array([", ".join(f"key {k}…" for k in sorted(rows[place][1])) or None for place in places], pa.string()),
+        ),
+        Statement(
+            "bookies",
+            "headers that are not the record's",
+            pa.array(["; ".join(sorted(others.get(place, {}).values())) or None for place in places], pa.string()),
         ),
         Statement("bookies", "hold it, and are not in the record", pa.array(outside, pa.string())),
     ]
@@ -109,3 +124,76 @@ def _in_store(copies: pa.Table, stored: pa.Table, run: Run) -> pa.Table:
     return table.make_ledger_findings(
         Category.ID_REUSE, records, statements, run, subject="key", bookies=bookies, unknowns=_UNKNOWN
     )
+
+
+def _find_other_headers(copies: pa.Table, stored: pa.Table) -> dict[int, dict[str, str]]:
+    """Return the rows of the store with the bookies that have headers of another ledger, each with one of them."""
+    names = ["scope", "ledger"]
+    served = copies.select([*names, "bookie", "source"]).append_column("copy", pa.array(np.arange(copies.num_rows)))
+    record = stored.select(names).append_column("at", pa.array(np.arange(stored.num_rows)))
+    pairs = served.filter(pc.not_equal(served["source"], "log")).join(record, names, join_type="inner")
+    if not pairs.num_rows:
+        return {}
+    heads = copies["headers"].take(pairs["copy"]).combine_chunks()
+    counts = pc.fill_null(pc.list_value_length(heads), 0).to_numpy(zero_copy_only=False)
+    pair = np.repeat(np.arange(pairs.num_rows), counts)
+    entry, lac, length, digest = (
+        pc.struct_field(heads.flatten(), name) for name in ("entry", "lac", "length", "digest")
+    )
+    claimed = stored.select(["state", "last_entry", "length", "digest", "custom"]).take(
+        pairs["at"].take(pa.array(pair))
+    )
+    end, total = pc.subtract(entry, claimed["last_entry"]), pc.subtract(length, claimed["length"])
+    is_closed = pc.equal(claimed["state"], "CLOSED")
+    impossible = (
+        pc.greater(lac, claimed["last_entry"]),
+        pc.and_(pc.less_equal(end, 0), pc.greater(total, 0)),
+        pc.and_(pc.equal(end, 0), pc.not_equal(total, 0)),
+        pc.and_(pc.greater(end, 0), pc.less(total, 0)),
+    )
+    no_header_of_it = np.logical_or.reduce([_fill(pc.and_(is_closed, mask)) for mask in impossible])
+    other_digest = _fill(pc.not_equal(digest, claimed["digest"]))
+    headers: dict[int, dict[str, str]] = {}
+    for place in np.flatnonzero(no_header_of_it | other_digest).tolist():
+        row, bookie = pairs["at"][pair[place]].as_py(), pairs["bookie"][pair[place]].as_py()
+        if bookie in headers.get(row, {}):
+            continue
+        known = ledger_metadata.decode(stored["raw"][row].as_py())
+        is_named = any(bookie in segment.members for segment in known.segments)
+        if any(key == HOLD_MARK for key, _ in known.custom) or (is_named and not other_digest[place]):
+            continue
+        words = f"entry {entry[place]} on {bookie}: LAC {lac[place]}, length {length[place]}, digest {digest[place]}"
+        headers.setdefault(row, {})[bookie] = words
+    return headers
+
+
+def _fill(mask: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
+    known: npt.NDArray[np.bool_] = pc.fill_null(mask, fill_value=False).to_numpy(zero_copy_only=False)
+    return known
+
+
+def find_strays(copies: pa.Table, stored: pa.Table, findings: pa.Table) -> npt.NDArray[np.int64]:
+    """Return the rows of the store whose id two ledgers have, and that bookies hold which the record does not name.
+
+    Their over-replicated check deletes these copies, once the record is closed.
+
+    Args:
+        copies: COPIES of a bucket range.
+        stored: CATALOG_LEDGERS of the store.
+        findings: of the range; those of ID_REUSE count.
+    """
+    reused = findings.filter(pc.equal(findings["category"], str(Category.ID_REUSE)))
+    if not reused.num_rows or not stored.num_rows:
+        return np.zeros(0, np.int64)
+    names = ["scope", "ledger"]
+    record = stored.select(names).append_column("at", pa.array(np.arange(stored.num_rows)))
+    record = record.join(reused.select(names), names, join_type="left semi")
+    own = copies.select([*names, "bookie", "source", "entries"])
+    own = own.filter(pc.and_(pc.not_equal(own["source"], "log"), pc.greater(own["entries"], 0)))
+    holders: dict[int, set[str]] = {}
+    for row in own.join(record, names, join_type="inner").select(["at", "bookie"]).to_pylist():
+        holders.setdefault(row["at"], set()).add(row["bookie"])
+    segments = stored["segments"].take(pa.array(sorted(holders), pa.int64())).to_pylist()
+    members = [{name for segment in listed or () for name in segment["members"]} for listed in segments]
+    rows = [row for row, named in zip(sorted(holders), members, strict=True) if holders[row] - named]
+    return np.array(rows, np.int64)

@@ -9,6 +9,7 @@ restored it from a backup, or it is a guard's. One of a snapshot is never writte
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Final
 
 import numpy as np
@@ -21,7 +22,7 @@ from reconcile.rules.sides import ABSENT, unite
 from reconcile.rules.used_ids import RaiseTargets, is_behind
 from recovery.codecs import store
 from recovery.codecs.keys import read_marks
-from recovery.codecs.replication_lock import is_guard
+from recovery.codecs.replication_lock import is_guard, read_reuse_end
 from recovery.codecs.store import Layout
 from recovery.errors import FormatError
 from recovery.model.ids import buckets as buckets_of
@@ -92,6 +93,7 @@ def findings(
     layout: Layout,
     taken: Mapping[str, int],
     raised: frozenset[str],
+    now: datetime,
 ) -> Iterator[Finding]:
     """Yield what is wrong beside the ledgers, one by one.
 
@@ -102,19 +104,26 @@ def findings(
         layout: of the store.
         taken: key of each generator to the largest number that it can have given, of any side.
         raised: those that the plan raises past it.
+        now: the time of the run.
     """
-    yield from _sessions(live, snapshot)
+    yield from _sessions(live, snapshot, now)
     yield from _cookies(live, snapshot, bookies)
     for counter, largest in taken.items():
         yield from _generator(live, counter, largest, raised=counter in raised)
     yield from _names(live, snapshot, bookies, store.places(layout))
 
 
-def _sessions(live: Side, snapshot: Side | None) -> Iterator[Finding]:
+def _sessions(live: Side, snapshot: Side | None, now: datetime) -> Iterator[Finding]:
     for kind, category in (("lock", Category.DEAD_LOCK), ("registration", Category.DEAD_REGISTRATION)):
         for row in live.nodes.values():
             if row["kind"] == kind and row["owner"] is None and not (kind == "lock" and is_guard(row["raw"], 0)):
+                end = read_reuse_end(row["raw"], 0) if kind == "lock" else None
+                if end is not None and now < end:
+                    continue
                 statements = [Statement(live.name, "owner", "no session", live.source)]
+                if end is not None:
+                    words = f"its end was {end.isoformat(timespec='seconds')}: the next plan removes it"
+                    statements.append(Statement(live.name, "lock of an id that two ledgers have", words, live.source))
                 yield Finding(category=category, subject=row["path"], statements=statements)
     if snapshot is None:
         return

@@ -2,6 +2,7 @@
 
 op            is done where                                  is written where
 create, hold  the key has the value                          it is absent
+keep          a lock of an id that two ledgers have is there the key is absent
 replace       the key has the value                          its version, and its bytes, are the expected ones
 remove        the key is absent                              the same
 raise         sequential children are numbered above value   they are not
@@ -24,7 +25,7 @@ import pyarrow.compute as pc
 
 from backends.protocols import Versioned, parse_acl
 from reconcile.errors import PlanError
-from reconcile.plan.actions import LEAVE, PHASES, SUBTREE, Guard
+from reconcile.plan.actions import KEEP, LEAVE, PHASES, SUBTREE, Guard
 from reconcile.write.journal_events import LOCK
 from reconcile.write.writer import cut_transactions
 from recovery.codecs import replication_lock
@@ -34,13 +35,13 @@ from recovery.model.ids import LedgerId
 
 COUNTER_END: Final = (1 << 31) - 2
 """The highest number that a counter can be raised past: names are numbered by a signed 32-bit integer."""
-CREATES: Final = frozenset({"create", "hold"})
+CREATES: Final = frozenset({"create", "hold", KEEP})
 CHANGES: Final = frozenset({"replace", "remove"})
 RAISE: Final = "raise"
 RELEASE: Final = "release"
 """Op of the writes that remove locks."""
 _OPS: Final = (*sorted(CREATES | CHANGES), RAISE)
-_WITH_VALUE: Final = ("create", "hold", "replace", RAISE)
+_WITH_VALUE: Final = (*sorted(CREATES), "replace", RAISE)
 _PROPER_KEY: Final = r"^/?(/[^/\x00-\x1f\x{7f}-\x{9f}\x{e000}-\x{f8ff}\x{fff0}-\x{10ffff}]+)+$"
 """What ZooKeeper takes for a path, but for ``.`` and ``..``; etcd takes anything. Two slashes: not below the root."""
 
@@ -82,10 +83,14 @@ class Action:
             return stored is None
         if self.kind == LOCK:
             return is_guard(stored) == (self.op == LOCK)
+        if self.op == KEEP:
+            return stored is not None and replication_lock.read_reuse_end(stored.value, stored.owner) is not None
         return stored is not None and stored.value == self.value
 
     def find_objection(self, stored: Versioned | None) -> str | None:
         """Return why what stands at the key forbids the write; None if it can be made."""
+        if self.op == KEEP:
+            return None if stored is None else f"{name_holder(stored)} holds it"
         if self.op in CREATES:
             return None if stored is None else "other bytes are there"
         if self.kind == LOCK:
@@ -230,6 +235,8 @@ def survey_plan(actions: Actions, wave: int | None) -> PlanSurvey:
                 planned[LOCK, op] += guarded.num_rows
             if guarded.num_rows and op == LOCK and len(locks) <= replication_lock.MAX_LOCKS:
                 locks.update(_lock_key(action) for action in read_actions(guarded))
+        kept = chosen.filter(pc.equal(chosen["op"], KEEP))
+        locks.update(kept["key"].slice(0, replication_lock.MAX_LOCKS + 1).to_pylist())
         read_back += pc.sum(pc.not_equal(so_far["kind"], "cookie")).as_py() or 0
         read_back += pc.sum(pc.equal(so_far["guard"], Guard.LOCK)).as_py() or 0
         if so_far.num_rows > chosen.num_rows:

@@ -4,7 +4,9 @@
     replace        the former bytes are written               the key has the bytes and the version that were written
     remove         the key is created with its former bytes   it is absent
     create, hold   the key is removed                         as for replace, and the store is frozen (but for nodes
-                                                              of upper layers, of which bookies know nothing)
+                                                              of upper layers, of which bookies know nothing, and
+                                                              for locks)
+    keep           the lock is removed                        as for replace
     lock           a guard's lock is removed                  as for replace, and its record was taken back
     release        the lock is made again, then the record    the key is absent
                    is put back
@@ -29,7 +31,7 @@ from typing import Final
 from backends.errors import BackendError
 from backends.protocols import MetadataStore, Versioned, Write
 from reconcile.errors import Advice, JournalError, PartlyAppliedError, Remedy
-from reconcile.plan.actions import SUBTREE
+from reconcile.plan.actions import REUSE_LOCK, SUBTREE
 from reconcile.write.audit_journal import JOURNAL, Approval, Journal, Record, Torn, read_at, report_foreign, scan
 from reconcile.write.guards import demand_frozen
 from reconcile.write.journal_events import (
@@ -239,7 +241,8 @@ def propose(folder: Path, store: MetadataStore, root: str, *, replaced_only: boo
         problem = "was broken off in a batch, so it does not know all that it wrote"
         raise JournalError(str(path), problem, Remedy(Advice.END_APPLY))
     # Bookies delete what has no record; of nodes of upper layers they know nothing.
-    created = sum(count for (kind, op), count in history.writes.items() if op in CREATES and kind != SUBTREE)
+    harmless = (SUBTREE, REUSE_LOCK)
+    created = sum(count for (kind, op), count in history.writes.items() if op in CREATES and kind not in harmless)
     ledgers = sum(count for (kind, op), count in history.writes.items() if op in CREATES and kind == "ledger")
     if created and not replaced_only:
         demand_frozen(store, root, ledgers)

@@ -6,12 +6,14 @@ r"""The replication lock of a ledger: while it stands, no bookie deletes copies 
 
 The value is text of the message LockDataFormat: ``bookieId: "<who>"\n``. A worker's lock is ephemeral, with its host.
 A guard's is persistent and names this program and the plan that it is of, so that nobody's lock is taken for another's.
+So is the lock of an id that two ledgers have: it names this program and when it ends.
 
 Source: apache/bookkeeper 9590a97, org.apache.bookkeeper.meta: ZkLedgerUnderreplicationManager; scoped keys:
 docs/formats/store-keys.md.
 """
 
 import re
+from datetime import UTC, datetime
 from typing import Final
 
 from recovery.codecs.store import LOCKS
@@ -21,10 +23,13 @@ GUARD: Final = "bkmeta-guard"
 """Begins what a guard's lock names."""
 GUARD_PREFIX: Final = f'bookieId: "{GUARD}'.encode()
 """Begins the value of a guard's lock."""
+REUSE: Final = "bkmeta-reuse"
+"""Begins what the lock of an id that two ledgers have names."""
 MAX_LOCKS: Final = 50_000
 """So many locks were seen to fit into one listing of ZooKeeper's default size; docs/operations/safety.md."""
 _PLAN_DIGITS: Final = 16
 _HOLDER: Final = re.compile(rb'\s*bookieId:\s*"([^"\\]*)"\s*')
+_REUSE: Final = re.compile(rb'bookieId: "bkmeta-reuse until ([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}Z)"\n')
 _NAME: Final = re.compile(r"ur(?:L([0-9]{10}|[1-9][0-9]{10,18})|S([0-9a-f]{32}))")
 _MAX: Final = (1 << 63) - 1
 
@@ -67,6 +72,29 @@ def is_guard(value: bytes, owner: int) -> bool:
         owner: session that an ephemeral key ends with; 0: it stays.
     """
     return owner == 0 and value.startswith(GUARD_PREFIX)
+
+
+def encode_reuse(end: datetime) -> bytes:
+    """Return the value of the lock of an id that two ledgers have.
+
+    Args:
+        end: from when on the lock is to be removed; aware, told in whole seconds.
+    """
+    return f'bookieId: "{REUSE} until {end.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"\n'.encode()
+
+
+def read_reuse_end(value: bytes, owner: int) -> datetime | None:
+    """Return when the lock of an id that two ledgers have ends; None: it is another lock.
+
+    Args:
+        value: of the key.
+        owner: session that an ephemeral key ends with; 0: it stays.
+    """
+    match = _REUSE.fullmatch(value) if owner == 0 else None
+    try:
+        return None if match is None else datetime.fromisoformat(match[1].decode())
+    except ValueError:
+        return None
 
 
 def decode_holder(value: bytes) -> str | None:

@@ -34,7 +34,7 @@ from reconcile.findings.categories import TRAITS, Category
 from reconcile.findings.table import Run, Statement, make_ledger_findings
 from reconcile.rules.sides import ABSENT, unite
 from recovery.codecs.keys import read_marks
-from recovery.codecs.replication_lock import decode_holder, is_guard, ledger_of_lock
+from recovery.codecs.replication_lock import REUSE, decode_holder, is_guard, ledger_of_lock
 from recovery.codecs.replication_mark import list_replicas, read_mark_times
 from recovery.codecs.store import REPLICATION_DISABLED
 from recovery.codecs.store_kind import StoreKind
@@ -228,6 +228,8 @@ def _explain(ledger: LedgerId, record: Mapping[str, Any], replication: Replicati
         return f"guarded by {holder}: nobody replicates it until the restore is settled"
     if replication.disabled is not None:
         return replication.disabled
+    if holder is not None and holder.startswith(REUSE):
+        return f"locked by {holder}: the id has an older ledger, too, and until then no worker replicates this one"
     if ledger in replication.dead:
         return f"dead lock of {holder}: no session holds it, so no worker ever takes the ledger"
     if holder is not None:

@@ -25,6 +25,7 @@ from recovery.place import DatasetPlace
 
 if TYPE_CHECKING:
     from reconcile.jobs.changes.apply import Confirmation, Review
+    from reconcile.plan.manifest import PlanCounts
     from reconcile.write.apply_results import Applied, Tally
     from reconcile.write.audit_journal import Approval
 
@@ -89,6 +90,7 @@ def apply(
     before and after, and read back; a run that was stopped is gone on with by --resume.
     """
     from reconcile.jobs.changes import apply as job
+    from reconcile.plan.manifest import read_plan_manifest
 
     output = make_output(shared)
     request = job.ApplyRequest(
@@ -119,7 +121,8 @@ def apply(
     command = quote_command("bkmeta", "apply", plan, "--metadata", uri, *more)
     with add_remedy(f"what was written is recorded in {job.journal_folder(request)}, go on: {command} --resume"):
         applied = job.apply(request, review, confirmation, make_context(output))
-    sys.exit(output.show(_make_result(applied, plan, uri, command)))
+    counts = read_plan_manifest(review.plan).counts
+    sys.exit(output.show(_make_result(applied, plan, uri, command, counts)))
 
 
 def _ask_for_confirmation(review: "Review", accept_unseen: int) -> "Confirmation":
@@ -152,7 +155,8 @@ def _word_tally(tally: "Tally") -> str:
     return ", ".join(f"{count} {noun}" for count, noun in parts if count) or "none"
 
 
-def _make_result(applied: "Applied", plan: DatasetPlace, uri: str, command: str) -> Result:
+def _make_result(applied: "Applied", plan: DatasetPlace, uri: str, command: str, counts: "PlanCounts") -> Result:
+    from reconcile.cli.wording.plans import describe_reuse
     from reconcile.cli.wording.starts import list_starts
 
     tallies = applied.tallies
@@ -181,6 +185,9 @@ def _make_result(applied: "Applied", plan: DatasetPlace, uri: str, command: str)
         details.append(
             "verify again in five minutes: a worker whose session ends by then may remove a lock of a ledger"
         )
+    if counts.ids_reused:
+        verdict += f"; {count_noun(counts.ids_reused, 'id')} of two ledgers (ID_REUSE)"
+        details += describe_reuse(str(plan), counts.ids_reused, counts.reuse_locks)
     details.append(f"every write is recorded in {applied.journal}")
     details += list_starts(applied.bookies, "now")
     following = quote_command("bkmeta", "verify", plan, "--metadata", uri, "--sample", "all", "--disk", "ID=DIR")

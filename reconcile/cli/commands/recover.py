@@ -208,7 +208,7 @@ def recover(
 
 def make_result(recovered: "Recovered") -> Result:
     """Return what is shown of a plan that was just made."""
-    from reconcile.cli.wording.plans import count_candidates, describe_subtrees
+    from reconcile.cli.wording.plans import count_candidates, describe_reuse, describe_subtrees
     from reconcile.plan.views.deletions import group_by_session
     from reconcile.report.plan_verdict import describe_plan
 
@@ -231,6 +231,7 @@ def make_result(recovered: "Recovered") -> Result:
             *_describe_coverage(manifest.coverage),
             *_describe_starts(starts, out),
             *_describe_findings(recovered.plan, manifest, deletions),
+            *describe_reuse(str(out), counts.ids_reused, counts.reuse_locks),
             *_describe_ids(counts),
             *describe_subtrees(manifest.subtrees),
             *count_candidates(manifest.candidates),

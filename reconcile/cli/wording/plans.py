@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from reconcile.cli.options import quote_command
+from reconcile.plan.actions import REUSE_LOCK_TIME
 from reconcile.plan.views.deletions import LISTED, SessionDeletions, find_capture_before
 from reconcile.words import count_noun
 from recovery.dataset import MANIFEST, Dataset, open_dataset
@@ -93,6 +94,33 @@ def _lines(plan: Dataset, session: SessionDeletions) -> Iterator[str]:
     yield f"  or take the whole store as it was before: {capture}"
     yield f"    and recover again with --snapshot before-{session.name} in place of the later one"
     yield f"  it was wanted: {accept}"
+
+
+def describe_reuse(plan: str, ids: int, locks: int) -> Iterator[str]:
+    """Yield what has to be done where two ledgers have an id that is in the store.
+
+    Args:
+        plan: its folder.
+        ids: such ids.
+        locks: of these, those that the plan locks for a time.
+    """
+    if not ids:
+        return
+    listing = quote_command("bkmeta", "plan", "ledgers", plan, "--category", "ID_REUSE", "--ids")
+    yield (
+        f"{count_noun(ids, 'id')} of two ledgers: the store has the record of the younger one, and only disks have the "
+        "older one. Before any bookie starts, save the older ones:"
+    )
+    yield f"  {listing} > reused.txt"
+    yield "  xargs bkmeta export --disk BOOKIE-ID=DIR --logs --out reused < reused.txt"
+    yield "  or name their loss: bkmeta plan edit --accept-loss LEDGER"
+    if locks:
+        yield (
+            f"{count_noun(locks, 'lock')} (action keep) for {REUSE_LOCK_TIME.days} days. A lock holds off the "
+            "over-replicated check alone: bookies collect an older copy all the same when the younger ledger is "
+            "trimmed or deleted. No worker repairs the younger ledger while its lock is there. The next plan removes "
+            "a lock that is past its end, or whose loss is named"
+        )
 
 
 def count_candidates(counts: Mapping[str, int]) -> Iterator[str]:

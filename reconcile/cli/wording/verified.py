@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 _SHOWN: Final = 10
 _ABOVE: Final = ("ledgers", "entries", "open_ledgers", "open_entries")
-_GUARDS: Final = ("kept", "gone", "released", "unreleased", "named", "exposed", "replaced")
+_GUARDS: Final = (
+    *("kept", "gone", "released", "unreleased", "named", "exposed", "replaced"),
+    *("reuse_kept", "reuse_gone", "reuse_over"),
+)
 
 
 def make_verify_result(command: str, read: "ReadBack", plan: DatasetPlace) -> Result:
@@ -57,6 +60,8 @@ def make_verify_result(command: str, read: "ReadBack", plan: DatasetPlace) -> Re
         verdict = "no ledger was looked at" + (": the plan restores none" if not verified.ledgers else "")
     if guards.gone:
         verdict = f"{count_noun(guards.gone, 'guarded ledger')} without a lock: {verdict}"
+    elif guards.reuse_gone or guards.reuse_over:
+        verdict = f"{count_noun(guards.reuse_gone + guards.reuse_over, 'lock')} of reused ids gone or past: {verdict}"
     elif guards.exposed:
         exposed = count_noun(guards.exposed, "ledger")
         verdict = f"{exposed} guarded by names alone, and replication is enabled: {verdict}"
@@ -152,7 +157,9 @@ def _describe_guards(read: "ReadBack") -> list[str]:
         )
     if guards.exposed:
         lines.append("replication is enabled: bookkeeper shell autorecovery -disable, now")
-    if guards.gone:
+    if guards.reuse_over:
+        lines.append("locks of reused ids are past their end: recover and apply again, which removes them")
+    if guards.gone or guards.reuse_gone:
         lines.append("apply the plan again with a journal of its own (--journal DIR): it makes the locks that are gone")
     if read.is_early:
         lines.append(

@@ -234,6 +234,8 @@ def _count(
         ids_not_raised_past=sum(part.above_raise - part.above_short for part in used),
         ids_far_above=len(raises.far_above),
         counters_not_raised_past=counters.above_raise - counters.above_short,
+        ids_reused=sums.reused,
+        reuse_locks=sums.reuse_locks,
         **{f"entries_{name}": sums.entries.get(name, 0) for name in SHARES},
     )
 

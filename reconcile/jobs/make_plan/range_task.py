@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -19,19 +20,31 @@ from reconcile.findings.table import Run
 from reconcile.jobs.make_plan.reference_counts import count_references
 from reconcile.jobs.make_plan.request import PlanRequest
 from reconcile.plan import alternatives
-from reconcile.plan.actions import HOLD_PASSWORD_SIZE, Guard, make_ledger_actions, select_released
+from reconcile.plan.actions import (
+    HOLD_PASSWORD_SIZE,
+    KEEP,
+    LEAVE,
+    REUSE_LOCK_TIME,
+    Guard,
+    make_ledger_actions,
+    make_reuse_locks,
+    make_reuse_releases,
+    number_actions,
+    select_released,
+)
 from reconcile.plan.entry_shares import add_highest, count_entries
 from reconcile.plan.manifest import ReferenceCounts
 from reconcile.plan.plan_hash import Hashes
-from reconcile.rules import diff, entries_beyond_end, holds, used_ids
+from reconcile.rules import diff, entries_beyond_end, holds, id_reuse, used_ids
 from reconcile.rules.used_ids import UsedNumbers
-from recovery.codecs.replication_lock import MAX_LOCKS
+from recovery.codecs.replication_lock import MAX_LOCKS, ledger_of_lock, read_reuse_end
 from recovery.codecs.store_kind import kind_of
 from recovery.dataset import SPILL, read_part, select_rows, sort_by_key, write_part
 from recovery.infer.prior import Prior
 from recovery.infer.references import SCHEMA
 from recovery.manifest import Part
-from recovery.model.ids import BUCKETS
+from recovery.model import tables
+from recovery.model.ids import BUCKETS, LedgerId
 from recovery.place import to_place
 
 REFERENCES: Final = "references"
@@ -57,6 +70,8 @@ class RangeCounts:
         beyond: lost ledgers that come back with an end above which bookies hold entries.
         looked_at: ledgers of any side.
         left: actions that write nothing until a person chooses.
+        reused: ids in the store that two ledgers have.
+        reuse_locks: of these, those whose older copies a lock keeps for a time.
         outcomes: of lost ledgers, each with how many there are.
         entries: of lost ledgers, by outcome; lost: those that no bookie serves, of ledgers that come back.
         reasons: of holds; doubts: of guarded ledgers.
@@ -79,6 +94,8 @@ class RangeCounts:
     beyond: int = 0
     looked_at: int = 0
     left: int = 0
+    reused: int = 0
+    reuse_locks: int = 0
     outcomes: Mapping[str, int] = field(default_factory=dict)
     entries: Mapping[str, int] = field(default_factory=dict)
     reasons: Mapping[str, int] = field(default_factory=dict)
@@ -227,6 +244,9 @@ class RangeTasks:
         layout, passwords = self.request.layout, self.request.passwords
         hiding = self.case.list_hiding
         actions, left = alternatives.offer_alternatives(sides, layout, passwords, actions, copies, hiding)
+        locks = self._make_reuse_locks(buckets, copies, stored, findings, under_guard)
+        if locks.num_rows:
+            actions = number_actions([actions, locks])
         name = f"buckets-{buckets.start:04d}-{buckets.stop - 1:04d}"
         contents = {"actions": actions, "findings": findings, "reconstruction": rows, "sides": compared}
         parts = {
@@ -256,7 +276,9 @@ class RangeTasks:
             short=int(pc.sum(pc.equal(lost["category"], str(Category.ENTRY_LOST))).as_py() or 0),
             beyond=beyond.num_rows,
             looked_at=looked_at,
-            left=left,
+            left=left + int(pc.sum(pc.equal(locks["op"], LEAVE)).as_py() or 0),
+            reused=_count_reused(findings, stored),
+            reuse_locks=int(pc.sum(pc.equal(locks["op"], KEEP)).as_py() or 0),
             outcomes=count_values(missing["outcome"]),
             entries=count_entries(missing),
             reasons=count_values(held["reason"]),
@@ -271,6 +293,51 @@ class RangeTasks:
         )
         counted = None if listed is None else count_references(listed, rows, stored)
         return RangeResult(parts, hashes, counts, counted, used).to_json()
+
+    def _make_reuse_locks(
+        self,
+        buckets: range,
+        copies: pa.Table,
+        stored: pa.Table,
+        findings: pa.Table,
+        under_guard: npt.NDArray[np.bool_],
+    ) -> pa.Table:
+        """Return the actions that make locks of ids that two ledgers have, and remove those that are not needed now."""
+        if not kind_of(self.request.layout).has_replication:
+            return tables.ACTIONS.empty_table()
+        places = id_reuse.find_strays(copies, stored, findings)
+        places = places[~(under_guard | holds.is_hold(stored))[places]]
+        wanted = stored.select(list(tables.KEY_COLUMNS)).take(pa.array(places))
+        standing = self._list_reuse_locks(buckets)
+        lock_of = {LedgerId(row["scope"], row["ledger"]): row for row in standing}
+        needed = {LedgerId(row["scope"], row["ledger"]) for row in wanted.to_pylist()}
+        missing = [LedgerId(row["scope"], row["ledger"]) not in lock_of for row in wanted.to_pylist()]
+        parts = [tables.ACTIONS.empty_table()]
+        if any(missing):
+            parts.append(make_reuse_locks(wanted.filter(pa.array(missing)), self.run.at + REUSE_LOCK_TIME))
+        if standing:
+            columns = {name: [row[name] for row in standing] for name in standing[0] if name != "end"}
+            over = [
+                row["end"] <= self.run.at or LedgerId(row["scope"], row["ledger"]) not in needed for row in standing
+            ]
+            parts.append(
+                make_reuse_releases(pa.table({**columns, "op": ["remove" if past else LEAVE for past in over]}))
+            )
+        return pa.concat_tables(parts)
+
+    def _list_reuse_locks(self, buckets: range) -> list[dict[str, Any]]:
+        """Return the locks of ids with two ledgers that stand in a range: key, path, version, raw, end."""
+        live = self.case.evidence.live
+        if live is None:
+            return []
+        rows = live.dataset.read("nodes", columns=["path", "kind", "raw", "owner", "version"])
+        listed = []
+        for row in rows.filter(pc.equal(rows["kind"], "lock")).to_pylist():
+            ledger, end = ledger_of_lock(row["path"]), read_reuse_end(row["raw"], row["owner"] or 0)
+            if ledger is not None and end is not None and ledger.bucket in buckets:
+                key = {"bucket": ledger.bucket, "scope": ledger.scope, "ledger": ledger.ledger}
+                listed.append({**key, **{name: row[name] for name in ("path", "version", "raw")}, "end": end})
+        return sorted(listed, key=lambda row: tuple(row[name] for name in tables.KEY_COLUMNS))
 
     def _share_locks(self, there: int) -> int:
         """Return how many locks a plan may make in each bucket; there: how many the store has."""
@@ -289,6 +356,13 @@ class RangeTasks:
             return None
         wanted = [("bucket", ">=", buckets.start), ("bucket", "<", buckets.stop)]
         return read_part(to_place(self.out), f"{SPILL}/{REFERENCES}.parquet", filters=wanted, schema=SCHEMA)
+
+
+def _count_reused(findings: pa.Table, stored: pa.Table) -> int:
+    """Return how many ids of the store two ledgers have."""
+    names = ["scope", "ledger"]
+    reused = findings.filter(pc.equal(findings["category"], str(Category.ID_REUSE))).select(names)
+    return int(stored.select(names).join(reused, names, join_type="left semi").num_rows)
 
 
 def count_values(column: pa.ChunkedArray) -> dict[str, int]:

@@ -37,6 +37,7 @@ from recovery.model.ids import LedgerId
 if TYPE_CHECKING:
     from backends.registry import OpenStore
 
+_UNKNOWN_TIME: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _AT_A_TIME: Final = 20_000
 """Deleted ledgers that bookies are looked at for together, at least, where there are so many."""
 
@@ -184,7 +185,8 @@ def find_beside(
         sorted({row["instance_id"] for row in rows if row["instance_id"] is not None}),
     )
     earlier = _read_names(earlier_store, layout)
-    listed = beside.findings(store, earlier, about, layout=layout, taken=raises.taken, raised=frozenset())
+    taken_at = next(iter(catalog.read("sources", columns=["at"])["at"].drop_null().to_pylist()), _UNKNOWN_TIME)
+    listed = beside.findings(store, earlier, about, layout=layout, taken=raises.taken, raised=frozenset(), now=taken_at)
     findings = [finding for finding in listed if _still_stands(finding, opened, raises.taken)]
     # A bookie that is down is no harm by itself: what it should hold is looked at, and whether its ledgers are marked.
     quiet = Category.COOKIE_WITHOUT_BOOKIE

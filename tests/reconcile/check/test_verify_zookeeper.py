@@ -102,6 +102,7 @@ def test_locks_are_looked_at_again(uri: str, tmp_path: Path, capsys: pytest.Capt
     good = run(capsys, *look, "--json")
     assert good.code == 0
     states = {"kept": 11, "gone": 0, "released": 0, "unreleased": 0, "named": 11, "exposed": 0, "replaced": 0}
+    states |= {"reuse_kept": 0, "reuse_gone": 0, "reuse_over": 0}
     assert good.result["counts"]["guards"] == states
     assert good.result["looked_at_locks_early"]
     words = run(capsys, *look).out

@@ -131,3 +131,44 @@ def test_several_other_keys_are_one_finding() -> None:
     assert (evidence["store", "state"], found["bookies"]) == ("CLOSED", ["a:1", "b:1", "c:1"])
     other = copies({"a:1": {1}}, bucket=LedgerId(0, 8).bucket, ledger=8, key=older)
     assert id_reuse.findings(other, stored(), empty, RUN).num_rows == 0
+
+
+@pytest.mark.parametrize(
+    ("bookie", "header", "is_other"),
+    [
+        # The record's own: ends at entry 9 with 90 bytes.
+        ("z:1", {"entry": 9, "lac": 8, "length": 90}, False),
+        ("z:1", {"entry": 5, "lac": 4, "length": 90}, False),
+        ("z:1", {"entry": 12, "lac": 9, "length": 90}, False),
+        # Of none that was closed there: one just beside each bound.
+        ("z:1", {"entry": 9, "lac": 10, "length": 90}, True),
+        ("z:1", {"entry": 9, "lac": 8, "length": 89}, True),
+        ("z:1", {"entry": 5, "lac": 4, "length": 91}, True),
+        ("z:1", {"entry": 12, "lac": 9, "length": 89}, True),
+        ("z:1", {"entry": 3, "lac": 2, "length": 30, "digest": "HMAC"}, True),
+        # A bookie that the record names may have what a close dropped.
+        ("a:1", {"entry": 12, "lac": 9, "length": 89}, False),
+        ("a:1", {"entry": 3, "lac": 2, "length": 30, "digest": "HMAC"}, True),
+    ],
+)
+def test_another_ledger_under_the_same_key_is_known_by_its_headers(
+    bookie: str, header: dict[str, Any], is_other: bool
+) -> None:
+    """Ids that were given again to clients with the same password: the keys agree, and the headers do not."""
+    header = {"size": 46, "digest": "CRC32C", **header}
+    row = simulator.copy_row(7, bookie, list(range(header["entry"] + 1)), headers=[header])
+    own = keyed(simulator.PASSWORD)
+    held = pa.Table.from_pylist([row | {"key": own, "key_kind": "set"}], schema=tables.COPIES)
+    empty = tables.RECONSTRUCTION.empty_table()
+    found = id_reuse.findings(held, stored(), empty, RUN)
+    assert found.num_rows == is_other
+    if is_other:
+        evidence = {(one["side"], one["field"]): one["value"] for one in found.to_pylist()[0]["evidence"]}
+        assert evidence["bookies", "headers that are not the record's"].startswith(
+            f"entry {header['entry']} on {bookie}"
+        )
+    # Only what the record does not name is deleted by the over-replicated check.
+    assert len(id_reuse.find_strays(held, stored(), found)) == (is_other and bookie == "z:1")
+    # What is still written to has no end.
+    still_open = stored(state=md.State.OPEN, last_entry=None, length=None)
+    assert id_reuse.findings(held, still_open, empty, RUN).num_rows == (header["digest"] == "HMAC")

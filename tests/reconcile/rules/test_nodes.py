@@ -18,6 +18,8 @@ from recovery.model import tables
 from recovery.model.ids import LedgerId
 from tests.reconcile.rules.test_id_reuse import stored
 
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+
 
 def side(name: str, *rows: dict[str, Any]) -> Side:
     """A store, or a snapshot, with these nodes."""
@@ -27,7 +29,9 @@ def side(name: str, *rows: dict[str, Any]) -> Side:
 
 def found(now: Side, snapshot: Side | None) -> list[Finding]:
     """The findings of both, without those of generators."""
-    return list(nodes.findings(now, snapshot, Bookies(), layout=Layout.HIERARCHICAL, taken={}, raised=frozenset()))
+    return list(
+        nodes.findings(now, snapshot, Bookies(), layout=Layout.HIERARCHICAL, taken={}, raised=frozenset(), now=NOW)
+    )
 
 
 def test_a_lock_or_a_registration_without_a_session_is_dead() -> None:
@@ -129,7 +133,7 @@ def test_cookies_against_bookies(
     snapshot = side("earlier", cookie | {"raw": before}) if before else None
     bookies = Bookies({"a:1": own} if own else {})
     found = nodes.findings(
-        side("store", *rows), snapshot, bookies, layout=Layout.HIERARCHICAL, taken={}, raised=frozenset()
+        side("store", *rows), snapshot, bookies, layout=Layout.HIERARCHICAL, taken={}, raised=frozenset(), now=NOW
     )
     shown = [(row.category, {one.side: one.value for one in row.statements}) for row in found]
     sums = {hashlib.sha256(raw).hexdigest()[:12]: raw.decode() for raw in (b"c", b"d", b"e")}
@@ -167,7 +171,7 @@ def test_what_cookies_are_told_with() -> None:
 
 def found_with(live: Side, bookies: Bookies) -> list[Finding]:
     """What is found of a store and of inventories."""
-    rows = nodes.findings(live, None, bookies, layout=Layout.HIERARCHICAL, taken={}, raised=frozenset())
+    rows = nodes.findings(live, None, bookies, layout=Layout.HIERARCHICAL, taken={}, raised=frozenset(), now=NOW)
     return list(rows)
 
 
@@ -188,7 +192,9 @@ def test_a_generator_that_may_give_a_used_id_again(
     A counter of which the store does not say where it stands is not judged.
     """
     live = side("store", {"path": "/idgen", "kind": "generator", "children_created": given})
-    rows = nodes.findings(live, None, Bookies(), layout=Layout.HIERARCHICAL, taken={"/idgen": 7}, raised=raised)
+    rows = nodes.findings(
+        live, None, Bookies(), layout=Layout.HIERARCHICAL, taken={"/idgen": 7}, raised=raised, now=NOW
+    )
     assert [(row.category, row.severity) for row in rows] == (
         [] if expected is None else [(Category.GENERATOR_BEHIND, expected)]
     )
@@ -201,7 +207,7 @@ def test_what_a_generator_gives_next_is_told() -> None:
         live = side("store", {"path": "/cookies/a:1", "kind": "cookie", "raw": b"c"}, *made)
         rows = nodes.findings(
             live, side("earlier"), Bookies({"a:1": b"c"}), layout=Layout.HIERARCHICAL, taken={"/idgen": 7},
-            raised=frozenset(),
+            raised=frozenset(), now=NOW
         )  # fmt: skip
         assert [(row.category, row.statements[0].value) for row in rows] == [(Category.GENERATOR_BEHIND, text)]
 
@@ -239,7 +245,7 @@ def test_instance_ids_of_all_sides_are_one() -> None:
     def tell(snapshot: Side | None, *ids: str) -> list[tuple[str, list[tuple[str, Any, str]]]]:
         rows = nodes.findings(
             name("store", b"one"), snapshot, Bookies(instance_ids=ids), layout=Layout.HIERARCHICAL, taken={},
-            raised=frozenset(),
+            raised=frozenset(), now=NOW
         )  # fmt: skip
         return [(row.subject, [(one.side, one.value, one.source) for one in row.statements])
                 for row in rows if row.category == Category.INSTANCE_ID_DIFFERS]  # fmt: skip
@@ -255,7 +261,7 @@ def test_a_store_without_ledgers_has_no_generator_that_is_behind() -> None:
     """Nothing there can be given twice; what a generator says is of ledgers."""
     live = Side.from_catalog("store", "zk", tables.CATALOG_NODES.empty_table(), 0, complete=True)
     rows = nodes.findings(
-        live, None, Bookies(), layout=Layout.HIERARCHICAL, taken={"/ledgers/idgen": 7}, raised=frozenset()
+        live, None, Bookies(), layout=Layout.HIERARCHICAL, taken={"/ledgers/idgen": 7}, raised=frozenset(), now=NOW
     )
     assert list(rows) == []
 
@@ -268,7 +274,7 @@ def test_what_is_said_of_a_generator() -> None:
     ):
         live = side("store", {"path": "/idgen", "kind": "generator", "children_created": 3})
         [row] = nodes.findings(
-            live, None, Bookies(), layout=Layout.HIERARCHICAL, taken={"/idgen": 7}, raised=raised
+            live, None, Bookies(), layout=Layout.HIERARCHICAL, taken={"/idgen": 7}, raised=raised, now=NOW
         )  # fmt: skip
         assert (row.subject, row.suggested) == ("/idgen", suggested)
         assert [(one.side, one.field, one.value) for one in row.statements] == [("store", "next id", "3"), evidence]

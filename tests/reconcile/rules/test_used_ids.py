@@ -1,6 +1,7 @@
 """Which ids are used: every source that names one counts, so that no generator gives it again."""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 import numpy as np
 import pyarrow as pa
@@ -150,6 +151,7 @@ def test_a_counter_that_gives_a_used_id_next_is_behind(next_id: int | None, larg
                 layout=Layout.HIERARCHICAL,
                 taken={"/idgen": largest},
                 raised=frozenset({"/idgen"} if raised else ()),
+                now=datetime(2030, 1, 1, tzinfo=UTC),
             )
         )
         # Where the store does not say how far it is, nothing is said of it.

@@ -43,7 +43,13 @@ _HASH: Final = 12
 @output_options
 def show(path: DatasetPlace, shown: int, *, every_row: bool, **shared: Any) -> None:  # noqa: ANN401 - click's options
     """Say what PLAN would write, what it holds back and why, and whether its files are what its hash was made of."""
-    from reconcile.cli.wording.plans import count_candidates, deletion_lines, describe_subtrees, rehearsal_root
+    from reconcile.cli.wording.plans import (
+        count_candidates,
+        deletion_lines,
+        describe_reuse,
+        describe_subtrees,
+        rehearsal_root,
+    )
     from reconcile.cli.wording.starts import list_starts
     from reconcile.jobs.plans.review import show_plan
     from reconcile.plan.actions import LEAVE, Phase
@@ -125,6 +131,9 @@ def show(path: DatasetPlace, shown: int, *, every_row: bool, **shared: Any) -> N
     if counts.held_in_store:
         left_held = f"held by records of an earlier plan, which this one leaves as they are: {counts.held_in_store}"
         details += ["", left_held]
+    if counts.ids_reused:
+        verdict += f"; {count_noun(counts.ids_reused, 'id')} of two ledgers (ID_REUSE)"
+        details += ["", *describe_reuse(str(path), counts.ids_reused, counts.reuse_locks)]
     if deletions:
         details += ["", *deletion_lines(dataset, deletions)]
     if overview.holds:

@@ -12,23 +12,27 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from reconcile.check.guard_locks import look_at_guards
 from reconcile.compare.knowledge import Knowledge
 from reconcile.compare.single_ledger import StoredLedger, read_only_ledger
+from reconcile.errors import PlanError
 from reconcile.explain.ledger import explain
 from reconcile.jobs.diagnose.explain import read_catalog
 from reconcile.jobs.make_plan.plan import make_plan
 from reconcile.jobs.make_plan.request import PlanRequest, open_inventories
 from reconcile.plan import plan_reader
-from reconcile.plan.actions import LEAVE, Passwords
+from reconcile.plan.actions import LEAVE, REUSE_LOCK_TIME, Passwords
 from reconcile.plan.edits import Edits, edit_plan
 from reconcile.plan.manifest import read_plan_manifest
+from reconcile.report.picture import ledgers_by_outcome
 from reconcile.report.plan_verdict import describe_plan
 from reconcile.write import apply as engine
 from recovery.capture.live import capture
 from recovery.codecs import entry as entry_codec
 from recovery.codecs import entry_log, ledger_metadata, store
 from recovery.codecs.entry import EntryHeader
-from recovery.codecs.store import Layout
+from recovery.codecs.replication_lock import encode_reuse, lock_key, read_reuse_end
+from recovery.codecs.store import LOCKS, Layout
 from recovery.collect.options import CollectOptions
 from recovery.collect.pipeline import collect
 from recovery.dataset import Dataset, DatasetWriter, open_dataset, prepare
@@ -345,6 +349,83 @@ def test_a_store_that_was_initialised_again_is_shown_with_all_that_it_reused(
     )
     lines = explain(one, inventories, [side], None, known, has_store=True).disagreements
     assert any(line.startswith("ID_REUSE (critical)") for line in lines)
+
+
+def test_what_is_called_kept_of_a_reused_id_is_kept_for_a_time(recovered: Recover, tmp_path: Path) -> None:
+    """The store has the younger ledger of each id, by the same key: a lock with an end, until its loss is named.
+
+    The bars of the report count what the plan does: what is in the store already is no hold.
+    """
+    known = {n: one for n, raw in records().items() if ((one := ledger_metadata.decode(raw)).last_entry or 0) >= 5}
+    # Bookies that the younger record does not name have the older one's entries.
+    reused = {
+        n: next(name for name in NAMES if name not in one.segments[0].members)
+        for n, one in known.items()
+        if len(one.segments) == 1 and set(NAMES) - set(one.segments[0].members)
+    }
+    reused = dict(list(reused.items())[:3])
+    young = {
+        n: replace(
+            known[n],
+            ensemble_size=1,
+            write_quorum=1,
+            ack_quorum=1,
+            last_entry=0,
+            length=1,
+            segments=(md.Segment(0, (name,)),),
+        )
+        for n, name in reused.items()
+    }
+    made = {n: ledger_metadata.encode(one) for n, one in young.items()}
+    plan = recovered("plan", store={"ledgers": made})
+    assert found(plan, "ID_REUSE").keys() == set(made)
+    manifest = read_plan_manifest(plan)
+    assert (manifest.counts.ids_reused, manifest.counts.reuse_locks) == (len(made), len(made))
+    assert f"{len(made)} ids in the store have two ledgers (ID_REUSE)" in describe_plan(manifest)
+    bar = ledgers_by_outcome(manifest.counts)
+    assert (bar["in_store"], sum(bar.values())) == (len(made), manifest.counts.ledgers)
+    assert bar["held"] == sum(row["op"] == "hold" for row in plan.read("actions").to_pylist())
+    target = ScannableMemory()
+    for n, raw in made.items():
+        target.put(key_of(n), raw)
+    written(plan, target, tmp_path / "journal")
+    end = now() + REUSE_LOCK_TIME
+    for n, raw in made.items():
+        lock = target.get(ROOT + lock_key(LedgerId(0, n)))
+        assert lock is not None
+        assert read_reuse_end(lock.value, lock.owner) == end
+        record = target.get(key_of(n))
+        assert record is not None
+        assert record.value == raw
+    seen = look_at_guards(plan, target, ROOT)
+    assert (seen.reuse_kept, seen.wrong) == (len(made), 0)
+    assert look_at_guards(plan, target, ROOT, int(end.timestamp() * 1000)).reuse_over == len(made)
+    # Their locks stand: nothing is written, until a person names the loss of one, or the end is past.
+    locked = {f"{LOCKS.removeprefix('/')}/urL{n:010d}": encode_reuse(end) for n in made}
+    again = recovered("again", store={"ledgers": made, **locked})
+    assert not found(again, "DEAD_LOCK")
+    ops = {row["ledger"]: row["op"] for row in again.read("actions").to_pylist() if row["kind"] == "reuse_lock"}
+    assert ops == dict.fromkeys(made, LEAVE)
+    first = LedgerId(0, min(made))
+    edit_plan(again, Edits(accept_loss=frozenset({first})), tmp_path / "named")
+    named = open_dataset(tmp_path / "named", "plan")
+    assert plan_reader.overview(named, shown=0).problems == ()
+    rows = [row for row in named.read("actions").to_pylist() if row["kind"] == "reuse_lock" and row["op"] == "remove"]
+    assert [row["ledger"] for row in rows] == [first.ledger]
+    with pytest.raises(PlanError, match="two ledgers have the id"):
+        edit_plan(again, Edits(drop=frozenset({first})), tmp_path / "dropped")
+    past = {name: encode_reuse(now()) for name in locked}
+    over = recovered("over", store={"ledgers": made, **past})
+    assert found(over, "DEAD_LOCK").keys() == {f"/{name}" for name in past}
+    removed = {row["ledger"] for row in over.read("actions").to_pylist() if row["op"] == "remove"}
+    assert removed == set(made)
+    edit_plan(plan, Edits(accept_loss=frozenset({first})), tmp_path / "lost")
+    lost = open_dataset(tmp_path / "lost", "plan")
+    assert plan_reader.overview(lost, shown=0).problems == ()
+    assert read_plan_manifest(lost).counts.reuse_locks == len(made) - 1
+    emptied = ScannableMemory()
+    written(lost, emptied, tmp_path / "journal-lost")
+    assert emptied.get(ROOT + lock_key(first)) is None
 
 
 def test_a_ledger_that_was_closed_empty_comes_back_byte_for_byte(recovered: Recover, tmp_path: Path) -> None:
