@@ -7,6 +7,9 @@
       a LAC above the end; up to the end a larger length than
       the record's, at the end another one; above the end a
       smaller one
+    entries above the end                                       on as many bookies that the record does not name as
+                                                                acknowledge one, and on two at least: one alone may be
+                                                                left from before its place in the ensemble was taken
 
 That is what a store leaves that was formatted anew and has given out low ids again, or that was restored to a state
 from before its last ids. Bookies that hold the older ledger, and that the record does not name, may delete it.
@@ -32,6 +35,9 @@ from recovery.model import tables
 _DIGITS: Final = 12
 _UNKNOWN: Final = ("which of the two ledgers is wanted under this id",)
 
+
+_FEWEST: Final = 2
+"""Bookies outside a record with entries above its end that show another ledger, where A is 1."""
 
 _HISTORIES: Final = pa.array(
     [str(refusal) for refusal in (Refusal.TWO_KEYS, Refusal.LENGTHS_DIFFER, Refusal.DIGESTS_DIFFER)]
@@ -115,7 +121,7 @@ def _in_store(copies: pa.Table, stored: pa.Table, run: Run) -> pa.Table:
         ),
         Statement(
             "bookies",
-            "headers that are not the record's",
+            "entries that are not the record's",
             pa.array(["; ".join(sorted(others.get(place, {}).values())) or None for place in places], pa.string()),
         ),
         Statement("bookies", "hold it, and are not in the record", pa.array(outside, pa.string())),
@@ -164,7 +170,34 @@ def _find_other_headers(copies: pa.Table, stored: pa.Table) -> dict[int, dict[st
             continue
         words = f"entry {entry[place]} on {bookie}: LAC {lac[place]}, length {length[place]}, digest {digest[place]}"
         headers.setdefault(row, {})[bookie] = words
+    _add_beyond_end(headers, copies, stored, pairs)
     return headers
+
+
+def _add_beyond_end(headers: dict[int, dict[str, str]], copies: pa.Table, stored: pa.Table, pairs: pa.Table) -> None:
+    """Add the bookies that have entries above the end of closed records, where these cannot be left of the ledger.
+
+    Args:
+        headers: row of the store → bookie → words; those that are there stay.
+        copies: COPIES.
+        stored: CATALOG_LEDGERS.
+        pairs: copy and at: rows of both that belong to one ledger.
+    """
+    last = copies["last"].take(pairs["copy"])
+    claimed = stored.select(["state", "last_entry"]).take(pairs["at"])
+    is_above = pc.and_(pc.equal(claimed["state"], "CLOSED"), pc.greater(last, claimed["last_entry"]))
+    above: dict[int, dict[str, int]] = {}
+    for place in np.flatnonzero(_fill(is_above)).tolist():
+        ends = above.setdefault(pairs["at"][place].as_py(), {})
+        bookie = pairs["bookie"][place].as_py()
+        ends[bookie] = max(ends.get(bookie, -1), last[place].as_py())
+    for row, ends in above.items():
+        known = ledger_metadata.decode(stored["raw"][row].as_py())
+        named = {member for segment in known.segments for member in segment.members}
+        strays = sorted(ends.keys() - named)
+        if len(strays) >= max(known.ack_quorum, _FEWEST):
+            for bookie in strays:
+                headers.setdefault(row, {}).setdefault(bookie, f"entries up to {ends[bookie]} on {bookie}")
 
 
 def _fill(mask: pa.ChunkedArray) -> npt.NDArray[np.bool_]:

@@ -58,7 +58,7 @@ def test_a_lock_keeps_the_older_copies_and_nothing_else_does(
         disks = [f"{there.bookies[n].id}={there.cluster.home / there.bookies[n].ledgers[0]}" for n in OLD]
         words = [word for disk in disks for word in ("--disk", disk)]
         exported = run(capsys, "export", reused[0], *words, "--out", tmp_path / "saved", "--json")
-        [saved] = exported.result["ledgers"]
+        [saved] = exported.result["exported"]
         assert saved["entries"] == ENTRIES
         control, trimmed = reused[1], reused[2]
         bkmeta("plan", "edit", tmp_path / "plan", "--accept-loss", control, "--out", tmp_path / "edited")

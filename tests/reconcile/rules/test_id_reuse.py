@@ -164,7 +164,7 @@ def test_another_ledger_under_the_same_key_is_known_by_its_headers(
     assert found.num_rows == is_other
     if is_other:
         evidence = {(one["side"], one["field"]): one["value"] for one in found.to_pylist()[0]["evidence"]}
-        assert evidence["bookies", "headers that are not the record's"].startswith(
+        assert evidence["bookies", "entries that are not the record's"].startswith(
             f"entry {header['entry']} on {bookie}"
         )
     # Only what the record does not name is deleted by the over-replicated check.
@@ -172,3 +172,26 @@ def test_another_ledger_under_the_same_key_is_known_by_its_headers(
     # What is still written to has no end.
     still_open = stored(state=md.State.OPEN, last_entry=None, length=None)
     assert id_reuse.findings(held, still_open, empty, RUN).num_rows == (header["digest"] == "HMAC")
+
+
+@pytest.mark.parametrize(
+    ("ends", "ack", "is_other"),
+    [
+        ({"y:1": 12, "z:1": 12}, 2, True),
+        ({"y:1": 9, "z:1": 12}, 2, False),
+        ({"z:1": 12}, 1, False),
+        ({"y:1": 12, "z:1": 12}, 3, False),
+        ({"a:1": 12, "b:1": 12}, 2, False),
+    ],
+)
+def test_entries_above_the_end_on_enough_strangers_are_another_ledgers(
+    ends: dict[str, int], ack: int, is_other: bool
+) -> None:
+    """A quick writer's headers say little: the LAC stands far behind, and entries of one size have the same lengths."""
+    rows = []
+    for bookie, end in ends.items():
+        header = {"entry": end, "lac": -1, "length": 90 + end, "size": 46, "digest": "CRC32C"}
+        rows.append(simulator.copy_row(7, bookie, list(range(end + 1)), headers=[header] if end > LAST else []))
+    held = pa.Table.from_pylist(rows, schema=tables.COPIES)
+    found = id_reuse.findings(held, stored(ack_quorum=ack), tables.RECONSTRUCTION.empty_table(), RUN)
+    assert found.num_rows == is_other
