@@ -1,6 +1,7 @@
 """What came of a plan in one sentence, for its report and for who made it."""
 
 from reconcile.plan.manifest import PlanCounts, PlanManifest
+from reconcile.rules.id_reuse import HISTORIES
 from reconcile.words import count_noun, count_released_holds, list_names
 from recovery.infer.refusal import Refusal
 
@@ -30,6 +31,8 @@ def describe_plan(manifest: PlanManifest) -> str:
     if held:
         verdict += "; 1 is held: its" if held == 1 else f"; {held} are held: their"
         verdict += " data is kept, and no client can read it yet"
+        several = sum(manifest.reasons.get(str(reason), 0) for reason in HISTORIES)
+        verdict += f" ({several} of them: two ledgers under one id, ID_REUSE)" if several else ""
     if counts.released:
         verdict += f"; of an earlier plan {count_released_holds(counts.released)}"
     if counts.settled:

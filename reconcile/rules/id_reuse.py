@@ -39,9 +39,7 @@ _UNKNOWN: Final = ("which of the two ledgers is wanted under this id",)
 _FEWEST: Final = 2
 """Bookies outside a record with entries above its end that show another ledger, where A is 1."""
 
-_HISTORIES: Final = pa.array(
-    [str(refusal) for refusal in (Refusal.TWO_KEYS, Refusal.LENGTHS_DIFFER, Refusal.DIGESTS_DIFFER)]
-)
+HISTORIES: Final = (Refusal.TWO_KEYS, Refusal.LENGTHS_DIFFER, Refusal.DIGESTS_DIFFER)
 """Reasons for a hold that show two ledgers; others only allow for them."""
 
 
@@ -55,7 +53,7 @@ def findings(copies: pa.Table, stored: pa.Table, rows: pa.Table, run: Run) -> pa
         run: this one.
     """
     known = _in_store(copies, stored, run)
-    several = rows.filter(pc.is_in(rows["reason"], _HISTORIES))
+    several = rows.filter(pc.is_in(rows["reason"], pa.array([str(reason) for reason in HISTORIES])))
     if not several.num_rows:
         return known
     named, known_rows = unite([several, known]).rows

@@ -24,6 +24,7 @@ from reconcile.plan import plan_reader
 from reconcile.plan.actions import LEAVE, REUSE_LOCK_TIME, Passwords
 from reconcile.plan.edits import Edits, edit_plan
 from reconcile.plan.manifest import read_plan_manifest
+from reconcile.report.pages import plan_page
 from reconcile.report.picture import ledgers_by_outcome
 from reconcile.report.plan_verdict import describe_plan
 from reconcile.write import apply as engine
@@ -289,6 +290,7 @@ def test_no_id_is_given_twice_and_one_that_was_is_told(recovered: Recover, tmp_p
     assert "on b0:3181" in text
     assert "on b1:3181" in text
     assert (rows_of(plan)[5_400]["outcome"], rows_of(plan)[5_400]["reason"]) == ("held", "two_keys")
+    assert "(1 of them: two ledgers under one id, ID_REUSE)" in describe_plan(read_plan_manifest(plan))
     target = ScannableMemory()
     target.raise_counter(f"{ROOT}{store.SHORT_GENERATOR}", 5_000)
     written(plan, target, tmp_path / "journal")
@@ -385,6 +387,9 @@ def test_what_is_called_kept_of_a_reused_id_is_kept_for_a_time(recovered: Recove
     bar = ledgers_by_outcome(manifest.counts)
     assert (bar["in_store"], sum(bar.values())) == (len(made), manifest.counts.ledgers)
     assert bar["held"] == sum(row["op"] == "hold" for row in plan.read("actions").to_pylist())
+    page = plan_page(plan, (), verdict="", made=now())
+    assert "no worker repairs the younger ledger" in page
+    assert f"{len(made)} ledgers: in the store already" in page
     target = ScannableMemory()
     for n, raw in made.items():
         target.put(key_of(n), raw)
