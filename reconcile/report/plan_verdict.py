@@ -27,9 +27,9 @@ def describe_plan(manifest: PlanManifest) -> str:
         stay = "stays" if counts.deleted == 1 else "stay"
         verdict += f"; {counts.deleted} that somebody deleted {stay} deleted unless you choose otherwise"
     gone = manifest.reasons.get(str(Refusal.DELETED_SINCE), 0)
-    held = counts.held - gone
-    if held:
-        verdict += "; 1 is held: its" if held == 1 else f"; {held} are held: their"
+    unreadable = counts.held - gone
+    if unreadable:
+        verdict += "; 1 is held: its" if unreadable == 1 else f"; {unreadable} are held: their"
         verdict += " data is kept, and no client can read it yet"
         several = sum(manifest.reasons.get(str(reason), 0) for reason in HISTORIES)
         verdict += f" ({several} of them: two ledgers under one id, ID_REUSE)" if several else ""

@@ -85,7 +85,7 @@ def _in_store(copies: pa.Table, stored: pa.Table, run: Run) -> pa.Table:
         return tables.FINDINGS.empty_table()
     keys = list(tables.KEY_COLUMNS)
     seen = copies.filter(pc.is_valid(copies["key"])).group_by([*keys, "key", "bookie"]).aggregate([])
-    others = _find_other_headers(copies, stored)
+    strangers = _find_other_headers(copies, stored)
     # A ledger may have several keys: each is compared with the one record.
     record = stored.select([*keys, "password_hash"]).append_column("at", pa.array(np.arange(stored.num_rows)))
     other = seen.join(record, keys, join_type="inner")
@@ -100,7 +100,7 @@ def _in_store(copies: pa.Table, stored: pa.Table, run: Run) -> pa.Table:
             bookies, key_texts = rows.setdefault(row["at"], (set(), set()))
             bookies.add(row["bookie"])
             key_texts.add(row["key"].hex()[:_DIGITS])
-    for place, headers in others.items():
+    for place, headers in strangers.items():
         rows.setdefault(place, (set(), set()))[0].update(headers)
     places = sorted(rows)
     records = stored.take(pa.array(places, pa.int64()))
@@ -120,7 +120,7 @@ def _in_store(copies: pa.Table, stored: pa.Table, run: Run) -> pa.Table:
         Statement(
             "bookies",
             "entries that are not the record's",
-            pa.array(["; ".join(sorted(others.get(place, {}).values())) or None for place in places], pa.string()),
+            pa.array(["; ".join(sorted(strangers.get(place, {}).values())) or None for place in places], pa.string()),
         ),
         Statement("bookies", "hold it, and are not in the record", pa.array(outside, pa.string())),
     ]

@@ -321,7 +321,7 @@ class RangeTasks:
                 row["end"] <= self.run.at or LedgerId(row["scope"], row["ledger"]) not in needed for row in standing
             ]
             parts.append(
-                make_reuse_releases(pa.table({**columns, "op": ["remove" if past else LEAVE for past in over]}))
+                make_reuse_releases(pa.table({**columns, "op": ["remove" if is_past else LEAVE for is_past in over]}))
             )
         return pa.concat_tables(parts)
 
