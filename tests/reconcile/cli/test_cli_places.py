@@ -39,6 +39,8 @@ NO_PLACES: Final = frozenset(
         *("--accept-deleted-by", "--replace-cookie", "--replace-below", "--subtree", "--waves", "--default-quorum"),
         *(
             "--at",
+            "--as-of",
+            "--instance-id",
             "--head",
             "--bookies-from",
             "--sample",
