@@ -42,6 +42,7 @@ UNTOUCHED: Final = ("clean",)
 
 _SUPPLIED: Final = ("ensemble_size", "write_quorum", "last_entry", "length", "digest")
 """Fields that records of snapshots and references supply, and that are judged where they do."""
+_GIVEN: Final = ("snapshot", "reference")
 _LONG: Final = 3
 """A ledger shows its shape with so many entries a bookie."""
 _SHOWN: Final = 5
@@ -236,7 +237,18 @@ class ClusterJudge:
         holes = [entry for entry in range(end + 1) if entry not in present]
         if list_holes(row) != holes:
             yield "guard", f"lists holes {describe_runs(list_holes(row))}, nobody serves {describe_runs(holes)}"
+        yield from self._say_above(row, served)
         yield from self._grades(row, true)
+
+    @staticmethod
+    def _say_above(row: Row, served: Mapping[str, Mapping[int, Any]]) -> Iterator[tuple[str, str]]:
+        """Check that what bookies serve above an end is offered, where no record and no upper layer gave that end."""
+        highest = max((entry for copies in served.values() for entry in copies), default=-1)
+        if row["last_entry"] is None or highest <= row["last_entry"] or row["grades"]["last_entry"] in _GIVEN:
+            return
+        listed = list_alternatives(row)["last_entry"]
+        if not any(is_within(value, highest) for value in listed):
+            yield "told", f"ends at {row['last_entry']}, bookies serve up to {highest}, offered: {listed}"
 
     # ---------------------------------------------------------------------------------------------- restored
 
@@ -263,6 +275,7 @@ class ClusterJudge:
         else:
             yield from self._open_again(row, served, true)
         yield from self._one_life(row)
+        yield from self._say_above(row, served)
         yield from self._grades(row, true)
         blended = len(self._lives(ledger)) > 1
         if row["state"] == State.CLOSED and ledger in self.world.records and not blended:

@@ -8,6 +8,7 @@ bring it back. The guarantees (`docs/design` has the theory and the table that t
     G1    an entry that a scanned bookie serves, not above the end, has a holder in its write set
     G2    nothing acknowledged is above the end of a closed ledger; what nobody scanned has is said to be open
     G5    where the end or the length is not the true one, the true one is among the alternatives
+    told  what bookies serve above an end is among the alternatives
     grade what is called observed or verified is true
     shape where E or W is not the true one, the true shape is among the alternatives, if the cluster or a snapshot
           has it

@@ -223,6 +223,7 @@ def hold(row: dict[str, Any]) -> None:
         (boast, "storm", "grade"),
         (forget, "storm", "hold"),
         (hide, "pending", "G5"),
+        (hide, "late", "told"),
         (narrow, "clean", "shape"),
         (hold, "clean", "clean"),
     ],
