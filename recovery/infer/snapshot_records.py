@@ -245,7 +245,7 @@ def _decide(
     if row.reason in KEPT:
         return _add_contradictions(row, against)
     if against and [(c.field, c.refusal) for c in against] == [("length", Refusal.TWO_HISTORIES)]:
-        return _guard(_restore_closed(known, ledger, row, record, doubts), row, against[0])
+        return _guard(_restore_closed(known, ledger, row, record, doubts), against[0])
     if against:
         return _refuse(row, against)
     if stored.state is State.CLOSED:
@@ -277,7 +277,7 @@ def _refuse(row: LedgerRow, against: Sequence[Contradiction]) -> LedgerRow:
     )
 
 
-def _guard(restored: LedgerRow, shown: LedgerRow, against: Contradiction) -> LedgerRow:
+def _guard(restored: LedgerRow, against: Contradiction) -> LedgerRow:
     """Keep all copies of a ledger of which only the length is in doubt; the length that headers show is offered."""
     rows = (*(restored.contradictions or ()), against.row())
     if restored.outcome != "restored":
@@ -288,7 +288,7 @@ def _guard(restored: LedgerRow, shown: LedgerRow, against: Contradiction) -> Led
         outcome="guarded",
         reason=str(Refusal.TWO_HISTORIES),
         reading=str(Reading.LIKELIEST),
-        acked_high=shown.acked_high,
+        acked_high=None,
         alternatives=(*restored.alternatives, Alternative("length", length, _LENGTH, 0.0)),
         contradictions=rows,
     )
