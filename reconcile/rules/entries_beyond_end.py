@@ -38,6 +38,8 @@ def findings(copies: pa.Table, stored: pa.Table, run: Run, *, seen: bool, side: 
         seen: every bookie was looked at, completely.
         side: who has the records.
     """
+    if not stored.num_rows:
+        return tables.FINDINGS.empty_table()
     keys = list(tables.KEY_COLUMNS)
     ends = copies.group_by(keys).aggregate([("last", "max")])
     on_bookies, in_store = sides.unite([ends, stored]).rows

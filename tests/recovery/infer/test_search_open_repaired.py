@@ -15,7 +15,8 @@ from recovery.model.metadata import State
 from recovery.testing import inventories
 from recovery.testing.cluster_judge import ClusterJudge
 from recovery.testing.histories import PASSWORD
-from recovery.testing.judge import NOTHING, reconstruct_alone
+from recovery.testing.inventories import View
+from recovery.testing.judge import NOTHING, Reconstruct, reconstruct_alone, reconstruct_rest
 from recovery.testing.protocol import World, Writer
 from recovery.testing.tally import Tally
 
@@ -74,11 +75,13 @@ def send_acknowledged(writer: Writer, count: int, silent: Sequence[str] = ()) ->
             writer.deliver(name)
 
 
-def judge_world(world: World, shape: Shape | None) -> tuple[Tally, dict[int, dict[str, Any]]]:
+def judge_world(
+    world: World, shape: Shape | None, view: View | None = None, made: Reconstruct = reconstruct_alone
+) -> tuple[Tally, dict[int, dict[str, Any]]]:
     """Judge what is made of the bookies, all of them scanned whole; the quorums are those that a snapshot states."""
-    inventory = inventories.inventory(world)
+    inventory = inventories.inventory(world, view)
     quorums = {} if shape is None else {shape: len(world.records)}
-    rows = reconstruct_alone(inventory, quorums=quorums or None).to_pylist()
+    rows = made(inventory, quorums=quorums or None).to_pylist()
     judge = ClusterJudge("open-repaired", 0, world, inventory, Tail.INCLUSIVE, NOTHING, Counter(quorums))
     return judge.judge_rows(rows), {row["ledger"]: row for row in rows}
 
@@ -121,6 +124,32 @@ def test_what_a_newcomer_got_is_kept(spare: int, shape: Shape, end: str, *, stat
     for ledger, row in rows.items():
         assert row["outcome"] == "restored", row
         assert row["last_entry"] >= world.records[ledger].acked
+
+
+@pytest.mark.parametrize("made", [reconstruct_alone, reconstruct_rest], ids=["gone", "stated to be lost"])
+@pytest.mark.parametrize("stated", [False, True], ids=["A unknown", "A stated"])
+@pytest.mark.parametrize("shape", [(3, 3, 2), (3, 2, 2), (2, 2, 2)], ids=str)
+def test_what_is_seen_is_kept_where_a_bookie_is_gone(shape: Shape, made: Reconstruct, *, stated: bool) -> None:
+    """One bookie after the other is missing: no acknowledged entry that another one has is above an end."""
+    world = make_world(shape, shape[0] + 2)
+    names = list(world.bookies)
+    for number in range(8):
+        members = names[number % 3 : number % 3 + shape[0]]
+        others = [name for name in names if name not in members]
+        writer = open_ledger(world, shape, ORDINARY + number, members)
+        dead = members[number % shape[0]]
+        replace_dead(world, writer, dead, others[0])
+        send_acknowledged(writer, 1 + number % 4)
+        copy_closed_segment(world, writer, dead, others[-1])
+        if number % 2:
+            writer.close()
+        world.bookies[dead].start()
+    for name in names:
+        tally, rows = judge_world(world, shape if stated else None, View(unscanned=(name,)), made)
+        # Whether all shapes are listed, of which one bookie in so few is gone, is asked elsewhere.
+        broken = [violation for violation in tally.violations if violation.guarantee != "shape"]
+        assert not broken, "\n".join(map(str, broken[:5]))
+        assert {row["outcome"] for row in rows.values()} <= {"restored", "guarded"}
 
 
 @pytest.mark.parametrize("stated", [False, True], ids=["A unknown", "A stated"])
