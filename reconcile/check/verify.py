@@ -334,7 +334,8 @@ class _Run:
         self._progress(sum(self._outcomes.values()), self._total)
 
     def _tell(self, ledger: LedgerId, outcome: str, detail: str) -> None:
-        if len(self._problems) < LISTED:
+        # What reads well leaves room for what does not.
+        if len(self._problems) < (LISTED // 2 if outcome == ABOVE_END else LISTED):
             self._problems.append(Problem(ledger, str(outcome), detail))
 
     # Asking
