@@ -26,18 +26,23 @@ from scripts.mutants.session import SPOKEN, Work, serve
 
 REASONS: Final = Path("tests/mutants.toml")
 RESULTS: Final = Path(".cache/mutants.jsonl")
-_DECIDE: Final = ("tests/reconcile/rules", "tests/reconcile/plan", "tests/reconcile/compare")
+_RULES: Final = ("tests/reconcile/rules", "tests/reconcile/plan", "tests/reconcile/compare")
 _JUDGE: Final = ("tests/reconcile/check/scrutiny", "tests/reconcile/check/records", "tests/reconcile/explain")
+_PLANS: Final = (
+    *("tests/reconcile/compare", "tests/reconcile/plan", "tests/reconcile/explain", "tests/reconcile/jobs/make_plan"),
+    *("tests/reconcile/jobs/plans", "tests/reconcile/jobs/records", "tests/reconcile/test_references_spark.py"),
+    *("tests/reconcile/cli/test_cli_plan.py", "tests/reconcile/cli/test_plan_ledgers.py"),
+)
 TESTS: Final[Mapping[str, Sequence[str]]] = {
     "recovery/infer": ("tests/recovery/infer",),
-    "reconcile/rules": (*_DECIDE, *_JUDGE),
-    "reconcile/plan": _DECIDE,
-    "reconcile/compare": _DECIDE,
+    "reconcile/rules": (*_RULES, *_JUDGE),
+    "reconcile/plan": _PLANS,
+    "reconcile/compare": _PLANS,
     "reconcile/write": ("tests/reconcile/write",),
     "reconcile/deletes": ("tests/reconcile/deletes",),
     "reconcile/check/impact": ("tests/reconcile/check/impact", "tests/reconcile/jobs/impact"),
 }
-"""What is changed, and the tests that belong to it: those of them that need no server and no Spark are asked."""
+"""What is changed, and the tests that belong to it: those of them that need no server are asked."""
 
 
 def tests_of(path: str) -> Sequence[str]:
@@ -108,7 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--list", action="store_true", help="tries nothing: what became of each file's changes")
     parser.add_argument("--name", help="tries only changes whose name contains this, also those that were tried")
     parser.add_argument("--sums", action="store_true", help="also changes sums and numbers, which decide nothing alone")
-    parser.add_argument("--quick", type=float, default=1e9, help="asks no test that takes longer than so many seconds")
+    parser.add_argument("--quick", type=float, default=1e9, help="asks tests up to so many CPU seconds a change")
     given = parser.parse_intermixed_args(arguments)
     wanted = given.files or [name for name in TESTS if Path(name).exists()]
     listed = [sorted(Path(name).rglob("*.py")) if Path(name).is_dir() else [Path(name)] for name in wanted]

@@ -20,9 +20,10 @@ import time
 import traceback
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
 from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType
@@ -40,7 +41,7 @@ SOME: Final = {
 """A part of what `scripts/test` judges: each change is judged by so many histories, or clusters, again."""
 _QUIET: Final = (
     *("-q", "-s", "-p", "no:cacheprovider", "-p", "no:xdist"),
-    *("-o", "timeout=0", "-m", "not real and not spark"),
+    *("-o", "timeout=0", "-m", "not real"),
 )
 SPOKEN: Final = "mutants.out"
 _RUNNING: Final = "mutants.test"
@@ -69,7 +70,7 @@ class Work:
         tests: folders of tests, or tests.
         mutants: what may be tried.
         count: changes that are tried, of those that no result is remembered of.
-        quick_s: tests that take longer are not asked.
+        quick_s: CPU seconds, watched, that the tests of one change may take; the others are not asked.
         again: whether also those with a result are tried.
     """
 
@@ -98,17 +99,36 @@ def _pytest(folder: str, tests: Sequence[str], plugin: object) -> int:
     return int(pytest.main([*_QUIET, *tests], plugins=[plugin]))
 
 
-class _Derandomized:
+class _Steady:
     @pytest.hookimpl
     def pytest_sessionstart(self) -> None:
-        """Let each change be asked the same examples, those of `scripts/test`."""
+        """Let each change be asked the same examples, those of `scripts/test`; Spark's tasks run in this process."""
         from hypothesis import settings  # noqa: PLC0415 - pytest rewrites it when it loads it
+
+        from recovery import spark  # noqa: PLC0415 - that of the copy
 
         settings.register_profile("mutants", deadline=None, derandomize=True, max_examples=60, database=None)
         settings.load_profile("mutants")
+        steady = pytest.MonkeyPatch()
+        steady.setattr(spark, "demand_spark", lambda *_: None)
+        steady.setattr(spark, "session", lambda *_, **__: nullcontext())
+        steady.setattr(spark, "over_buckets", _over_buckets)
 
 
-class _Cold(_Derandomized):
+def _over_buckets(
+    _spark: None,
+    task: Callable[[range], Mapping[str, Any]],
+    ranges: Sequence[range],
+    *,
+    done: Callable[[int, int], None] = lambda _done, _all: None,
+) -> list[Any]:
+    """Do what Spark would, without it: seconds less for each change."""
+    answers = [json.loads(json.dumps(task(buckets))) for buckets in ranges]
+    done(len(ranges), len(ranges))
+    return answers
+
+
+class _Cold(_Steady):
     """Runs named tests of what the files are now."""
 
     def __init__(self, names: Sequence[str]) -> None:
@@ -148,7 +168,7 @@ class _Test:
         return self.lines.get(path, frozenset())
 
 
-class _Session(_Derandomized):
+class _Session(_Steady):
     def __init__(self, work: Work, tried: "Synchronized[int]", out: TextIO) -> None:
         self._work, self._tried, self._out = work, tried, out
         self._tests: list[_Test] = []
@@ -189,8 +209,7 @@ class _Session(_Derandomized):
                 self._out.write(f"not asked, for it fails when it is watched: {item.nodeid}\n")
                 continue
             cpu_s, lines = known[key]
-            if cpu_s <= self._work.quick_s:
-                self._tests.append(_Test(item, cpu_s, {path: frozenset(some) for path, some in lines.items()}))
+            self._tests.append(_Test(item, cpu_s, {path: frozenset(some) for path, some in lines.items()}))
         self._tests.sort(key=lambda test: test.cpu_s)
         if is_new and _forked(partial(_run, session, [test.item for test in self._tests]), _TOGETHER_S):
             raise RuntimeError(f"{Path(_RUNNING).read_text()} fails after others, without a change")
@@ -229,7 +248,9 @@ class _Session(_Derandomized):
         tests = [t for t in self._tests if not mutant.function or not t.executed(mutant.path).isdisjoint(lines)]
         noticed = self._noticed
         tests.sort(key=lambda t: t.cpu_s / (1 + noticed[mutant.path, mutant.function, t.item.nodeid]))
-        return sorted(tests, key=lambda test: not test.executed(mutant.path))
+        tests.sort(key=lambda test: not test.executed(mutant.path))
+        costs = accumulate(test.cpu_s for test in tests)
+        return [test for test, cost_s in zip(tests, costs, strict=True) if cost_s <= self._work.quick_s]
 
     def _outcome(self, session: pytest.Session, mutant: Mutant, tests: Sequence[_Test]) -> Outcome:
         file, items = Path(mutant.path), [test.item for test in tests]
