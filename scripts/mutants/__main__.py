@@ -45,14 +45,20 @@ TESTS: Final[Mapping[str, Sequence[str]]] = {
 """What is changed, and the tests that belong to it: those of them that need no server are asked."""
 
 
-def tests_of(path: str) -> Sequence[str]:
-    """Return the folders of the tests that belong to a file."""
-    found = [tests for prefix, tests in TESTS.items() if path == prefix or path.startswith(f"{prefix}/")]
+def find_package(path: str) -> str:
+    """Return what of `TESTS` a file belongs to."""
+    found = [prefix for prefix in TESTS if path.startswith(f"{prefix}/")]
     if not found:
         raise SystemExit(f"{path}: no tests are known for it; what can be changed: {', '.join(TESTS)}")
-    if missing := [test for test in found[0] if not Path(test).exists()]:
+    if missing := [test for test in TESTS[found[0]] if not Path(test).exists()]:
         raise SystemExit(f"{path}: its tests are not there any more: {', '.join(missing)}")
     return found[0]
+
+
+def list_files(name: str) -> list[str]:
+    """Return a file, or those of a folder that people write."""
+    files = sorted(Path(name).rglob("*.py")) if Path(name).is_dir() else [Path(name)]
+    return [str(file) for file in files if "_pb" not in file.parts]
 
 
 def copied(folder: Path) -> None:
@@ -116,19 +122,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--quick", type=float, default=1e9, help="asks tests up to so many CPU seconds a change")
     given = parser.parse_intermixed_args(arguments)
     wanted = given.files or [name for name in TESTS if Path(name).exists()]
-    listed = [sorted(Path(name).rglob("*.py")) if Path(name).is_dir() else [Path(name)] for name in wanted]
-    paths = [str(path) for some in listed for path in some if "_pb" not in path.parts]
-    groups = {path: tests_of(path) for path in paths}
+    paths = [path for name in wanted for path in list_files(name)]
+    packages = {path: find_package(path) for path in paths}
     every = [mutant for path in paths for mutant in mutants(path, Path(path).read_text())]
     every = [m for m in every if (m.is_predicate or given.sums) and (given.name is None or given.name in m.name)]
     left = given.count or len(every)
-    for tests in () if given.list else dict.fromkeys(groups.values()):
-        mine = [mutant for mutant in every if groups[mutant.path] == tests]
+    for package in () if given.list else dict.fromkeys(packages.values()):
+        mine = [mutant for mutant in every if packages[mutant.path] == package]
         with tempfile.TemporaryDirectory(prefix="bkmeta-mutants-") as name:
             copied(Path(name).resolve())
-            folder = str(Path(name).resolve())
-            work = Work(folder, RESULTS.absolute(), tests, mine, left, given.quick, again=given.name is not None)
-            left -= run_apart(work)
+            folder, again = str(Path(name).resolve()), given.name is not None
+            watched, results = list_files(package), RESULTS.absolute()
+            left -= run_apart(Work(folder, results, TESTS[package], watched, mine, left, given.quick, again=again))
         if left <= 0:
             break
     return 1 if summarize(every) else 0

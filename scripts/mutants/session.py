@@ -68,6 +68,7 @@ class Work:
         folder: a copy of the tree.
         results: where results are remembered.
         tests: folders of tests, or tests.
+        watched: files of which is kept which lines each test executes: those of all changes, and others.
         mutants: what may be tried.
         count: changes that are tried, of those that no result is remembered of.
         quick_s: CPU seconds, watched, that the tests of one change may take; the others are not asked.
@@ -77,6 +78,7 @@ class Work:
     folder: str
     results: Path
     tests: Sequence[str]
+    watched: Sequence[str]
     mutants: Sequence[Mutant]
     count: int
     quick_s: float
@@ -179,8 +181,7 @@ class _Session(_Steady):
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Try the changes in place of a run of the tests."""
         folder = self._work.folder
-        paths = dict.fromkeys(mutant.path for mutant in self._work.mutants)
-        for path in paths:
+        for path in self._work.watched:
             module = importlib.import_module(path.removesuffix(".py").removesuffix("/__init__").replace("/", "."))
             if module.__file__ != f"{folder}/{path}":
                 raise RuntimeError(f"{path} was imported from {module.__file__}, not from the copy")
@@ -189,13 +190,14 @@ class _Session(_Steady):
             if isinstance(each, FunctionType) and each.__code__.co_filename.startswith(folder):
                 self._functions[_key(each.__code__)].append(each)
         gc.freeze()
-        self._watch(session, set(paths))
+        self._watch(session)
         self._try(session)
         return True
 
-    def _watch(self, session: pytest.Session, watched: set[str]) -> None:
+    def _watch(self, session: pytest.Session) -> None:
         """Run each test alone, unless a run before this one did, and keep which lines of these files it executes."""
-        files = hash_text("".join(f"{path}\n{Path(path).read_text()}" for path in sorted(watched)).encode())
+        watched = self._work.watched
+        files = hash_text("".join(f"{path}\n{Path(path).read_text()}" for path in watched).encode())
         kept = self._work.results.with_name(f"mutants-lines-{files}.json")
         known = json.loads(kept.read_text()) if kept.exists() else {}
         is_new = False
@@ -310,7 +312,7 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
             yield from _codes(each)
 
 
-def _traced(session: pytest.Session, item: pytest.Item, watched: set[str]) -> int:
+def _traced(session: pytest.Session, item: pytest.Item, watched: Sequence[str]) -> int:
     files = {f"{session.config.rootpath}/{path}": path for path in watched}
     lines: dict[str, set[int]] = defaultdict(set)
 

@@ -78,7 +78,7 @@ def run(tree: Path, *, count: int = 1000) -> tuple[int, dict[str, Outcome]]:
     source = (tree / "judging" / "judge.py").read_text()
     every = [mutant for mutant in mutants("judging/judge.py", source) if mutant.is_predicate]
     results = tree / "results" / "mutants.jsonl"
-    tried = program.run_apart(Work(str(tree), results, ["tests"], every, count, 1e9, again=False))
+    tried = program.run_apart(Work(str(tree), results, ["tests"], ["judging/judge.py"], every, count, 1e9, again=False))
     return tried, {name: result.outcome for (_, name), result in load_results(results).items()}
 
 
