@@ -2,8 +2,12 @@
 
 from pathlib import Path
 
+import pytest
+
+from backends.errors import AccessDeniedError
 from backends.memory import MemoryStore
-from reconcile.write.freezing.freeze_state import KEPT, choose_kept_acl, join_key
+from backends.protocols import Write
+from reconcile.write.freezing.freeze_state import KEPT, State, choose_kept_acl, join_key, read_freeze_state
 from tests.reconcile.write.freezing.test_freeze import OPEN, OURS, ROOT, _cluster, _freeze
 
 MINE = "digest:somebody:else:cdrwa,world:anyone:rc"
@@ -36,3 +40,81 @@ def test_a_store_without_rights_gives_none() -> None:
             self.get, self.get_many, self.children = store.get, store.get_many, store.children
 
     assert choose_kept_acl(Plain(_cluster()), ROOT, "/idgen", None) is None  # type: ignore[arg-type]  # reads only
+
+
+def test_what_may_not_be_read_is_not_taken_for_closed_or_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rights of the root that are hidden say nothing of who reads it: the state is not known, and nothing is open."""
+    store = _cluster()
+    _freeze(store, tmp_path)
+    inner = store.get_acl
+
+    def hidden(key: str) -> object:
+        if key == ROOT:
+            raise AccessDeniedError(key)
+        return inner(key)
+
+    monkeypatch.setattr(store, "get_acl", hidden)
+    state = read_freeze_state(store, ROOT)
+    assert (state.state, state.open) == (State.UNKNOWN, ())
+
+
+def test_where_nobody_may_register_it_is_nobody_in_particular(tmp_path: Path) -> None:
+    """Only an identity that is the freeze's, and alone may register, would be the bookies' own."""
+    store = _cluster()
+    _freeze(store, tmp_path)
+    available = join_key(ROOT, "/available")
+    rights = store.get_acl(available)
+    assert rights is not None
+    store.set_acl(available, "world:anyone:r", expected=rights.version)
+    assert read_freeze_state(store, ROOT).state is State.FROZEN
+    store.set_acl(available, f"{OURS}:cdrwa", expected=rights.version + 1)
+    assert read_freeze_state(store, ROOT).state is State.UNKNOWN
+
+
+TAKEN = ("/00", "/000", "/underreplication/locks", "/idgen", "/idgen-long", "")
+OTHER = "digest:other:b3RoZXI="
+
+
+def made(rights: str, keys: tuple[str, ...] = TAKEN) -> MemoryStore:
+    """Return a store without LAYOUT whose nodes all have the same rights."""
+    store = MemoryStore()
+    store.write([Write(ROOT + key, b"") for key in keys if key])
+    for key in keys:
+        store.set_acl(ROOT + key, rights, expected=0)
+    return store
+
+
+@pytest.mark.parametrize(
+    ("rights", "state", "identity"),
+    [
+        (f"{OURS}:cdrwa,world:anyone:a", State.FROZEN, OURS),
+        (f"{OURS}:cdrwa,{OTHER}:cdrwa", State.PARTLY, None),
+        (f"{OURS}:cdrwa,world:anyone:cdrwa", State.THAWED, None),
+        ("world:anyone:wa", State.FROZEN, None),
+    ],
+)
+def test_a_freeze_is_of_one_identity(rights: str, state: State, identity: str | None) -> None:
+    """One that all closed nodes name; not one of two, not one beside all others, and none where nobody is left."""
+    store = made(rights)
+    if identity is not None:  # else nobody could read it: then the bookies are that identity
+        store.set_acl(ROOT, f"{OURS}:cdrwa,world:anyone:r", expected=1)
+    found = read_freeze_state(store, ROOT)
+    assert (found.state, found.identity) == (state, identity)
+
+
+@pytest.mark.parametrize(
+    ("root", "has_tree", "is_flat"),
+    [
+        (f"{OURS}:cdrwa,world:anyone:a", False, True),
+        (f"{OURS}:cdrwa,{OTHER}:r,world:anyone:a", False, True),
+        (f"{OURS}:cdrwa,world:anyone:a", True, False),
+        ("world:anyone:wa", False, False),
+        (f"{OURS}:cdrwa,world:anyone:ra", False, False),
+        ("world:anyone:r", False, False),
+    ],
+)
+def test_without_a_layout_only_a_closed_root_is_a_flat_one(root: str, *, has_tree: bool, is_flat: bool) -> None:
+    """Where digests alone read it, and no tree of ledgers is below it: else the trees are what must be closed."""
+    store = made(root, ("/00", "") if has_tree else ("/idgen", ""))
+    said = read_freeze_state(store, ROOT).open
+    assert any(line.startswith("/000 ") for line in said) == (not is_flat)
