@@ -1,13 +1,23 @@
 """Whether a store is frozen, and the rights of what is made while it is."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
-from backends.errors import AccessDeniedError
+from backends.errors import AccessDeniedError, UnavailableError
 from backends.memory import MemoryStore
-from backends.protocols import Write
-from reconcile.write.freezing.freeze_state import KEPT, State, choose_kept_acl, join_key, read_freeze_state
+from backends.protocols import Versioned, Write, parse_acl
+from reconcile.write.freezing.freeze_state import (
+    KEPT,
+    Proof,
+    State,
+    choose_kept_acl,
+    join_key,
+    prove_refusals,
+    read_freeze_state,
+)
+from recovery.codecs.store import Layout
 from tests.reconcile.write.freezing.test_freeze import OPEN, OURS, ROOT, _cluster, _freeze
 
 MINE = "digest:somebody:else:cdrwa,world:anyone:rc"
@@ -118,3 +128,86 @@ def test_without_a_layout_only_a_closed_root_is_a_flat_one(root: str, *, has_tre
     store = made(root, ("/00", "") if has_tree else ("/idgen", ""))
     said = read_freeze_state(store, ROOT).open
     assert any(line.startswith("/000 ") for line in said) == (not is_flat)
+
+
+class Stranger(MemoryStore):
+    """What a client without any identity may do in a store, by the rights of its nodes."""
+
+    def __init__(self, store: MemoryStore, silent: str = "") -> None:
+        self._seen, self._silent = store, silent
+
+    def _demand(self, perm: str, key: str) -> None:
+        if key == self._silent:
+            raise UnavailableError("memory:", "does not answer")
+        rights = self._seen.get_acl(key)
+        if rights is not None and not any(
+            one.scheme == "world" and perm in one.perms for one in parse_acl(rights.text)
+        ):
+            raise AccessDeniedError(key)
+
+    def get(self, key: str) -> Versioned | None:
+        self._demand("r", key)
+        return self._seen.get(key)
+
+    def children(self, key: str) -> list[str] | None:
+        self._demand("r", key)
+        return self._seen.children(key)
+
+    def write(self, changes: Iterable[Write]) -> list[int]:
+        listed = list(changes)
+        for change in listed:
+            self._demand("c", change.key.rpartition("/")[0])
+        return self._seen.write(listed)
+
+
+def test_what_a_stranger_is_refused_proves_a_freeze(tmp_path: Path) -> None:
+    """Each attempt of a bookie is refused, and it can start; after one right is open again that one is let pass."""
+    store = _cluster()
+    _freeze(store, tmp_path)
+    locks = f"{ROOT}/underreplication/locks"
+    refused = (
+        f"list {ROOT}/00",
+        f"list {ROOT}/000",
+        f"create below {locks}",
+        f"create below {ROOT}/idgen",
+        f"create below {ROOT}",
+    )
+    assert prove_refusals(Stranger(store), store, ROOT, Layout.HIERARCHICAL) == Proof(refused, (), (), starts=True)
+    before = set(store.dump())
+    for key in (f"{ROOT}/00", locks):
+        rights = store.get_acl(key)
+        assert rights is not None
+        store.set_acl(key, OPEN, expected=rights.version)
+    proof = prove_refusals(Stranger(store), store, ROOT, Layout.HIERARCHICAL)
+    assert proof.allowed == (f"list {ROOT}/00", f"create below {locks}")
+    assert proof.refused == tuple(line for line in refused if line not in proof.allowed)
+    assert set(store.dump()) == before, "what was made to see whether it can be made is gone again"
+
+
+def test_a_proof_fails_where_it_saw_nothing(tmp_path: Path) -> None:
+    """What is absent, and whoever does not answer, proves nothing; a generator that is absent can stay so."""
+    store = MemoryStore()
+    store.write([Write(f"{ROOT}/available/readonly", b"")])
+    proof = prove_refusals(Stranger(store), store, ROOT, Layout.HIERARCHICAL)
+    missing = (f"list {ROOT}/00", f"list {ROOT}/000", f"create below {ROOT}/underreplication/locks")
+    assert proof.failed == tuple(f"{attempt}: it is absent" for attempt in missing)
+    assert proof.allowed == (f"create below {ROOT}",)
+    assert proof.starts
+    store = _cluster()
+    _freeze(store, tmp_path)
+    proof = prove_refusals(Stranger(store, silent=ROOT), store, ROOT, Layout.HIERARCHICAL)
+    assert [line.partition(":")[0] for line in proof.failed] == [f"create below {ROOT}", f"read {ROOT}"]
+    assert not proof.starts
+
+
+def test_of_a_flat_root_a_bookie_sees_nothing() -> None:
+    """Its ledgers stand in the root, which is closed: no bookie can start, and no tree of ledgers is asked for."""
+    store = made(f"{OURS}:cdrwa,world:anyone:a", ("/underreplication/locks", "/idgen", ""))
+    proof = prove_refusals(Stranger(store), store, ROOT, Layout.FLAT)
+    assert proof.refused == (
+        f"create below {ROOT}/underreplication/locks",
+        f"create below {ROOT}/idgen",
+        f"create below {ROOT}",
+        f"list {ROOT}",
+    )
+    assert (proof.allowed, proof.failed, proof.starts) == ((), (), False)
