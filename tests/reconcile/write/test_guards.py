@@ -140,7 +140,7 @@ def test_locks_are_counted_with_those_that_are_there() -> None:
     there, planned = MAX_LOCKS // 2, MAX_LOCKS - MAX_LOCKS // 2
     store = filled(**{"/underreplication/locks": b""})
     names = [f"urL{n:010d}" for n in range(there)]
-    store.children = lambda _key: names  # type: ignore[method-assign]  # more than it would list
+    store.children = lambda key: names  # type: ignore[method-assign]  # noqa: ARG005 - more than it would list
     locks = [f"/underreplication/locks/urL{n:010d}" for n in range(there, there + planned)]
     demand_room_for_locks([*locks, "/underreplication/locks/urL0000000000"], store, BASE)
     with pytest.raises(GuardRefusedError, match=f"holds {there} locks"):
