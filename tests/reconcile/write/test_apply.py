@@ -186,6 +186,21 @@ def test_a_plan_without_an_instance_id_of_its_own_is_bound_to_its_cluster(tmp_pa
             assert applied(store, plan, tmp_path / stored, instance_ids=("an-instance",)).exit_code == 0
 
 
+def test_a_plan_with_an_instance_id_is_compared_by_it_alone(tmp_path: Path) -> None:
+    """The id that a person chose may be none of those that the evidence named."""
+    store = MemoryStore()
+    store.write([Write(f"{ROOT}/INSTANCEID", b"1c0b")])
+    assert applied(store, restore_of(3), tmp_path / "j", instance_ids=("an-instance",)).exit_code == 0
+
+
+def test_without_cookies_none_are_withheld(tmp_path: Path) -> None:
+    """A conflict is reported, and no cookie is spoken of that the plan does not have."""
+    store = MemoryStore()
+    store.write([Write(f"{ROOT}/00/0000/L0001", b"somebody's")])
+    result = applied(store, [one for one in restore_of(3) if one["kind"] != "cookie"], tmp_path / "j")
+    assert (result.exit_code, result.cookies_withheld) == (6, "")
+
+
 def test_bookies_of_two_clusters_are_a_guard(tmp_path: Path) -> None:
     """A plan with two instance ids is of two clusters, and neither is written."""
     store = MemoryStore()
@@ -357,6 +372,33 @@ def test_a_store_that_fails_before_the_first_write_is_no_partial_apply(tmp_path:
     assert inner.dump() == {}
 
 
+def test_a_resumed_run_that_fails_at_once_is_partly_applied(tmp_path: Path) -> None:
+    """What the run before it announced may stand there, though this one wrote nothing."""
+    inner = MemoryStore()
+    inner.write([Write(f"{ROOT}/00/0000/L{n}", b"former") for n in range(4)])
+    rows = [
+        action("ledger", "replace", f"/00/0000/L{n}", b"record", expects=0, before=b"former", ledger=n)
+        for n in range(4)
+    ]
+    away = Fault(UnavailableError("memory:", "away"), after=False)
+    with pytest.raises(PartlyAppliedError):
+        applied(FaultyStore(inner, lambda n: away if n >= 9 else None), rows, tmp_path / "j", batch_rows=1)
+    begun: list[int] = []
+    store = FaultyStore(inner, lambda _: away if begun else None)
+    options = Options("hash", resume=True, batch_rows=1)
+    with pytest.raises(PartlyAppliedError):
+        apply(
+            lambda: [plan_of(rows)],
+            store,
+            ROOT,
+            tmp_path / "j",
+            options,
+            now=clock(),
+            progress=lambda *_: begun.append(1),
+        )
+    assert {value(inner, f"{ROOT}/00/0000/L{n}") for n in range(4)} == {b"former", b"record"}
+
+
 def test_a_refusal_midway_says_to_resume(tmp_path: Path) -> None:
     """Rights that are missing are not a property of one record: the run ends, and says what to do."""
     inner = MemoryStore()
@@ -373,7 +415,8 @@ def test_a_journal_is_gone_on_with_only_when_told(tmp_path: Path) -> None:
     with pytest.raises(JournalError, match="go on with the journal"):
         applied(store, restore_of(3), tmp_path / "j")
     table = plan_of(restore_of(3))
-    for options, root in ((Options("other", resume=True), ROOT), (Options("hash", resume=True), "/other")):
+    acl = Options("hash", resume=True, acl=WORLD)
+    for options, root in ((Options("other", resume=True), ROOT), (Options("hash", resume=True), "/other"), (acl, ROOT)):
         with pytest.raises(JournalError, match="another plan, store or root"):
             apply(lambda: [table], store, root, tmp_path / "j", options, now=clock())
     assert (tmp_path / "j" / JOURNAL).read_bytes() == raw
