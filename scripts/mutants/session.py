@@ -195,25 +195,26 @@ class _Session(_Steady):
         return True
 
     def _watch(self, session: pytest.Session) -> None:
-        """Run each test alone, unless a run before this one did, and keep which lines of these files it executes."""
-        watched = self._work.watched
-        files = hash_text("".join(f"{path}\n{Path(path).read_text()}" for path in watched).encode())
-        kept = self._work.results.with_name(f"mutants-lines-{files}.json")
-        known = json.loads(kept.read_text()) if kept.exists() else {}
-        is_new = False
+        """Run each test alone, unless it and what it executed are as a run before this one saw them, and keep lines."""
+        hashes = {path: hash_text(Path(path).read_bytes()) for path in self._work.watched}
+        package = hash_text("\n".join(self._work.watched).encode())
+        kept = self._work.results.with_name(f"mutants-lines-{package}.json")
+        is_first = not kept.exists()
+        known = {} if is_first else json.loads(kept.read_text())
         for item in session.items:
-            key = f"{item.nodeid} {hash_test(item.nodeid)}"
-            if key not in known:
-                is_new = True
-                code = _forked(partial(_traced, session, item, watched), _TOGETHER_S)
-                known[key] = None if code else json.loads(Path(_LINES).read_text())
-            if known[key] is None:
+            test = hash_test(item.nodeid)
+            seen = known.get(item.nodeid)
+            if not seen or seen[0] != test or any(hashes.get(path) != of for path, (of, _) in seen[2].items()):
+                code = _forked(partial(_traced, session, item, self._work.watched), _TOGETHER_S)
+                cpu_s, lines = (None, {}) if code else json.loads(Path(_LINES).read_text())
+                seen = known[item.nodeid] = [test, cpu_s, {path: [hashes[path], some] for path, some in lines.items()}]
+            if seen[1] is None:
                 self._out.write(f"not asked, for it fails when it is watched: {item.nodeid}\n")
-                continue
-            cpu_s, lines = known[key]
-            self._tests.append(_Test(item, cpu_s, {path: frozenset(some) for path, some in lines.items()}))
+            else:
+                executed = {path: frozenset(some) for path, (_, some) in seen[2].items()}
+                self._tests.append(_Test(item, seen[1], executed))
         self._tests.sort(key=lambda test: test.cpu_s)
-        if is_new and _forked(partial(_run, session, [test.item for test in self._tests]), _TOGETHER_S):
+        if is_first and _forked(partial(_run, session, [test.item for test in self._tests]), _TOGETHER_S):
             raise RuntimeError(f"{Path(_RUNNING).read_text()} fails after others, without a change")
         kept.parent.mkdir(exist_ok=True)
         kept.write_text(json.dumps(known))
