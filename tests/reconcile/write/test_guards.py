@@ -13,6 +13,8 @@ from backends.protocols import Write
 from backends.testing.faults import FaultyStore
 from reconcile.errors import Advice, GuardRefusedError, Remedy
 from reconcile.write.guards import (
+    OPEN_ACL,
+    choose_acl,
     demand_room_for_locks,
     demand_same_root,
     demand_stopped,
@@ -147,3 +149,28 @@ def test_locks_are_counted_with_those_that_are_there() -> None:
         demand_room_for_locks([*locks, "/underreplication/locks/urL9999999999"], store, BASE)
     names += [f"urL{n:010d}" for n in range(there, MAX_LOCKS + 1)]
     demand_room_for_locks([], store, BASE)
+
+
+@pytest.mark.parametrize("root", ["/", "/ledgers", "/cluster/ledgers"])
+def test_who_secured_a_store_has_to_name_the_rights(root: str) -> None:
+    """Rights of the root, wherever it is, say that somebody secured it; a root that is open gives open ones."""
+    store = MemoryStore()
+    if root != "/":
+        store.write([Write(f"{root}/LAYOUT", b"2\nl")])
+    assert choose_acl(store, root) == OPEN_ACL
+    store.set_acl(root, "digest:x:y:cdrwa", expected=0)
+    with pytest.raises(GuardRefusedError, match="digest:x:y:cdrwa") as refused:
+        choose_acl(store, root)
+    assert refused.value.subject == root
+
+
+def test_a_root_that_is_absent_is_as_secured_as_what_is_above_it() -> None:
+    """The lowest key above it that is there, and no other, says whether somebody secured it."""
+    store = MemoryStore()
+    store.write([Write("/top/cluster", b"")])
+    store.set_acl("/top", "digest:x:y:cdrwa", expected=0)
+    assert choose_acl(store, "/top/cluster/ledgers") == OPEN_ACL
+    store.set_acl("/top/cluster", "digest:z:y:cdrwa", expected=0)
+    with pytest.raises(GuardRefusedError, match="digest:z:y:cdrwa") as refused:
+        choose_acl(store, "/top/cluster/ledgers")
+    assert "digest:x" not in str(refused.value)
