@@ -17,6 +17,7 @@ import sys
 import tempfile
 import tomllib
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Final
 
@@ -104,10 +105,13 @@ def summarize(every: Sequence[Mutant]) -> int:
             if result.outcome is not Outcome.SURVIVED and mutant.name in reasons.get(path, {}):
                 print(f"  {REASONS} gives a reason that is not needed any more: {mutant.name}")
     print("".join(f"{number:8}" for number in total), " all")
-    for mutant, result in bare:
-        reached = "" if result.tests else ", and no test reaches it"
-        print(f'no test notices, and no reason is given{reached}:\n["{mutant.path}"] line {mutant.lines[0]}')
-        print(f'{json.dumps(mutant.name, ensure_ascii=False)} = ""')
+    if bare:
+        print("\nno test notices, and no reason is given:")
+    for path, some in groupby(bare, lambda pair: pair[0].path):
+        print(f'\n["{path}"]')
+        for mutant, result in some:
+            reached = "" if result.tests else ": no test reaches it"
+            print(f'{json.dumps(mutant.name, ensure_ascii=False)} = ""  # line {mutant.lines[0]}{reached}')
     return len(bare)
 
 
