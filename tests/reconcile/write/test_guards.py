@@ -3,7 +3,7 @@
 import socketserver
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import pytest
 
@@ -15,6 +15,8 @@ from reconcile.errors import Advice, GuardRefusedError, Remedy
 from reconcile.write.guards import (
     OPEN_ACL,
     choose_acl,
+    demand_admin,
+    demand_creation,
     demand_room_for_locks,
     demand_same_root,
     demand_stopped,
@@ -174,3 +176,49 @@ def test_a_root_that_is_absent_is_as_secured_as_what_is_above_it() -> None:
     with pytest.raises(GuardRefusedError, match="digest:z:y:cdrwa") as refused:
         choose_acl(store, "/top/cluster/ledgers")
     assert "digest:x" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "root", "replication", "is_refused"),
+    [
+        ("/idgen", "world:anyone:c", None, False),
+        ("/idgen", "world:anyone:rw", None, True),
+        ("/idgen", "digest:me:cdrwa", "digest:other:cdrwa", False),
+        ("/idgen", "digest:other:cdrwa", "digest:me:cdrwa", True),
+        ("/underreplication/locks", "digest:me:cdrwa", "digest:other:cdrwa", True),
+        ("/underreplication/locks", "digest:other:cdrwa", "digest:me:cdrwa", False),
+        ("/underreplication/locks", "digest:me:cdrwa", None, False),
+        ("/underreplication/locks", "digest:other:cdrwa", None, True),
+        ("/idgen", None, None, False),
+    ],
+)
+def test_a_node_is_made_by_whoever_may_create_above_it(
+    key: str, root: str | None, replication: str | None, *, is_refused: bool
+) -> None:
+    """Locks below the folder of replication where that is there, all else below the root; none of both: not judged."""
+    store = MemoryStore()
+    for above, rights in (("", root), ("/underreplication", replication)):
+        if rights is not None:
+            store.write([Write(BASE + above, b"")])
+            store.set_acl(BASE + above, rights, expected=0)
+    with pytest.raises(GuardRefusedError, match="CREATE above it") if is_refused else nullcontext():
+        demand_creation(store, BASE, key, "digest:me")
+
+
+@pytest.mark.parametrize(
+    ("rights", "is_refused"),
+    [
+        ("digest:me:a", False),
+        ("digest:me:cdrw", True),
+        ("world:anyone:a", False),
+        ("digest:other:cdrwa", True),
+        ("digest:me:a,digest:other:x:r", True),
+        ("digest:me:a,x509:CN=other:x:r", False),
+    ],
+)
+def test_who_may_change_rights(rights: str, *, is_refused: bool) -> None:
+    """Whoever is named with ADMIN, or all are; a store that masks who has which could not be given them back."""
+    with pytest.raises(GuardRefusedError, match="ADMIN") if is_refused else nullcontext():
+        demand_admin(BASE, "/idgen", rights, "digest:me")
+    if not rights.endswith("x:r"):
+        demand_admin(BASE, "/idgen", rights, "digest:super:secret")
