@@ -138,15 +138,10 @@ def mutants(path: str, source: str) -> Iterator[Mutant]:
         return Mutant(path, name, changed, (node.lineno, last), *outermost[-1], is_predicate=decides)
 
     def of(node: ast.AST, where: str, *, is_bool: bool, costs: bool = False) -> Iterator[Mutant]:
-        is_outer = False
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             where = f"{where}.{node.name}" if where else node.name
         if isinstance(node, ast.FunctionDef):
             is_bool = isinstance(node.returns, ast.Name) and node.returns.id == "bool"
-            if is_outer := not outermost[-1][0]:
-                first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
-                text = raw[starts[first - 1] : starts[node.end_lineno or first]]
-                outermost.append((where, first, hash_text(text)))
         for test in _asked(node, is_bool=is_bool):
             if not (isinstance(test, ast.Name) and test.id == "TYPE_CHECKING"):
                 yield put(test, ast.UnaryOp(ast.Not(), test), where, decides=True)
@@ -156,10 +151,17 @@ def mutants(path: str, source: str) -> Iterator[Mutant]:
         costs = isinstance(node, ast.keyword) and node.arg in _COSTS
         for child, field in ((child, field) for field, value in ast.iter_fields(node) for child in _nodes(value)):
             # Types say nothing when the program runs; what stands in an f-string is read by people.
-            if field not in ("annotation", "returns", "decorator_list") and not isinstance(child, ast.JoinedStr):
-                yield from of(child, where, is_bool=is_bool, costs=costs)
-        if is_outer:
-            outermost.pop()
+            if field in ("annotation", "returns", "decorator_list") or isinstance(child, ast.JoinedStr):
+                continue
+            # What a parameter is by default is evaluated outside of the function.
+            is_outer = isinstance(node, ast.FunctionDef) and field == "body" and not outermost[-1][0]
+            if is_outer and isinstance(node, ast.FunctionDef):
+                first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
+                text = raw[starts[first - 1] : starts[node.end_lineno or first]]
+                outermost.append((where, first, hash_text(text)))
+            yield from of(child, where, is_bool=is_bool, costs=costs)
+            if is_outer:
+                outermost.pop()
 
     yield from of(ast.parse(source), "", is_bool=False)
 

@@ -111,7 +111,7 @@ def test_a_run_goes_on_where_the_last_one_was_stopped(tree: Path) -> None:
 def test_what_decides_is_told_from_what_counts() -> None:
     """Masks, conditions and functions that choose decide; sums, numbers and costs of a call do not."""
     source = """
-def choose(a, b, rows) -> bool:
+def choose(a, b, rows, has=True) -> bool:
     if rows and not a:
         return bool(b)
     mask = pc.and_(pc.less(a, b), ~b)
@@ -132,8 +132,10 @@ def choose(a, b, rows) -> bool:
         "np.isin(a, b) -> not np.isin(a, b)",
         "np.isin(a, b) -> np.invert(np.isin(a, b))",
         "pc.if_else(mask, a + 1, b) -> pc.if_else(mask, b, a + 1)",
+        "True -> False",
     }
-    assert set(every) - decide == {"True -> False", "a + 1 -> a - 1", "1 -> 2"}
+    assert set(every) - decide == {"True -> False (2)", "a + 1 -> a - 1", "1 -> 2"}
+    assert every["True -> False"].function == "", "a default is evaluated outside of its function"
     assert every["~b -> b"].lines == (5, 5)
     assert (every["~b -> b"].function, every["~b -> b"].first_line) == ("choose", 2)
 
