@@ -1,11 +1,25 @@
 """The changes that a freeze and a thaw propose: what each says, needs and does, and whose rights come back."""
 
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
 import pytest
 
 from backends.memory import MemoryStore
-from backends.protocols import Acl
-from reconcile.write.freezing.freeze import AclChange, Proposal, propose_freeze, propose_thaw
-from reconcile.write.journal_events import FREEZE, THAW, FreezeHistory
+from backends.protocols import Acl, Write
+from reconcile.write.audit_journal import JOURNAL, Journal, Record, scan
+from reconcile.write.freezing.freeze import (
+    AclChange,
+    Proposal,
+    carry_out,
+    is_rest,
+    make_binding,
+    propose_freeze,
+    propose_thaw,
+)
+from reconcile.write.freezing.freeze_state import KEPT, close_acl, join_key
+from reconcile.write.journal_events import FREEZE, THAW, AclRow, FreezeHistory
 from tests.reconcile.write.freezing.test_freeze import OPEN, OURS, ROOT, _cluster
 
 ROOT_KEY = "/"
@@ -103,3 +117,107 @@ def test_what_was_removed_since_is_noted_only_if_it_was_there_before() -> None:
         former=OPEN,
     )
     assert propose_thaw(store, ROOT, history).notes == ("/idgen-long was removed since it was frozen",)
+
+
+def thawed(rights: dict[str, str], history: FreezeHistory) -> dict[str, tuple[str | None, str | None]]:
+    """Return what a thaw of this cluster with these rights would change, as (before, after) by key."""
+    store = _cluster()
+    for key, text in rights.items():
+        acl = store.get_acl(join_key(ROOT, key))
+        assert acl is not None
+        store.set_acl(join_key(ROOT, key), text, expected=acl.version)
+    history.root_txn = created_txn(store)
+    return {change.key: (change.before, change.after) for change in propose_thaw(store, ROOT, history).changes}
+
+
+SHUT_GENERATOR = close_acl(OPEN, KEPT["/idgen"], OURS)
+SHUT_ROOT = close_acl(OPEN, KEPT[ROOT_KEY], OURS)
+
+
+@pytest.mark.parametrize(
+    ("former", "of_root", "wanted"),
+    [(OPEN, "world:anyone:r", OPEN), ("", OPEN, OPEN), ("", None, None), (OPEN, None, OPEN)],
+)
+def test_what_a_freeze_made_gets_the_rights_that_it_would_have_had(
+    former: str, of_root: str | None, wanted: str | None
+) -> None:
+    """Those that the freeze noted; of a journal that noted none those of the root; without either it stays as it is."""
+    history = FreezeHistory(originals={"/idgen": None}, frozen_as={"/idgen": {SHUT_GENERATOR}}, former=former)
+    if of_root is not None:
+        history.originals[ROOT_KEY] = of_root
+        history.frozen_as[ROOT_KEY] = {SHUT_ROOT}
+    found = thawed({"/idgen": SHUT_GENERATOR, ROOT_KEY: SHUT_ROOT}, history)
+    assert found.get("/idgen") == (None if wanted is None else (SHUT_GENERATOR, wanted))
+
+
+def test_only_what_a_freeze_made_is_removed_and_only_if_it_is_empty() -> None:
+    """A folder that was there before stays, empty or not; one that was made and is in use gets rights."""
+    rights = {"/00": SHUT}
+    for before, children, wanted in ((OPEN, False, OPEN), (OPEN, True, OPEN), (None, True, OPEN), (None, False, None)):
+        store = _cluster()
+        if not children:
+            store.write([Write(f"{ROOT}/00/0000/L0007", None, 0)])
+            store.write([Write(f"{ROOT}/00/0000", None, 0)])
+        store.set_acl(f"{ROOT}/00", rights["/00"], expected=0)
+        history = FreezeHistory(
+            originals={"/00": before}, frozen_as={"/00": {SHUT}}, root_txn=created_txn(store), former=OPEN
+        )
+        assert propose_thaw(store, ROOT, history).changes == (AclChange("/00", SHUT, wanted),)
+
+
+@pytest.mark.parametrize(
+    ("originals", "former", "is_adopted"),
+    [
+        ({"/00": OPEN}, OPEN, True),
+        ({ROOT_KEY: OPEN}, "", True),
+        ({"/00": OPEN}, "", False),
+        ({}, OPEN, False),
+        ({"/00": OPEN}, "world:anyone:cdrwa,digest:x:y:a", False),
+    ],
+)
+def test_a_generator_that_was_made_in_a_frozen_store_is_opened_with_it(
+    originals: dict[str, str | None], former: str, *, is_adopted: bool
+) -> None:
+    """If it is closed just as a freeze closes it; without a freeze, or without the rights of before, it is not ours."""
+    history = FreezeHistory(
+        originals=dict(originals), frozen_as={"/00": {OPEN}, ROOT_KEY: {OPEN}}, former=former, identity=OURS
+    )
+    found = thawed({"/idgen": SHUT_GENERATOR}, history)
+    assert found == ({"/idgen": (SHUT_GENERATOR, OPEN)} if is_adopted else {})
+
+
+def test_what_is_left_of_a_run_is_told_from_another_proposal() -> None:
+    """The same kind, root and hash, no change besides those that were begun, and a run that did not end."""
+    begun = FreezeHistory(kind=FREEZE, hash="abcd", changes=(_row(CLOSED), _row(MADE)), is_ended=False, root_txn=5)
+    rest = Proposal(FREEZE, ROOT, 5, OURS, None, (MADE,))
+    assert is_rest(rest, begun, "abcd")
+    assert is_rest(rest, begun, "ab")
+    assert not is_rest(rest, begun, "b")
+    assert not is_rest(rest, replace(begun, is_ended=True), "abcd")
+    assert not is_rest(replace(rest, kind=THAW), begun, "abcd")
+    assert not is_rest(replace(rest, root_txn=6), begun, "abcd")
+    assert not is_rest(replace(rest, changes=(MADE, REMOVED)), begun, "abcd")
+
+
+def _row(change: AclChange) -> AclRow:
+    return AclRow(change.key, change.before, change.after)
+
+
+@pytest.mark.parametrize("resumed", [None, False, True])
+def test_only_a_new_run_announces_what_was_confirmed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, resumed: bool | None
+) -> None:
+    """The rest of a run goes on under its own line; a root that somebody removed meanwhile has no transaction."""
+    store = _cluster()
+    now = datetime(2026, 1, 2, tzinfo=UTC)
+    with Journal.open(tmp_path, make_binding(ROOT), resume=False, now=lambda: now, replay=lambda _: None) as journal:
+        proposal = propose_freeze(store, ROOT, OURS)
+        inner = store.get
+        monkeypatch.setattr(store, "get", lambda key: None if key == ROOT else inner(key))
+        if resumed is None:
+            carry_out(proposal, store, journal)
+        else:
+            carry_out(proposal, store, journal, resumed=resumed)
+    lines = [record for record in scan(tmp_path / JOURNAL) if isinstance(record, Record)]
+    assert any(record.event == FREEZE for record in lines) == (resumed is not True)
+    assert [record.fields["root_txn"] for record in lines if record.event == "frozen"] == [None]
