@@ -5,6 +5,7 @@ import itertools
 import json
 import re
 import stat
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,27 @@ def test_phases_come_in_their_order(tmp_path: Path) -> None:
 
     phases = [txns(p) for p in ("/idgen", "/00/0000/", "/LAYOUT", "/INSTANCEID", "/cookies/")]
     assert all(max(earlier) < min(later) for earlier, later in itertools.pairwise(phases))
+
+
+def test_a_phase_waits_for_the_one_before_it(tmp_path: Path) -> None:
+    """Only ledgers are under way together: what else is written ends before the next is begun."""
+    overtaken: list[str] = []
+    another = threading.Event()
+
+    class Slow(FaultyStore):
+        """A store whose answers to all but ledgers come when another write was begun, or late."""
+
+        def write(self, changes: Any) -> list[int]:
+            another.set()
+            if "/00/" not in changes[0].key:
+                another.clear()
+                if another.wait(0.05):
+                    overtaken.append(changes[0].key)
+            return super().write(changes)
+
+    store = Slow(MemoryStore(), lambda _: None)
+    assert applied(store, restore_of(9), tmp_path / "j", batch_rows=2).exit_code == 0
+    assert overtaken == []
 
 
 def test_a_second_apply_writes_nothing(tmp_path: Path) -> None:

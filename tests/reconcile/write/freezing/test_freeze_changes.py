@@ -8,6 +8,7 @@ import pytest
 
 from backends.memory import MemoryStore
 from backends.protocols import Acl, Write
+from reconcile.errors import GuardRefusedError
 from reconcile.write.audit_journal import JOURNAL, Journal, Record, scan
 from reconcile.write.freezing.freeze import (
     AclChange,
@@ -221,3 +222,17 @@ def test_only_a_new_run_announces_what_was_confirmed(
     lines = [record for record in scan(tmp_path / JOURNAL) if isinstance(record, Record)]
     assert any(record.event == FREEZE for record in lines) == (resumed is not True)
     assert [record.fields["root_txn"] for record in lines if record.event == "frozen"] == [None]
+
+
+def test_a_root_is_made_with_all_below_it_or_not_at_all(tmp_path: Path) -> None:
+    """If somebody makes it first, open, nothing is put below it."""
+    store = MemoryStore()
+    proposal = propose_freeze(store, ROOT, OURS)
+    store.write([Write(ROOT, b"")])
+    now = datetime(2026, 1, 2, tzinfo=UTC)
+    with (
+        Journal.open(tmp_path, make_binding(ROOT), resume=False, now=lambda: now, replay=lambda _: None) as journal,
+        pytest.raises(GuardRefusedError),
+    ):
+        carry_out(proposal, store, journal)
+    assert list(store.dump()) == [ROOT]
