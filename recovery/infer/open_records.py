@@ -11,14 +11,14 @@ from recovery.infer.facts import Facts
 from recovery.infer.search import TAIL
 from recovery.infer.segment_cases import NOBODY, Copies
 from recovery.infer.solve import mark_held
-from recovery.infer.wiped_bookies import Kept, has_kept
 from recovery.model.metadata import LedgerMetadata
 
 
-def can_stay_open(known: Facts, ledger: int, stored: LedgerMetadata, copies: Copies, members: Ints, kept: Kept) -> bool:
-    """Say whether the recovery of an open ledger, through its own record, loses nothing that was acknowledged.
+def can_stay_open(known: Facts, ledger: int, stored: LedgerMetadata, copies: Copies, members: Ints) -> bool:
+    """Say whether the recovery of an open ledger, through its own record, reads every entry that some bookie has.
 
-    An entry that fewer than A have ends it; that one was never acknowledged only if no member can have lost a copy.
+    An entry that fewer than A have was never acknowledged, or a bookie lost its copy without a trace: a recovery may
+    stop before it, and whoever closes the ledger behind it loses nothing.
 
     Args:
         known: what bookies show; nothing of the ledger is hidden.
@@ -26,24 +26,18 @@ def can_stay_open(known: Facts, ledger: int, stored: LedgerMetadata, copies: Cop
         stored: its last record.
         copies: of the ledger.
         members: rows of `copies`, or NOBODY: the last ensemble.
-        kept: from which id on bookies are seen to have kept their ledgers.
     """
-    last, end = stored.segments[-1], int(known.copies.end[ledger])
-    lac = max(int(known.lac[ledger]), last.first - 1)
-    low = max(last.first, end + 1 - TAIL)
+    first, end = stored.segments[-1].first, int(known.copies.end[ledger])
+    lac = max(int(known.lac[ledger]), first - 1)
+    low = max(first, end + 1 - TAIL)
     if lac > end or lac < low - 1:
         return False
+    if low > end:
+        return True
     entries = np.arange(low, end + 1)
     counts = np.zeros(len(entries), np.int64)
-    if len(entries):
-        holds = mark_held(copies, low, end + 1)
-        for i in range(stored.write_quorum):
-            row = members[(entries + i) % stored.ensemble_size]
-            counts += (row != NOBODY) & holds[row, entries - low]
-    short = np.append(counts < stored.ack_quorum, True)
-    first_short = int(short.argmax())
-    if first_short == len(entries):
-        return True
-    scope, number = int(known.scope[ledger]), int(known.ledger[ledger])
-    is_lossless = all(has_kept(kept, scope, number, name) for name in last.members)
-    return is_lossless and bool(short[first_short:].all()) and low + first_short > lac
+    holds = mark_held(copies, low, end + 1)
+    for i in range(stored.write_quorum):
+        row = members[(entries + i) % stored.ensemble_size]
+        counts += (row != NOBODY) & holds[row, entries - low]
+    return bool((counts >= stored.ack_quorum).all())

@@ -363,7 +363,7 @@ def _leave_open(known: Facts, ledger: int, row: LedgerRow, record: _Record, doub
     if not doubts.may_stay_open or doubts.hidden[ledger] or end < 0 or copies is None:
         return None
     first, members, place = _place_members(known, stored, copies)
-    if not can_stay_open(known, ledger, stored, copies, members[-1], doubts.kept):
+    if not can_stay_open(known, ledger, stored, copies, members[-1]):
         return None
     begun = first <= end
     placed = PlacedCopies.sum_up(copies, end, stored.write_quorum, first[begun], members[begun])

@@ -12,7 +12,8 @@ from recovery.infer.prior import Prior, count_shapes
 from recovery.infer.reconstruct import Options, reconstruct
 from recovery.infer.search import Tail
 from recovery.model.metadata import State
-from recovery.testing import inventories
+from recovery.testing import evidence, histories, inventories, nasty
+from recovery.testing.cluster_judge import ClusterJudge
 from recovery.testing.evidence import Evidence
 from recovery.testing.inventories import View
 from recovery.testing.protocol import World, Writer
@@ -47,11 +48,11 @@ def recover(
 ) -> dict[int, dict[str, Any]]:
     """Return the rows of all ledgers beside the store's records, as its own files have them last, or earlier."""
     inventory = inventories.inventory(world, view)
-    evidence = Evidence(world.metadata())
-    catalog = evidence.catalog()
+    last = Evidence(world.metadata())
+    catalog = last.catalog()
     assert catalog is not None
     prior = Prior.build(
-        count_shapes(inventory.copies, inventory.bookies), evidence.quorums(), unscanned=inventory.unscanned
+        count_shapes(inventory.copies, inventory.bookies), last.quorums(), unscanned=inventory.unscanned
     )
     options = Options(passwords=PASSWORDS, unscanned_bookies=inventory.unscanned, tail=tail)
     alive = catalog.select(["bucket", "scope", "ledger", "raw"]) if is_last else None
@@ -138,13 +139,28 @@ def test_only_the_bytes_that_the_store_had_last_stay_open() -> None:
     """A record of an earlier snapshot, where that of the last one is unreadable, is closed."""
     world, _ = make_repaired((3, 3, 2), 5)
     inventory = inventories.inventory(world)
-    evidence = Evidence(world.metadata())
-    catalog = evidence.catalog()
+    last = Evidence(world.metadata())
+    catalog = last.catalog()
     assert catalog is not None
     alive = catalog.select(["bucket", "scope", "ledger", "raw"])
     alive = alive.set_column(3, "raw", pa.array([b"?"] * alive.num_rows, pa.binary()))
-    prior = Prior.build(count_shapes(inventory.copies, inventory.bookies), evidence.quorums())
+    prior = Prior.build(count_shapes(inventory.copies, inventory.bookies), last.quorums())
     rows = reconstruct(
         inventory.copies, inventory.bookies, inventory.damage, prior, Options(passwords=PASSWORDS), catalog, None, alive
     ).to_pylist()
     assert [row["state"] for row in rows if row["ledger"] == ORDINARY] == ["CLOSED"]
+
+
+@pytest.mark.parametrize(
+    ("name", "seed"), [("abandoned", 500), ("tight", 500), ("late", 500), ("lost-copies", 501), ("lost-copies", 502)]
+)
+def test_no_order_of_answers_loses_what_is_left_open(name: str, seed: int) -> None:
+    """Each open ledger of a class is recovered by the simulator, four times; copies lost without a trace included."""
+    make = nasty.make if name in nasty.NASTY else histories.make
+    world, view = make(name, seed, 150)
+    truth = evidence.make("now", name, seed, world, lambda: world)
+    rows = list(recover(world, view).values())
+    judged = ClusterJudge(f"{name}@now", seed, world, inventories.inventory(world, view), Tail.OPEN, truth, {})
+    tally = judged.judge_rows(rows)
+    assert not tally.violations, "\n".join(map(str, tally.violations[:3]))
+    assert tally.opened > 0
