@@ -149,7 +149,8 @@ class Traits:
         sides_agree: of a ledger, and does not say that the store and the bookies differ: `recover` counts it among no
             disagreements.
         of_absence: something is not there. `recover` calls it critical only where every bookie was looked at.
-        of_records_alone: nothing that happens on bookies changes it, so `scrutinize` needs no second look.
+        of_records_alone: nothing that happens on bookies changes it, so the second look of `scrutinize` asks
+            none: it reads the record and the mark again.
         of_copies: how far copies are from what a record asks for, which may change between two looks of `scrutinize`.
         sought_everywhere: entries are looked for on every bookie before `scrutinize` says it.
         shell_repairs: the shell's `recover` mends it, so `scrutinize` writes that command. What is lost or stands

@@ -5,9 +5,18 @@ an entry that a LAC shows to be acknowledged        critical: readers do not get
 an entry on as many bookies as acknowledge one      warning: nothing shows that it was not promised
 fewer copies, every bookie looked at                info: a close drops what was under way
 fewer copies, some bookie not looked at             warning: more copies may exist
+
+That is so where a store was lost. In a cluster that lives, bookies keep for ever what a close drops of the adds under
+way, be they on as many bookies as acknowledge one, and one that hung may store them minutes later:
+
+what is held above the end                          severity
+an entry that a LAC shows to be acknowledged        critical
+higher and higher entries, at two later looks       critical: a writer goes on
+all else                                            info
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Final
 
@@ -26,9 +35,65 @@ _RUNS: Final = 10_000
 """Runs of one group that are looked at: anybody who wrote on so long wrote each entry to its write quorum."""
 
 Runs = list[tuple[int, int]]
+Past = Mapping[tuple[int, int], "Heights"]
+"""(scope, ledger) → what earlier looks saw."""
+_HIGHEST: Final = "highest entry, look by look"
+_END: Final = "last_entry"
+_COPIES: Final = "copies of one entry, at most"
+_ACK_QUORUM: Final = "ack quorum"
+_MOST_HEIGHTS: Final = 8
+_GOES_ON: Final = 3
+"""Looks, each of which saw a higher entry than the one before: what was under way at a close comes once."""
 
 
-def findings(copies: pa.Table, stored: pa.Table, run: Run, *, seen: bool, side: str = "store") -> pa.Table:
+@dataclass(frozen=True, slots=True)
+class Heights:
+    """What earlier looks saw above the end of a ledger.
+
+    Attributes:
+        end: of the record then.
+        highest: entries, ascending: the highest one of each look that saw a higher one than those before.
+    """
+
+    end: int
+    highest: tuple[int, ...]
+
+    def add(self, end: int, highest: int) -> "Heights":
+        """Return what is known with one more look."""
+        if end != self.end:
+            return Heights(end, (highest,))
+        return self if highest <= self.highest[-1] else Heights(end, (*self.highest, highest)[-_MOST_HEIGHTS:])
+
+
+def read_past(found: pa.Table) -> Past:
+    """Return what an earlier look saw; FINDINGS in."""
+    of_kind = found.filter(pc.equal(found["category"], Category.ENTRIES_BEYOND_LAST_ENTRY))
+    past: dict[tuple[int, int], Heights] = {}
+    for row in of_kind.select(["scope", "ledger", "evidence"]).to_pylist():
+        said = {one["field"]: one["value"] for one in row["evidence"]}
+        if _HIGHEST in said:
+            highest = tuple(int(text) for text in said[_HIGHEST].split(", "))
+            past[row["scope"], row["ledger"]] = Heights(int(said[_END]), highest)
+    return past
+
+
+def list_unproven(found: pa.Table, past: Past) -> pa.Table:
+    """Return those findings of `findings` whose entries a LAC may still show to be acknowledged; all of `found`'s kind.
+
+    An entry above the end is on as many bookies as acknowledge one, and is news.
+    """
+    mask = []
+    for row in found.to_pylist():
+        said = {one["field"]: one["value"] for one in row["evidence"]}
+        known = past.get((row["scope"], row["ledger"]))
+        is_known = known is not None and ", ".join(map(str, known.highest)) == said.get(_HIGHEST)
+        mask.append(not is_known and int(said[_COPIES]) >= int(said[_ACK_QUORUM]))
+    return found.filter(pa.array(mask, pa.bool_()))
+
+
+def findings(
+    copies: pa.Table, stored: pa.Table, run: Run, *, seen: bool, side: str = "store", past: Past | None = None
+) -> pa.Table:
     """Return a finding for each closed ledger above whose end some bookie holds entries.
 
     Args:
@@ -37,6 +102,7 @@ def findings(copies: pa.Table, stored: pa.Table, run: Run, *, seen: bool, side: 
         run: this one.
         seen: every bookie was looked at, completely.
         side: who has the records.
+        past: the cluster lives: what earlier looks saw; None: its store was lost.
     """
     if not stored.num_rows:
         return tables.FINDINGS.empty_table()
@@ -57,13 +123,15 @@ def findings(copies: pa.Table, stored: pa.Table, run: Run, *, seen: bool, side: 
     for row in copies_of_closed.to_pylist():
         by_ledger.setdefault((row["scope"], row["ledger"]), []).append(row)
     rows = (
-        _make_finding(record, by_ledger[record["scope"], record["ledger"]], seen=seen, side=side)
+        _make_finding(record, by_ledger[record["scope"], record["ledger"]], seen=seen, side=side, past=past)
         for record in closed.to_pylist()
     )
     return make_rows(rows, run)
 
 
-def _make_finding(record: Mapping[str, Any], copies: list[Mapping[str, Any]], *, seen: bool, side: str) -> Finding:
+def _make_finding(
+    record: Mapping[str, Any], copies: list[Mapping[str, Any]], *, seen: bool, side: str, past: Past | None
+) -> Finding:
     last = record["last_entry"]
     by_bookie: dict[str, Runs] = {}
     for copy in copies:
@@ -76,11 +144,24 @@ def _make_finding(record: Mapping[str, Any], copies: list[Mapping[str, Any]], *,
     )
     copies_of_entry = _deepest(holders.values())
     acknowledged = copies_of_entry >= record["ack_quorum"]
+    severity = "critical" if lac > last else "info" if seen and not acknowledged else "warning"
+    looks: tuple[Statement, ...] = ()
+    if past is not None:
+        highest = max(end - 1 for runs in holders.values() for _, end in runs)
+        before = past.get((record["scope"], record["ledger"]), Heights(last, (highest,)))
+        heights = before.add(last, highest).highest
+        goes_on = len(heights) >= _GOES_ON
+        severity = "critical" if lac > last or goes_on else "info"
+        looks = (
+            Statement("store", _ACK_QUORUM, record["ack_quorum"]),
+            Statement("bookies", _HIGHEST, ", ".join(map(str, heights))),
+        )
     headers = [(copy["bookie"], h) for copy in copies for h in copy["headers"] if h["entry"] > last][:LISTED]
     statements = [
-        Statement(side, "last_entry", last),
+        Statement(side, _END, last),
         Statement("bookies", "largest LAC", lac),
-        Statement("bookies", "copies of one entry, at most", copies_of_entry),
+        Statement("bookies", _COPIES, copies_of_entry),
+        *looks,
         *(Statement("bookies", f"held by {bookie}", _texts(runs)) for bookie, runs in sorted(holders.items())),
         *(
             Statement("bookies", f"entry {h['entry']} on {bookie}",
@@ -94,7 +175,7 @@ def _make_finding(record: Mapping[str, Any], copies: list[Mapping[str, Any]], *,
         subject="last_entry",
         statements=statements,
         key=LedgerKey.from_row(record),
-        severity="critical" if lac > last else "info" if seen and not acknowledged else "warning",
+        severity=severity,
         entries=[
             {"first": first, "last": first, "size": end - first, "period": 0}
             for first, end in _merge_runs([run for runs in holders.values() for run in runs])[:LISTED]

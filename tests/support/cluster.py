@@ -59,6 +59,7 @@ class Bookie:
     ledgers: Sequence[str]
     indexes: Sequence[str] | None = None
     props: Mapping[str, str] = field(default_factory=dict)
+    port: int | None = None
 
 
 def encoded(data: bytes) -> str:
@@ -144,6 +145,7 @@ class Cluster:
             ledgers=list(bookie.ledgers),
             indexes=None if bookie.indexes is None else list(bookie.indexes),
             props=dict(bookie.props),
+            port=bookie.port,
         )
 
     def collect_garbage(self, running: int) -> int:

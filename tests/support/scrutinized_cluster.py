@@ -1,6 +1,10 @@
-"""A real cluster of four bookies for scrutinies, and the harm that is done to it: records edited, indexes deleted."""
+"""A real cluster of four bookies for scrutinies, and the harm that is done to it: records edited, indexes deleted.
+
+On ZooKeeper, or on etcd, where nothing is edited by hand.
+"""
 
 import base64
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -12,6 +16,7 @@ from recovery.codecs.store import Layout
 from recovery.model.ids import LedgerId
 from recovery.model.metadata import LedgerMetadata
 from tests.support.cluster import Bookie, Cluster, encoded
+from tests.support.waiting import free_port
 
 BOOKIES: Final = 4
 _FEW_FILES: Final = {"openFileLimit": "500"}
@@ -19,25 +24,46 @@ _FEW_FILES: Final = {"openFileLimit": "500"}
 
 
 class ScrutinizedCluster:
-    """ZooKeeper, and bookies of SortedLedgerStorage, which answer lists.
+    """A store, and bookies of SortedLedgerStorage, which answer lists.
 
     Args:
         cluster: the JVM; nothing runs in it yet.
-        storage: of the bookies.
+        storage: of the bookies; several: in turn.
         bookies: how many.
+        etcd: hosts of a running etcd; None: ZooKeeper.
+        props: more settings of the bookies.
     """
 
-    def __init__(self, cluster: Cluster, storage: str = "sorted", bookies: int = BOOKIES) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        storage: str | Sequence[str] = "sorted",
+        bookies: int = BOOKIES,
+        *,
+        etcd: str | None = None,
+        props: Mapping[str, str] | None = None,
+    ) -> None:
         self.cluster = cluster
-        cluster.start_zookeeper("zookeeper", "/ledgers")
-        cluster("format", layout="hierarchical")
+        storages = [storage] if isinstance(storage, str) else storage
+        if etcd is None:
+            cluster.start_zookeeper("zookeeper", "/ledgers")
+            cluster("format", layout="hierarchical")
+            self.uri = f"zk+hierarchical://{cluster.zookeeper}/ledgers"
+        else:
+            self.uri = f"etcd://{etcd}/{uuid.uuid4()}/c1"
+            cluster("etcd", uri=self.uri)
+        # A registration on etcd has no address: there the id is one.
+        ports = [None if etcd is None else free_port() for _ in range(bookies)]
+        ids = [f"bk{n}:3181" if port is None else f"127.0.0.1:{port}" for n, port in enumerate(ports)]
         self.bookies = [
-            Bookie(n, f"bk{n}:3181", storage, [f"b{n}/journal"], [f"b{n}/ledgers"], props=_FEW_FILES)
+            Bookie(
+                n, ids[n], storages[n % len(storages)], [f"b{n}/journal"], [f"b{n}/ledgers"],
+                props={**_FEW_FILES, **(props or {})}, port=ports[n],
+            )
             for n in range(bookies)
-        ]
+        ]  # fmt: skip
         for bookie in self.bookies:
             cluster.start(bookie)
-        self.uri = f"zk+hierarchical://{cluster.zookeeper}/ledgers"
 
     def write(self, quorum: tuple[int, int, int], entries: int, *, close: bool = True) -> int:
         """Write a ledger with (E, W, A)."""
@@ -62,7 +88,9 @@ class ScrutinizedCluster:
 
     def key(self, ledger: int) -> str:
         """Return the key of a ledger's record."""
-        return "/ledgers" + store.ledger_key(Layout.HIERARCHICAL, LedgerId(0, ledger))
+        with open_store(self.uri) as opened:
+            layout = Layout(opened.layout_hint or Layout.HIERARCHICAL)
+            return opened.root.rstrip("/") + store.ledger_key(layout, LedgerId(0, ledger))
 
     @staticmethod
     def index_of(ledger: int) -> str:

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from reconcile.check.scrutiny.replication import Replication, find_overdue, list_overdue
 from reconcile.findings import table
-from reconcile.findings.categories import TRAITS, Category
+from reconcile.findings.categories import Category
 from reconcile.findings.table import Run, Statement
 from reconcile.rules import diff, entries_beyond_end, holds
 from reconcile.rules.segments import copy_findings
@@ -48,7 +48,6 @@ SKIPPED: Final = "skipped"
 UNDECIDED: Final = "undecided"
 _DOUBTS: Final = np.array(["", *(doubt.name.lower().replace("_", " ") for doubt in Doubt)], object)
 """By `Doubt`: not seen, undated, changed."""
-_OF_RECORDS: Final = pa.array([str(category) for category, traits in TRAITS.items() if traits.of_records_alone])
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +97,7 @@ def judge_range(
     everywhere: bool,
     awaited: frozenset[str] = frozenset(),
     earlier_records: pa.Table | None = None,
+    past: entries_beyond_end.Past | None = None,
 ) -> Judgement:
     """Judge the ledgers of a bucket range.
 
@@ -111,7 +111,9 @@ def judge_range(
         everywhere: every bookie was asked for every ledger here: what none has is lost.
         awaited: bookies that may answer when they are asked again: what they decide is looked at again.
         earlier_records: CATALOG_LEDGERS of these ledgers as the run before saw them; None: there is none.
+        past: what the runs before saw above the ends of ledgers.
     """
+    past = past or {}
     broken = pc.is_valid(stored["error"]).to_numpy()
     closed = pc.fill_null(pc.equal(stored["state"], "CLOSED"), fill_value=False).to_numpy()
     empty = closed & pc.fill_null(pc.less(stored["last_entry"], 0), fill_value=False).to_numpy()
@@ -126,12 +128,13 @@ def judge_range(
     lost = _count_lost(stored, reason == "marked", late, copies, sight, everywhere=everywhere)
     free = stored.filter(pa.array(~broken & ~is_hold))
     records = free.filter(pa.array((reason != "guarded")[~broken & ~is_hold]))
+    # Bookies that were not asked show nothing: what counts is what was shown.
+    beyond = entries_beyond_end.findings(copies, judged, run, seen=True, past=past)
     parts = [
         _find_unparsable(stored.filter(pa.array(broken)), run),
         copy_findings.findings(judged, faults, run, everywhere=everywhere),
         *([_find_unknown(judged, copies, faults, run)] if everywhere else ()),
-        # Whom nobody asked shows nothing: what counts is what was shown.
-        entries_beyond_end.findings(copies, judged, run, seen=True),
+        beyond,
         find_overdue(stored, late, lost, replication, run),
         find_single_copies(free, run),
         find_stuck_recoveries(records, _find_among(records, copies.filter(copies["fenced"])), run, demands.grace_s),
@@ -142,7 +145,9 @@ def judge_range(
         parts.append(find_other_records(compared, stored, earlier_records, run, "store", "the run before"))
     counts = PlacementCounts()
     if demands.topology is not None:
-        placed, counts = find_misplaced_segments(records, demands.topology, demands.placement, run)
+        # Replication is at work on what is marked: it takes other bookies.
+        settled = stored.filter(pa.array(~broken & ~is_hold & (reason != "guarded") & ~marked))
+        placed, counts = find_misplaced_segments(settled, demands.topology, demands.placement, run)
         parts.append(placed)
     findings = pa.concat_tables(parts)
     unseen = np.zeros(stored.num_rows, np.bool_)
@@ -151,10 +156,9 @@ def judge_range(
     reasons = reason.astype(object)
     reasons[rows] = _DOUBTS[faults.doubts]
     verdicts = give_verdicts(stored, findings, reason != "", unseen, reasons.tolist())
-    doubtful = pc.and_(
-        pc.not_equal(findings["severity"], "info"), pc.invert(pc.is_in(findings["category"], value_set=_OF_RECORDS))
-    )
-    suspect = _find_among(stored, findings.filter(doubtful)) | (unseen & name_any(stored, awaited))
+    grave = findings.filter(pc.not_equal(findings["severity"], "info"))
+    doubted = pa.concat_tables([grave, entries_beyond_end.list_unproven(beyond, past)])
+    suspect = _find_among(stored, doubted) | (unseen & name_any(stored, awaited))
     return Judgement(findings, verdicts, suspect, faults.positions, faults.judged, counts)
 
 

@@ -8,6 +8,7 @@ from itertools import chain
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from backends.registry import OpenStore
@@ -46,8 +47,14 @@ def name_kind(category: str) -> str:
 
 
 def is_doubtful(row: Mapping[str, Any]) -> bool:
-    """Whether a finding needs a second look: it is more than a note, and not of a record alone."""
-    return row["severity"] != "info" and not TRAITS[row["category"]].of_records_alone
+    """Whether a finding needs a second look: it is more than a note."""
+    return bool(row["severity"] != "info")
+
+
+def is_of_record(rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether all that is doubtful of a ledger is said by its record alone, so that no bookie is asked again."""
+    doubtful = [row for row in rows if is_doubtful(row)]
+    return bool(doubtful) and all(TRAITS[row["category"]].of_records_alone for row in doubtful)
 
 
 @dataclass
@@ -104,6 +111,14 @@ class SecondLook:
             self.looked_at += verdicts.num_rows
             for begin in range(0, verdicts.num_rows, _BATCH):
                 batch = verdicts.slice(begin, _BATCH)
+                standing = self._find_standing(batch, first, versions)
+                if standing.any():
+                    confirmed = {
+                        key: (Outcome(Kind.CONFIRMED, findings=_kinds(first[key])), first[key])
+                        for key in _keys_of(batch.filter(pa.array(standing)))
+                    }
+                    yield self._write_up(batch.filter(pa.array(standing)), confirmed)
+                    batch = batch.filter(pa.array(~standing))
                 suspects = {
                     key: Suspect(Look(versions[key], findings=_kinds(first.get(key, ())), unseen=key not in first))
                     for key in _keys_of(batch)
@@ -120,6 +135,23 @@ class SecondLook:
                 suspects = {key: Suspect(Look(version, unseen=True), waits=turn) for key, version in pairs}
                 yield self._settle_batch(batch, suspects, waiting)
         done(len(files))
+
+    def _find_standing(
+        self, batch: pa.Table, first: Mapping[Key, Sequence[Mapping[str, Any]]], versions: Mapping[Key, int]
+    ) -> npt.NDArray[np.bool_]:
+        """Return which suspects their records alone confirm: that is all, it is the same, and there is no mark."""
+        keys = _keys_of(batch)
+        asked = [key for key in keys if is_of_record(first.get(key, ()))]
+        if not asked:
+            return np.zeros(len(keys), np.bool_)
+        scope, ledger = (np.array(half, np.int64) for half in zip(*asked, strict=True))
+        store, root = self.opened.store, self.opened.root
+        records = read_records(store, root, self.layout, scope, ledger)
+        now = dict(zip(_keys_of(records), records["version"].to_pylist(), strict=True))
+        marks = Replication.from_nodes(read_marks(store, root, scope, ledger), kind_of(self.layout)).marks
+        marked, of_record = set(_keys_of(marks)), set(asked)
+        standing = [key in of_record and key not in marked and now.get(key) == versions[key] for key in keys]
+        return np.array(standing, np.bool_)
 
     def _settle_batch(
         self, verdicts: pa.Table, suspects: Mapping[Key, Suspect], waiting: list[pa.Table]
@@ -236,6 +268,7 @@ class SecondLook:
             self.task.run,
             everywhere=everywhere,
             earlier_records=self.task.read_earlier_records(part),
+            past=self.task.read_past(part),
         )
 
     @cached_property

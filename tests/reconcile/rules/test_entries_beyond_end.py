@@ -50,6 +50,29 @@ def test_how_many_copies_one_entry_above_the_end_has(held: dict[str, set[int]], 
     assert found["unknowns"] == ["whether a writer was told that they are safe"]
 
 
+def test_in_a_cluster_that_lives_only_what_goes_on_is_more_than_a_note() -> None:
+    """What a close drops, or a bookie that hung stores late, comes once; an end that moved begins anew."""
+
+    def look(highest: int, past: entries_beyond_end.Past, last: int = LAST) -> tuple[str, entries_beyond_end.Past, int]:
+        held = copies({name: set(range(highest + 1)) for name in ("a:1", "b:1")})
+        found = entries_beyond_end.findings(held, stored(last_entry=last), RUN, seen=True, past=past)
+        [severity] = found["severity"].to_pylist()
+        return severity, entries_beyond_end.read_past(found), entries_beyond_end.list_unproven(found, past).num_rows
+
+    severity, past, unproven = look(LAST + 2, {})
+    assert (severity, unproven) == ("info", 1)
+    severity, past, unproven = look(LAST + 2, past)
+    assert (severity, unproven) == ("info", 0)
+    severity, late, unproven = look(LAST + 3, past)
+    assert (severity, unproven) == ("info", 1)
+    assert look(LAST + 3, late)[0] == "info"
+    assert look(LAST + 4, late)[0] == "critical"
+    assert look(LAST + 4, late, last=LAST + 1)[0] == "info"
+    held = copies({"a:1": {LAST + 1}}, lac=LAST + 1)
+    [severity] = entries_beyond_end.findings(held, stored(), RUN, seen=True, past=past)["severity"].to_pylist()
+    assert severity == "critical"
+
+
 @pytest.mark.parametrize("runs", [1, entries_beyond_end.LISTED, entries_beyond_end.LISTED + 1])
 def test_many_ranges_are_counted(runs: int) -> None:
     """Twelve are listed, and how many more there are is said."""
