@@ -158,12 +158,6 @@ def is_mass(vanished: int, listed: int) -> bool:
     return vanished > max(MASS_AT_LEAST, MASS_SHARE * listed)
 
 
-def count_vanished(earlier: pa.Table, stored: pa.Table) -> int:
-    """Count the ledgers of an earlier run that the store has no more; tables with scope and ledger in."""
-    keys = ["scope", "ledger"]
-    return int(earlier.select(keys).join(stored.select(keys), keys, join_type="left anti").num_rows)
-
-
 def list_repairs(findings: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return, for each finding that BookKeeper's own shell would mend, the commands that do it.
 

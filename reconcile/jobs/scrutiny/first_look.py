@@ -162,6 +162,7 @@ def goes_on_with(request: ScrutinyRequest, opened: OpenStore) -> bool:
 def _hash_files(out: DatasetPlace, answers: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Return the hash of each file that tasks wrote."""
     names = [name for answer in answers for kind in ("suspects", "compared") for name in answer[kind].values()]
+    names += [answer["vanished"]["file"] for answer in answers if answer["vanished"]]
     names += [part["file"] for answer in answers for part in answer["parts"].values()]
     hashes = {}
     for name in names:

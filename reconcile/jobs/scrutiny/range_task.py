@@ -9,10 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.check.scrutiny.judge import Demands, Judgement, judge_range
-from reconcile.check.scrutiny.lifecycle import Lifecycle, count_vanished
+from reconcile.check.scrutiny.lifecycle import Lifecycle
 from reconcile.check.scrutiny.replication import Replication
 from reconcile.check.scrutiny.returned_writers import find_comparable
 from reconcile.check.scrutiny.unlisted import find_unlisted, raise_old
+from reconcile.check.scrutiny.vanished import find_vanished
 from reconcile.findings.table import Run
 from reconcile.rules import entries_beyond_end, used_ids
 from reconcile.rules.segments.copy_findings import see_bookies
@@ -30,6 +31,8 @@ SUSPECT_VERDICTS: Final = "suspect-verdicts"
 COMPARED_FINDINGS: Final = "compared-findings"
 COMPARED_VERDICTS: Final = "compared-verdicts"
 """Likewise what waits until entries of replaced bookies are compared."""
+_VANISHED: Final = "vanished"
+"""Likewise the ledgers of the run before that are gone."""
 _JUDGED: Final = (
     *tables.KEY_COLUMNS, "bookie", "source", "groups", "entries", "last", "complete", "fenced", "limbo",
     "explicit_lac", "headers",
@@ -99,7 +102,7 @@ class RangeTask:
             "counts": count_verdicts(verdicts),
             "findings": count_findings(settled),
             "open": count_open(settled),
-            "vanished": self._count_vanished(buckets),
+            "vanished": self._find_vanished(buckets, name),
             "positions": judged.positions,
             "judged": judged.judged,
             "placement": asdict(judged.placement),
@@ -117,13 +120,19 @@ class RangeTask:
             for kind, rows in zip(kinds, (findings, verdicts), strict=True)
         }
 
-    def _count_vanished(self, buckets: range) -> tuple[int, int]:
-        """Count the ledgers that the run before listed: those that the store has no more, and all."""
-        if self.earlier is None:
-            return 0, 0
-        listed = self.earlier.read("verdicts", buckets=buckets, columns=["bucket", "scope", "ledger"])
-        stored = self.catalog.read("ledgers", buckets=buckets, columns=["bucket", "scope", "ledger"])
-        return count_vanished(listed, stored), listed.num_rows
+    def _find_vanished(self, buckets: range, name: str) -> dict[str, Any]:
+        """Write which ledgers of the run before the store no longer has, and return what counts beside them."""
+        if self.earlier_store is None:
+            return {}
+        keys = list(tables.KEY_COLUMNS)
+        earlier = self.earlier_store.read("ledgers", buckets=buckets, columns=[*keys, "created_txn"])
+        stored = self.catalog.read("ledgers", buckets=buckets, columns=[*keys, "created_txn"])
+        history = self.catalog.read("history", buckets=buckets)
+        gone, newest_kept = find_vanished(earlier, stored, history)
+        file = write_part(to_place(self.out), SPILL, f"{_VANISHED}-{name}", [gone], secret=True).file
+        newest_now = pc.max(stored["created_txn"]).as_py()
+        newest = {"newest_kept": newest_kept, "newest_now": newest_now}
+        return {"file": file, "listed": earlier.num_rows, **newest, "remembered": pc.min(history["txn"]).as_py()}
 
     def read_earlier_records(self, buckets: range) -> pa.Table | None:
         """Return the records of a range as the run before saw them."""

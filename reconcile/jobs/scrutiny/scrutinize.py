@@ -25,6 +25,7 @@ from reconcile.check.scrutiny.evidence_age import Moment, find_ages
 from reconcile.check.scrutiny.judge import Demands
 from reconcile.check.scrutiny.lifecycle import Lifecycle
 from reconcile.check.scrutiny.replication import Replication
+from reconcile.check.scrutiny.vanished import Window
 from reconcile.clusters import demand_of_cluster, name_earlier
 from reconcile.findings.categories import SEVERITY_ORDER
 from reconcile.findings.table import Finding, Run, make_rows
@@ -63,6 +64,7 @@ from reconcile.jobs.scrutiny.run_report import (
     write_report,
 )
 from reconcile.jobs.scrutiny.second_look import SecondLook
+from reconcile.jobs.scrutiny.vanished_records import WINDOWS, find_listing_doubts, note_window
 from reconcile.rules.segments.placement import PlacementSettings
 from recovery.bookies.addresses import read_members
 from recovery.bookies.wire_inventory import Request, collect_wire
@@ -105,8 +107,6 @@ class _Sums:
     verdicts: dict[str, Counter[str]] = field(default_factory=dict)
     findings: dict[str, Counter[str]] = field(default_factory=dict)
     open: Counter[str] = field(default_factory=Counter)
-    vanished: int = 0
-    listed_before: int = 0
     placement: Counter[str] = field(default_factory=Counter)
     parts: dict[str, list[Part]] = field(default_factory=lambda: {"findings": [], "verdicts": []})
 
@@ -193,7 +193,9 @@ def _scrutinize(request: ScrutinyRequest, context: Context, wait: Callable[[floa
         )  # fmt: skip
         _look_again(request, second_look, answers, sums, context)
         beside = _find_of_bookies(request, catalog, bookies, second_look)
-        beside += bookie_findings.list_listing_doubts(gaps, sums.vanished, sums.listed_before)
+        beside += bookie_findings.list_listing_doubts(gaps, 0, 0)
+        doubts, window = find_listing_doubts(request, opened, task, answers, run, context)
+        beside += doubts
         beside += list_returned_data(request, opened, catalog, layout, context)
         beside += find_beside(opened, catalog, layout, bookies, answers, task.earlier_store)
         rows = make_rows(beside, run)
@@ -207,7 +209,7 @@ def _scrutinize(request: ScrutinyRequest, context: Context, wait: Callable[[floa
     sums.add("findings", count_findings(rows))
     sums.open.update(count_open(rows))
     remove_tree(request.out / SPILL)
-    result = _finish(request, sums, bookies, second_look, run, lifecycle)
+    result = _finish(request, sums, bookies, second_look, run, lifecycle, window)
     for path in overtaken:
         path.unlink(missing_ok=True)
     write_report(request.out, bookies.inventories, context, is_covered=result.is_covered(request.min_coverage))
@@ -350,8 +352,6 @@ def _take_answer(sums: _Sums, answer: Mapping[str, Any]) -> None:
     sums.add("verdicts", answer["counts"])
     sums.add("findings", answer["findings"])
     sums.open.update(answer["open"])
-    sums.vanished += answer["vanished"][0]
-    sums.listed_before += answer["vanished"][1]
     for name, part in answer["parts"].items():
         sums.parts[name].append(part_from(part))
 
@@ -419,6 +419,7 @@ def _finish(
     second_look: SecondLook,
     run: Run,
     lifecycle: Lifecycle,
+    window: Window | None,
 ) -> Scrutinized:
     by_severity: Counter[str] = Counter()
     for counted in sums.findings.values():
@@ -474,6 +475,7 @@ def _finish(
             "settings": dict(request.settings),
             "result": {name: value for name, value in asdict(result).items() if name != "worst"},
             "adds_up": result.adds_up,
+            WINDOWS: note_window(second_look.task.earlier, window),
             _MOMENTS: _note_moment(second_look.task, run),
             "trend": make_trend(second_look.task.earlier, result, run, request.min_coverage),
         },

@@ -65,6 +65,7 @@ class Sight:
             of a ledger whose record has not changed since, nothing shows that they never had what they lack.
         as_of: of bookies that were looked at, the store's transaction that was its last one before that began: it
             counts in place of the time in `since`.
+        unscoped: bookies that were asked for ledgers of scope 0 alone, as over the wire: no released one knows others.
     """
 
     since: dict[str, int | None]
@@ -73,6 +74,7 @@ class Sight:
     stopped: frozenset[str] = frozenset()
     born: Mapping[str, int] = field(default_factory=dict)
     as_of: Mapping[str, int] = field(default_factory=dict)
+    unscoped: frozenset[str] = frozenset()
 
 
 class Doubt(IntEnum):
@@ -292,6 +294,8 @@ def _find_known(
     if len(names):
         txn = pc.fill_null(stored["changed_txn"], np.iinfo(np.int64).max).to_numpy()[closed]
         known &= txn[pairs.ledger] >= np.array([sight.born.get(name, -1) for name in names])[pairs.bookie]
+        unscoped = np.array([name in sight.unscoped for name in names], np.bool_)
+        known &= ~(unscoped[pairs.bookie] & (_numbers(stored, "scope")[closed] != 0)[pairs.ledger])
         time_doubt = _find_untimely(stored.take(pa.array(closed)), pairs, names, sight)
     number = {name: place for place, name in enumerate(names)}
     rows = sight.hidden.filter(pc.is_in(sight.hidden["bookie"], value_set=pa.array(list(names), pa.string())))

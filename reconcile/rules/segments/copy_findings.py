@@ -92,6 +92,7 @@ def see_bookies(
         ),
         stopped=frozenset(row["bookie"] for row in rows if row["dirty"] is False),
         born=born or {},
+        unscoped=frozenset(row["bookie"] for row in rows if row["mode"] == _WIRE),
         as_of={bookie: txn for bookie, txn in outdated.items() if txn is not None},
     )
 

@@ -63,6 +63,19 @@ def test_a_negative_counts_only_from_whom_was_seen(sight: Sight, sure: bool) -> 
     assert (faults.positions, faults.judged) == (20, 20 if sure else 10)
 
 
+def test_a_ledger_of_another_scope_is_not_lost_over_the_wire() -> None:
+    """No bookie was asked for it; of disks, which have it under its scope, nothing else is said than of others."""
+    stored = make_stored([LACKS])
+    scoped = stored.set_column(stored.schema.get_field_index("scope"), "scope", pa.array([7]))
+    for wire, kinds in ((frozenset(["bk0", "bk1"]), []), (frozenset[str](), [Fault.LOST])):
+        sight = Sight({"bk0": None, "bk1": None}, frozenset(), NOTHING_HIDDEN, unscoped=wire)
+        faults = find_faults(scoped, make_copies([]), sight)
+        assert faults.faults["fault"].to_pylist() == kinds
+        assert (faults.undecided.tolist(), faults.judged) == (([0], 0) if wire else ([], 20))
+        whole = find_faults(stored, make_copies([LACKS]), sight)
+        assert whole.faults["fault"].to_pylist() == [Fault.BELOW_ACK_QUORUM]
+
+
 @pytest.mark.parametrize(
     ("txn", "time", "sight", "doubt"),
     [

@@ -1,0 +1,182 @@
+"""Records that the run before listed and the store no longer has: which are explained, and when too many are not.
+
+    explained by        where
+    bkmeta              a tombstone of ours
+    the store's history who deleted the key, and when, as far as the store remembers
+    its owner           a reference says that it was deleted; or complete references do not name it any longer
+
+BookKeeper removes a folder with its last ledger, and one trim of all topics removes thousands in seconds: neither how
+many folders are gone nor how fast shows anything. What does:
+
+    the store went back     its transactions or its counters are lower than they were; or what is gone are the newest
+                            ledgers, all of them, not one that is older, and none was made since
+    too many                of the unexplained ones more than any run before saw in so long a window: `FACTOR` times as
+                            many, and more than `MOST` of all; where nothing could explain a deletion, `MOST_ALONE`
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from reconcile.findings.categories import Category
+from reconcile.findings.table import Finding, Statement
+from reconcile.rules.sides import ABSENT, unite
+from reconcile.words import count_noun
+from recovery.model.tables import KEY_COLUMNS
+
+AT_LEAST: Final = 10
+"""Unexplained ledgers that are never an alarm."""
+MOST: Final = 0.1
+MOST_ALONE: Final = 0.5
+"""A retention that was shortened takes as many without a word."""
+FACTOR: Final = 3.0
+BKMETA: Final = "deleted by bkmeta"
+HISTORY: Final = "deleted, as the store remembers"
+OWNER: Final = "let go by their owner"
+
+VANISHED: Final = pa.schema(
+    [
+        pa.field("bucket", pa.int16()),
+        pa.field("scope", pa.int64()),
+        pa.field("ledger", pa.int64()),
+        pa.field("created_txn", pa.int64()),
+        pa.field("deleted_txn", pa.int64()),
+        pa.field("deleted_at", pa.timestamp("us", "UTC")),
+        pa.field("session", pa.int64()),
+    ]
+)
+"""`deleted_…` and session are of the store's history; null: it does not say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What two runs, one after the other, showed of records that vanish.
+
+    Attributes:
+        seconds: between their looks at the store.
+        listed: ledgers of the first one.
+        unexplained: of these, those that the second one did not have, and nothing explained.
+    """
+
+    seconds: float
+    listed: int
+    unexplained: int
+
+    @property
+    def share(self) -> float:
+        """Of the ledgers that were listed."""
+        return self.unexplained / self.listed if self.listed else 0.0
+
+
+@dataclass(slots=True)
+class Vanished:
+    """What became of the ledgers of the run before.
+
+    Attributes:
+        listed: ledgers of the run before.
+        gone: of these, those that the store no longer has.
+        explained: by what → ledgers; the others are unexplained.
+        oldest_gone: least transaction that made one of the unexplained; None: none is known.
+        newest_kept: largest transaction that made a ledger which is still there; None: likewise.
+        newest_now: likewise of all ledgers that the store has now.
+        unlisted: unexplained ledgers that have a record all the same, when they were asked for by their keys.
+    """
+
+    listed: int = 0
+    gone: int = 0
+    explained: dict[str, int] = field(default_factory=dict)
+    oldest_gone: int | None = None
+    newest_kept: int | None = None
+    newest_now: int | None = None
+    unlisted: int = 0
+
+    @property
+    def unexplained(self) -> int:
+        """Ledgers that are gone without a reason that is known."""
+        return self.gone - sum(self.explained.values())
+
+
+def find_vanished(earlier: pa.Table, stored: pa.Table, history: pa.Table) -> tuple[pa.Table, int | None]:
+    """Return `VANISHED` of a bucket range, and the largest transaction that made a ledger which is still there.
+
+    Args:
+        earlier: keys and ``created_txn`` of CATALOG_LEDGERS as the run before saw them.
+        stored: key columns of CATALOG_LEDGERS.
+        history: CATALOG_HISTORY.
+    """
+    keys = list(KEY_COLUMNS)
+    before, now = unite([earlier, stored]).rows
+    gone = earlier.take(pa.array(np.sort(before[(before != ABSENT) & (now == ABSENT)])))
+    kept = earlier["created_txn"].take(pa.array(before[(before != ABSENT) & (now != ABSENT)]))
+    deletions = history.filter(pc.equal(history["op"], "deleted")).select([*keys, "txn", "at", "session"])
+    last = deletions.sort_by("txn").group_by(keys, use_threads=False).aggregate(
+        [("txn", "last"), ("at", "last"), ("session", "last")]
+    )  # fmt: skip
+    last = last.rename_columns([*keys, "deleted_txn", "deleted_at", "session"])
+    rows = gone.select([*keys, "created_txn"]).join(last, keys, join_type="left outer")
+    return rows.select(VANISHED.names).cast(VANISHED), pc.max(kept).as_py()
+
+
+def find_expected(windows: Sequence[Window], seconds: float) -> float:
+    """Return the largest share of ledgers that vanished unexplained in an earlier window, for so many seconds."""
+    return max((one.share * max(1.0, seconds / one.seconds) for one in windows if one.seconds > 0), default=0.0)
+
+
+def list_lower_counters(before: Mapping[str, int], now: Mapping[str, int]) -> list[str]:
+    """Return the counters that give out ids, and have given fewer than they had; key → last number in."""
+    return sorted(key for key, number in before.items() if key in now and now[key] < number)
+
+
+def list_doubts(
+    vanished: Vanished, windows: Sequence[Window], seconds: float, went_back: Sequence[str], *, has_reasons: bool
+) -> Iterator[Finding]:
+    """Yield a finding where what is gone is not to be believed.
+
+    Args:
+        vanished: what is gone.
+        windows: between the runs before.
+        seconds: since the run before.
+        went_back: signs that the store went back, in words.
+        has_reasons: a deletion would be explained: by references, or by a store that remembers.
+    """
+    signs = [Statement("store", "it went back", sign) for sign in went_back]
+    if vanished.unlisted:
+        signs.append(Statement("store", "not listed, and there when asked for by their keys", vanished.unlisted))
+    count, share = vanished.unexplained, vanished.unexplained / max(vanished.listed, 1)
+    usual = find_expected(windows, seconds)
+    floor = MOST if has_reasons else MOST_ALONE
+    if count > AT_LEAST and share > max(floor, FACTOR * usual):
+        signs.append(Statement("earlier", "gone, and nothing explains it", f"{count} of {vanished.listed}"))
+    if count > AT_LEAST and _are_newest(vanished):
+        text = f"all that were made since transaction {vanished.newest_kept}, and none before: {count}"
+        signs.append(Statement("earlier", "gone are the newest ledgers", text))
+    if not signs:
+        return
+    explained = ", ".join(f"{number} {why}" for why, number in sorted(vanished.explained.items()) if number)
+    known = f"{100 * usual:.1f} % at most, by {count_noun(len(windows), 'earlier window')}" if windows else "not known"
+    statements = [
+        *signs,
+        Statement("earlier", "ledgers that it listed and are gone", f"{vanished.gone} of {vanished.listed}"),
+        Statement("store", "explained", explained or "none"),
+        Statement("earlier", "time since", str(timedelta(seconds=round(seconds)))),
+        Statement("earlier", "unexplained in so long a time, usually", known),
+    ]
+    yield Finding(Category.LISTING_INCOMPLETE, "records", statements, unknowns=["whether the others were deleted"])
+
+
+def _are_newest(vanished: Vanished) -> bool:
+    return (
+        vanished.oldest_gone is not None
+        and vanished.newest_kept is not None
+        and vanished.oldest_gone > vanished.newest_kept == vanished.newest_now
+    )
+
+
+def read_windows(kept: Sequence[Sequence[Any]]) -> list[Window]:
+    """Return the windows that a manifest keeps."""
+    return [Window(float(seconds), int(listed), int(unexplained)) for seconds, listed, unexplained in kept]
