@@ -127,7 +127,7 @@ def write_looks(
             rows.append(_make_copies(bookie, incarnation, ledger, entries, (lac or {}).get(ledger.id.ledger, -1)))
         about = {
             "bookie": bookie, "incarnation": incarnation, "mode": "disks", "complete": complete, "started": made,
-            "ended": made, "instance_id": instance, "ledgers": len(rows),
+            "ended": made, "dirty": False, "instance_id": instance, "ledgers": len(rows),
             "cookie": None if bookie in cookieless else cookie or make_cookie(bookie),
             "version_files": [{"path": "/d/current/VERSION", "inode": 1, "born": None, "mtime": formatted}],
         }  # fmt: skip
