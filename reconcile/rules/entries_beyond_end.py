@@ -65,34 +65,34 @@ class Heights:
         return self if highest <= self.highest[-1] else Heights(end, (*self.highest, highest)[-_MOST_HEIGHTS:])
 
 
-def read_past(found: pa.Table) -> Past:
+def read_heights(rows: pa.Table) -> Past:
     """Return what an earlier look saw; FINDINGS in."""
-    of_kind = found.filter(pc.equal(found["category"], Category.ENTRIES_BEYOND_LAST_ENTRY))
-    past: dict[tuple[int, int], Heights] = {}
+    of_kind = rows.filter(pc.equal(rows["category"], Category.ENTRIES_BEYOND_LAST_ENTRY))
+    heights: dict[tuple[int, int], Heights] = {}
     for row in of_kind.select(["scope", "ledger", "evidence"]).to_pylist():
-        said = {one["field"]: one["value"] for one in row["evidence"]}
-        if _HIGHEST in said:
-            highest = tuple(int(text) for text in said[_HIGHEST].split(", "))
-            past[row["scope"], row["ledger"]] = Heights(int(said[_END]), highest)
-    return past
+        values = {item["field"]: item["value"] for item in row["evidence"]}
+        if _HIGHEST in values:
+            highest = tuple(int(text) for text in values[_HIGHEST].split(", "))
+            heights[row["scope"], row["ledger"]] = Heights(int(values[_END]), highest)
+    return heights
 
 
-def list_unproven(found: pa.Table, past: Past) -> pa.Table:
-    """Return those findings of `findings` whose entries a LAC may still show to be acknowledged; all of `found`'s kind.
+def list_unproven(rows: pa.Table, heights: Past) -> pa.Table:
+    """Return those findings of `findings` whose entries a LAC may still show to be acknowledged; all of that kind.
 
     An entry above the end is on as many bookies as acknowledge one, and is news.
     """
     mask = []
-    for row in found.to_pylist():
-        said = {one["field"]: one["value"] for one in row["evidence"]}
-        known = past.get((row["scope"], row["ledger"]))
-        is_known = known is not None and ", ".join(map(str, known.highest)) == said.get(_HIGHEST)
-        mask.append(not is_known and int(said[_COPIES]) >= int(said[_ACK_QUORUM]))
-    return found.filter(pa.array(mask, pa.bool_()))
+    for row in rows.to_pylist():
+        values = {item["field"]: item["value"] for item in row["evidence"]}
+        known = heights.get((row["scope"], row["ledger"]))
+        is_known = known is not None and ", ".join(map(str, known.highest)) == values.get(_HIGHEST)
+        mask.append(not is_known and int(values[_COPIES]) >= int(values[_ACK_QUORUM]))
+    return rows.filter(pa.array(mask, pa.bool_()))
 
 
 def findings(
-    copies: pa.Table, stored: pa.Table, run: Run, *, seen: bool, side: str = "store", past: Past | None = None
+    copies: pa.Table, stored: pa.Table, run: Run, *, seen: bool, side: str = "store", heights: Past | None = None
 ) -> pa.Table:
     """Return a finding for each closed ledger above whose end some bookie holds entries.
 
@@ -102,7 +102,7 @@ def findings(
         run: this one.
         seen: every bookie was looked at, completely.
         side: who has the records.
-        past: the cluster lives: what earlier looks saw; None: its store was lost.
+        heights: the cluster lives: what earlier looks saw; None: its store was lost.
     """
     if not stored.num_rows:
         return tables.FINDINGS.empty_table()
@@ -123,14 +123,14 @@ def findings(
     for row in copies_of_closed.to_pylist():
         by_ledger.setdefault((row["scope"], row["ledger"]), []).append(row)
     rows = (
-        _make_finding(record, by_ledger[record["scope"], record["ledger"]], seen=seen, side=side, past=past)
+        _make_finding(record, by_ledger[record["scope"], record["ledger"]], seen=seen, side=side, heights=heights)
         for record in closed.to_pylist()
     )
     return make_rows(rows, run)
 
 
 def _make_finding(
-    record: Mapping[str, Any], copies: list[Mapping[str, Any]], *, seen: bool, side: str, past: Past | None
+    record: Mapping[str, Any], copies: list[Mapping[str, Any]], *, seen: bool, side: str, heights: Past | None
 ) -> Finding:
     last = record["last_entry"]
     by_bookie: dict[str, Runs] = {}
@@ -146,15 +146,15 @@ def _make_finding(
     acknowledged = copies_of_entry >= record["ack_quorum"]
     severity = "critical" if lac > last else "info" if seen and not acknowledged else "warning"
     looks: tuple[Statement, ...] = ()
-    if past is not None:
+    if heights is not None:
         highest = max(end - 1 for runs in holders.values() for _, end in runs)
-        before = past.get((record["scope"], record["ledger"]), Heights(last, (highest,)))
-        heights = before.add(last, highest).highest
-        goes_on = len(heights) >= _GOES_ON
+        earlier = heights.get((record["scope"], record["ledger"]), Heights(last, (highest,)))
+        higher = earlier.add(last, highest).highest
+        goes_on = len(higher) >= _GOES_ON
         severity = "critical" if lac > last or goes_on else "info"
         looks = (
             Statement("store", _ACK_QUORUM, record["ack_quorum"]),
-            Statement("bookies", _HIGHEST, ", ".join(map(str, heights))),
+            Statement("bookies", _HIGHEST, ", ".join(map(str, higher))),
         )
     headers = [(copy["bookie"], h) for copy in copies for h in copy["headers"] if h["entry"] > last][:LISTED]
     statements = [

@@ -27,7 +27,7 @@ class Moment:
     """A transaction that a store had by some time."""
 
     txn: int
-    at: datetime
+    time: datetime
 
     @classmethod
     def from_json(cls, fields: list[Any]) -> Self:
@@ -36,7 +36,7 @@ class Moment:
 
     def to_json(self) -> list[Any]:
         """Return it as a manifest keeps it."""
-        return [self.txn, self.at.isoformat()]
+        return [self.txn, self.time.isoformat()]
 
 
 def find_ages(
@@ -63,7 +63,7 @@ def find_ages(
         if age is not None and newest is not None and age > newest:
             age = None
         if age is None:
-            before = row["started"] - CLOCK_SKEW
-            age = next((moment.txn for moment in known if moment.at <= before), None)
+            latest = row["started"] - CLOCK_SKEW
+            age = next((moment.txn for moment in known if moment.time <= latest), None)
         ages[row["bookie"]] = age
     return ages

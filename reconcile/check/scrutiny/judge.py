@@ -97,7 +97,7 @@ def judge_range(
     everywhere: bool,
     awaited: frozenset[str] = frozenset(),
     earlier_records: pa.Table | None = None,
-    past: entries_beyond_end.Past | None = None,
+    heights: entries_beyond_end.Past | None = None,
 ) -> Judgement:
     """Judge the ledgers of a bucket range.
 
@@ -111,9 +111,9 @@ def judge_range(
         everywhere: every bookie was asked for every ledger here: what none has is lost.
         awaited: bookies that may answer when they are asked again: what they decide is looked at again.
         earlier_records: CATALOG_LEDGERS of these ledgers as the run before saw them; None: there is none.
-        past: what the runs before saw above the ends of ledgers.
+        heights: what the runs before saw above the ends of ledgers.
     """
-    past = past or {}
+    heights = heights or {}
     broken = pc.is_valid(stored["error"]).to_numpy()
     closed = pc.fill_null(pc.equal(stored["state"], "CLOSED"), fill_value=False).to_numpy()
     empty = closed & pc.fill_null(pc.less(stored["last_entry"], 0), fill_value=False).to_numpy()
@@ -129,7 +129,7 @@ def judge_range(
     free = stored.filter(pa.array(~broken & ~is_hold))
     records = free.filter(pa.array((reason != "guarded")[~broken & ~is_hold]))
     # Bookies that were not asked show nothing: what counts is what was shown.
-    beyond = entries_beyond_end.findings(copies, judged, run, seen=True, past=past)
+    beyond = entries_beyond_end.findings(copies, judged, run, seen=True, heights=heights)
     parts = [
         _find_unparsable(stored.filter(pa.array(broken)), run),
         copy_findings.findings(judged, faults, run, everywhere=everywhere),
@@ -157,7 +157,7 @@ def judge_range(
     reasons[rows] = _DOUBTS[faults.doubts]
     verdicts = give_verdicts(stored, findings, reason != "", unseen, reasons.tolist())
     grave = findings.filter(pc.not_equal(findings["severity"], "info"))
-    doubted = pa.concat_tables([grave, entries_beyond_end.list_unproven(beyond, past)])
+    doubted = pa.concat_tables([grave, entries_beyond_end.list_unproven(beyond, heights)])
     suspect = _find_among(stored, doubted) | (unseen & name_any(stored, awaited))
     return Judgement(findings, verdicts, suspect, faults.positions, faults.judged, counts)
 

@@ -110,9 +110,9 @@ def find_vanished(earlier: pa.Table, stored: pa.Table, history: pa.Table) -> tup
         history: CATALOG_HISTORY.
     """
     keys = list(KEY_COLUMNS)
-    before, now = unite([earlier, stored]).rows
-    gone = earlier.take(pa.array(np.sort(before[(before != ABSENT) & (now == ABSENT)])))
-    kept = earlier["created_txn"].take(pa.array(before[(before != ABSENT) & (now != ABSENT)]))
+    earlier_rows, rows_now = unite([earlier, stored]).rows
+    gone = earlier.take(pa.array(np.sort(earlier_rows[(earlier_rows != ABSENT) & (rows_now == ABSENT)])))
+    kept = earlier["created_txn"].take(pa.array(earlier_rows[(earlier_rows != ABSENT) & (rows_now != ABSENT)]))
     deletions = history.filter(pc.equal(history["op"], "deleted")).select([*keys, "txn", "at", "session"])
     last = deletions.sort_by("txn").group_by(keys, use_threads=False).aggregate(
         [("txn", "last"), ("at", "last"), ("session", "last")]
@@ -124,12 +124,12 @@ def find_vanished(earlier: pa.Table, stored: pa.Table, history: pa.Table) -> tup
 
 def find_expected(windows: Sequence[Window], seconds: float) -> float:
     """Return the largest share of ledgers that vanished unexplained in an earlier window, for so many seconds."""
-    return max((one.share * max(1.0, seconds / one.seconds) for one in windows if one.seconds > 0), default=0.0)
+    return max((w.share * max(1.0, seconds / w.seconds) for w in windows if w.seconds > 0), default=0.0)
 
 
-def list_lower_counters(before: Mapping[str, int], now: Mapping[str, int]) -> list[str]:
+def list_lower_counters(earlier: Mapping[str, int], now: Mapping[str, int]) -> list[str]:
     """Return the counters that give out ids, and have given fewer than they had; key → last number in."""
-    return sorted(key for key, number in before.items() if key in now and now[key] < number)
+    return sorted(key for key, number in earlier.items() if key in now and now[key] < number)
 
 
 def list_doubts(

@@ -138,13 +138,13 @@ class RangeTask:
         """Return the records of a range as the run before saw them."""
         return None if self.earlier_store is None else self.earlier_store.read("ledgers", buckets=buckets)
 
-    def read_past(self, buckets: range) -> entries_beyond_end.Past:
+    def read_heights(self, buckets: range) -> entries_beyond_end.Past:
         """Return what the run before saw above the ends of the ledgers of a range."""
         if self.earlier is None:
             return {}
-        found = self.earlier.read("findings", columns=["bucket", "scope", "ledger", "category", "evidence"])
-        inside = pc.and_(pc.greater_equal(found["bucket"], buckets.start), pc.less(found["bucket"], buckets.stop))
-        return entries_beyond_end.read_past(found.filter(pc.fill_null(inside, fill_value=False)))
+        rows = self.earlier.read("findings", columns=["bucket", "scope", "ledger", "category", "evidence"])
+        inside = pc.and_(pc.greater_equal(rows["bucket"], buckets.start), pc.less(rows["bucket"], buckets.stop))
+        return entries_beyond_end.read_heights(rows.filter(pc.fill_null(inside, fill_value=False)))
 
     def _read(self, buckets: range) -> tuple[pa.Table, pa.Table]:
         """Return the records of a range, with ids for all names of bookies, and what judges them of COPIES."""
@@ -168,7 +168,7 @@ class RangeTask:
             everywhere=self.everywhere,
             awaited=self.awaited,
             earlier_records=earlier_records,
-            past=self.read_past(buckets),
+            heights=self.read_heights(buckets),
         )
         comparable = find_comparable(stored, judged.findings) if self.compares else judged.verdicts.slice(0, 0)
         return judged, find_unlisted(stored, copies, earlier_records, self.run, kind_of(self.layout)), comparable

@@ -268,7 +268,7 @@ class SecondLook:
             self.task.run,
             everywhere=everywhere,
             earlier_records=self.task.read_earlier_records(part),
-            past=self.task.read_past(part),
+            heights=self.task.read_heights(part),
         )
 
     @cached_property

@@ -82,9 +82,9 @@ def find_listing_doubts(
         left = _explain(gone, opened, references, vanished)
         oldest = [n for n in (vanished.oldest_gone, pc.min(left["created_txn"]).as_py()) if n is not None]
         vanished.oldest_gone = min(oldest, default=None)
-        some = left.slice(0, max(0, _READ_AGAIN - asked))
-        asked += some.num_rows
-        vanished.unlisted += _count_again(some, opened, task)
+        sample = left.slice(0, max(0, _READ_AGAIN - asked))
+        asked += sample.num_rows
+        vanished.unlisted += _count_again(sample, opened, task)
     seconds = max(1.0, (run.at - datetime.fromisoformat(task.earlier.manifest["binding"]["made"])).total_seconds())
     windows = read_windows(task.earlier.manifest.get(WINDOWS, ()))
     went_back = list(_list_signs(task.catalog, task.earlier_store, task))
@@ -96,8 +96,8 @@ def find_listing_doubts(
 def note_window(earlier: Dataset | None, window: Window | None) -> list[list[float]]:
     """Return the windows of the runs before and of this one, as a manifest keeps them."""
     known = [] if earlier is None else read_windows(earlier.manifest.get(WINDOWS, ()))
-    kept = [*known, *([] if window is None else [window])][-_KEPT:]
-    return [[one.seconds, one.listed, one.unexplained] for one in kept]
+    windows = [*known, *([] if window is None else [window])][-_KEPT:]
+    return [[kept.seconds, kept.listed, kept.unexplained] for kept in windows]
 
 
 def _explain(gone: pa.Table, opened: "OpenStore", references: References | None, vanished: Vanished) -> pa.Table:
@@ -108,7 +108,9 @@ def _explain(gone: pa.Table, opened: "OpenStore", references: References | None,
     if left.num_rows:
         ledgers = [LedgerId(*pair) for pair in zip(left["scope"].to_pylist(), left["ledger"].to_pylist(), strict=True)]
         stones = read_tombstones(opened.store, name_own_root(opened.root)).read_some(ledgers)
-        removed = pa.array([(one := stones.get(n)) is not None and one.state in REMOVED for n in ledgers], pa.bool_())
+        removed = pa.array(
+            [(stone := stones.get(n)) is not None and stone.state in REMOVED for n in ledgers], pa.bool_()
+        )
         _count(vanished, BKMETA, removed)
         left = left.filter(pc.invert(removed))
     if left.num_rows and references is not None:
@@ -133,16 +135,16 @@ def _count(vanished: Vanished, why: str, mask: Any) -> None:  # noqa: ANN401 - a
 
 def _remembers(earlier: Dataset, answers: Sequence[Mapping[str, Any]]) -> bool:
     """Whether the store remembers what happened since an earlier run: it begins before."""
-    then = earlier.manifest["coverage"].get("txn")
-    begins = [one for answer in answers if (one := answer["vanished"]["remembered"]) is not None]
-    return then is not None and bool(begins) and min(begins) <= then
+    txn = earlier.manifest["coverage"].get("txn")
+    begins = [begin for answer in answers if (begin := answer["vanished"]["remembered"]) is not None]
+    return txn is not None and bool(begins) and min(begins) <= txn
 
 
-def _count_again(some: pa.Table, opened: "OpenStore", task: RangeTask) -> int:
+def _count_again(rows: pa.Table, opened: "OpenStore", task: RangeTask) -> int:
     """Count those of some ledgers that have a record all the same."""
-    if not some.num_rows:
+    if not rows.num_rows:
         return 0
-    scope, ledger = (np.asarray(some[name].to_numpy(), np.int64) for name in ("scope", "ledger"))
+    scope, ledger = (np.asarray(rows[name].to_numpy(), np.int64) for name in ("scope", "ledger"))
     return int(read_records(opened.store, opened.root, task.layout, scope, ledger).num_rows)
 
 
@@ -150,9 +152,9 @@ def _list_signs(catalog: Dataset, earlier: Dataset, task: RangeTask) -> Iterator
     """Yield signs that a store went back since an earlier run: of the same store, which counts on."""
     if catalog.manifest["binding"] != earlier.manifest["binding"]:
         return
-    now, before = (dataset.manifest["coverage"].get("txn") for dataset in (catalog, earlier))
-    if now is not None and before is not None and now < before:
-        yield f"its last transaction was {before}, and is {now}"
+    txn, earlier_txn = (dataset.manifest["coverage"].get("txn") for dataset in (catalog, earlier))
+    if txn is not None and earlier_txn is not None and txn < earlier_txn:
+        yield f"its last transaction was {earlier_txn}, and is {txn}"
     counters = [
         used_ids.numbers(task.layout, used_ids.of_counters([(dataset.read("nodes"), task.layout)])).recorded
         for dataset in (earlier, catalog)

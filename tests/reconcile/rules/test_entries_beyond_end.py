@@ -55,9 +55,9 @@ def test_in_a_cluster_that_lives_only_what_goes_on_is_more_than_a_note() -> None
 
     def look(highest: int, past: entries_beyond_end.Past, last: int = LAST) -> tuple[str, entries_beyond_end.Past, int]:
         held = copies({name: set(range(highest + 1)) for name in ("a:1", "b:1")})
-        found = entries_beyond_end.findings(held, stored(last_entry=last), RUN, seen=True, past=past)
+        found = entries_beyond_end.findings(held, stored(last_entry=last), RUN, seen=True, heights=past)
         [severity] = found["severity"].to_pylist()
-        return severity, entries_beyond_end.read_past(found), entries_beyond_end.list_unproven(found, past).num_rows
+        return severity, entries_beyond_end.read_heights(found), entries_beyond_end.list_unproven(found, past).num_rows
 
     severity, past, unproven = look(LAST + 2, {})
     assert (severity, unproven) == ("info", 1)
@@ -69,7 +69,7 @@ def test_in_a_cluster_that_lives_only_what_goes_on_is_more_than_a_note() -> None
     assert look(LAST + 4, late)[0] == "critical"
     assert look(LAST + 4, late, last=LAST + 1)[0] == "info"
     held = copies({"a:1": {LAST + 1}}, lac=LAST + 1)
-    [severity] = entries_beyond_end.findings(held, stored(), RUN, seen=True, past=past)["severity"].to_pylist()
+    [severity] = entries_beyond_end.findings(held, stored(), RUN, seen=True, heights=past)["severity"].to_pylist()
     assert severity == "critical"
 
 
