@@ -83,6 +83,7 @@ class Evidence:
         mass_let_go: the same, of what an upper layer's history shows.
         collisions: files of key columns of ledgers whose lower halves stand in several scopes.
         aliases: other names of bookies in records → ids.
+        proposed: those of `aliases` that nobody stated: the evidence suggests them.
         kept: bookies that hold a ledger for which a snapshot names them: they were not wiped since.
     """
 
@@ -96,6 +97,7 @@ class Evidence:
     is_some_lost: bool = False
     aliases: Mapping[str, str] = field(default_factory=dict)
     kept: frozenset[str] = frozenset()
+    proposed: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def catalogs(self) -> tuple[Catalog, ...]:
@@ -106,6 +108,10 @@ class Evidence:
     def datasets(self) -> tuple[Dataset, ...]:
         """The datasets of all catalogs, the store's first."""
         return tuple(catalog.dataset for catalog in self.catalogs)
+
+    def with_proposed(self, proposed: Mapping[str, str]) -> "Evidence":
+        """Return it with other names of bookies that the evidence suggests."""
+        return replace(self, aliases={**self.aliases, **proposed}, proposed=proposed)
 
     def list_guarded(self) -> frozenset[LedgerId]:
         """Return the ledgers that the store has guards' locks of."""

@@ -285,7 +285,7 @@ def _describe_plan(recovered: "Recovered") -> Iterator[str]:
 
 def _describe_coverage(coverage: "Coverage") -> Iterator[str]:
     if coverage.not_scanned:
-        yield "collect those bookies and recover again, or go on knowing that their ledgers stay guarded"
+        yield "collect those bookies and recover again; until then ledgers that they may have more of stay guarded"
     if coverage.lost:
         yield f"stated to be gone for good, so they hide nothing: {list_names(coverage.lost)}"
     if coverage.not_named:
@@ -311,7 +311,10 @@ def _describe_starts(starts: "Sequence[BookieStart]", out: DatasetPlace) -> Iter
 def _describe_findings(
     plan: "Dataset", manifest: "PlanManifest", deletions: "Sequence[SessionDeletions]"
 ) -> Iterator[str]:
+    import pyarrow.compute as pc
+
     from reconcile.cli.wording.plans import deletion_lines
+    from reconcile.findings.categories import Category
     from reconcile.report.plan_verdict import describe_shares
     from reconcile.rules.sides import SHORT, Relation
 
@@ -326,6 +329,11 @@ def _describe_findings(
     listed = ", ".join(f"{name} {count}" for name, count in sorted(manifest.found.items()) if name not in _SAID)
     if listed:
         yield f"findings: {listed}: {out}/findings, bkmeta explain LEDGER"
+    if manifest.found.get(Category.ALIAS_UNRESOLVED):
+        renamed = pc.field("category") == str(Category.ALIAS_UNRESOLVED)
+        for batch in plan.batches("findings"):
+            for row in batch.filter(renamed).select(["evidence", "suggested"]).to_pylist():
+                yield f"RENAMED? {row['evidence'][0]['value']}: {row['suggested']} (--aliases FILE)"
     if manifest.mass_deletion:
         yield "so many ledgers were deleted that they are held, not left deleted, until a person says which"
     yield from deletion_lines(plan, deletions)

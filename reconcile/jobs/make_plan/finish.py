@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from reconcile.compare import range_findings
 from reconcile.compare.decide import Case
+from reconcile.compare.renamed_bookies import ProposedAlias
 from reconcile.findings.categories import TRAITS, Category
 from reconcile.findings.table import Run, make_rows
 from reconcile.jobs.make_plan.known_bookies import list_wanted_cookies
@@ -57,6 +58,7 @@ def finish_plan(
     results: Sequence[RangeResult],
     coverage: Coverage,
     instances: Sequence[str],
+    aliases: Sequence[ProposedAlias] = (),
     read_heads: "ReadHeads | None" = None,
 ) -> PlanManifest:
     """Write what is of no bucket range, and the manifest; return it.
@@ -67,6 +69,7 @@ def finish_plan(
         results: of the ranges, in their order.
         coverage: which bookies were looked at.
         instances: instance ids of the cluster.
+        aliases: other names of bookies that the evidence suggests.
         read_heads: gives what stands in entries; None: nobody wants that they are read.
     """
     request, out, case, run = tasks.request, to_place(tasks.out), tasks.case, tasks.run
@@ -84,6 +87,7 @@ def finish_plan(
     actions = make_system_actions(writes)
     subtrees = write_subtrees(request, out)
     beside = _find_beside_ledgers(request, case, raises, writes, run)
+    beside = pa.concat_tables([beside, make_rows([alias.make_finding() for alias in aliases], run)])
     candidates = Candidates((), {})
     if subtrees.source is not None and any(count.path.endswith(TOPICS) for count in subtrees.counts):
         records = read_topic_records(subtrees.source.dataset)

@@ -21,6 +21,7 @@ from reconcile import clusters
 from reconcile.compare import decide
 from reconcile.compare.decide import Case
 from reconcile.compare.evidence import Catalog, Evidence, has_scopes, sort_newest_first
+from reconcile.compare.renamed_bookies import propose_aliases
 from reconcile.findings.table import Run
 from reconcile.jobs.make_plan.finish import finish_plan
 from reconcile.jobs.make_plan.range_task import REFERENCES, RangeResult, RangeTasks
@@ -75,6 +76,8 @@ def make_plan(
     coverage = _cover(request, bookies).with_nameless(clusters.nameless(sources) if len(sources) > 1 else [])
     coverage = coverage.without_lost(_find_lost(request, bookies, coverage))
     case = _make_case(request, bookies, coverage)
+    aliases = propose_aliases(request.inventories, bookies, case.evidence, [disk.bookie for disk in request.lost])
+    case = replace(case, evidence=case.evidence.with_proposed({alias.name: alias.bookie for alias in aliases}))
     tasks = RangeTasks(request, str(out.absolute()), case, Run(started.isoformat(timespec="seconds"), started))
     ranges = decide.cut_ranges(case)
     if request.references is not None:
@@ -90,7 +93,7 @@ def make_plan(
     )
     try:
         results = [RangeResult.from_json(answer) for answer in answers]
-        return finish_plan(tasks, prior, results, coverage, instances, read_heads)
+        return finish_plan(tasks, prior, results, coverage, instances, aliases, read_heads)
     finally:
         remove_tree(out / SPILL)
 

@@ -15,6 +15,7 @@ from reconcile.compare import decide, range_findings
 from reconcile.compare.decide import Case
 from reconcile.compare.evidence import find_collisions
 from reconcile.compare.outcomes import guard_beyond_locks
+from reconcile.compare.renamed_bookies import guard_renamed
 from reconcile.findings.categories import TRAITS, Category
 from reconcile.findings.table import Run
 from reconcile.jobs.make_plan.reference_counts import count_references
@@ -194,6 +195,7 @@ class RangeTasks:
         copies = self.case.copies(buckets)
         known = evidence.read_tables(buckets, references)
         sides = decide.decide_range(self.case, prior, copies, known, evidence.find_issued(self.request.layout))
+        sides = guard_renamed(evidence, sides, buckets)
         rows, stored = sides.outcomes(), sides.stored
         matched = diff.match(rows, stored)
         locked = evidence.list_guarded()
