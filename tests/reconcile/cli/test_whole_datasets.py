@@ -3,6 +3,7 @@
 import os
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -90,3 +91,24 @@ def test_a_stopped_capture_says_whether_its_catalog_is_whole(
     assert done.code == 143
     assert words in done.err.splitlines()[-1]
     assert (tmp_path / "c" / MANIFEST).exists() is (words is WHOLE)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stop_that_a_library_swallows_is_a_stop(
+    number: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What fails then fails by the signal, as PySpark does where its Java process got it, too: no fault is reported."""
+
+    def swallow(*_: Any, **__: Any) -> None:
+        with suppress(BaseException):
+            os.kill(os.getpid(), number)
+            signal.sigtimedwait([], 0)
+        raise KeyError(0)
+
+    made = make_bookie(tmp_path / "bookie", {5: [0, 1, 2]})
+    monkeypatch.setattr("recovery.dataset.write_manifest", swallow)
+    folders = ["--ledger-dir", made.ledger_dirs[0], "--journal-dir", made.journal_dirs[0]]
+    done = run(capsys, "collect", *folders, "--out", tmp_path / "inventory")
+    assert done.code == {signal.SIGINT: 130, signal.SIGTERM: 143}[number]
+    assert done.err.splitlines()[-1].startswith("bkmeta: stopped before the end")
+    assert "fault of this program" not in done.err

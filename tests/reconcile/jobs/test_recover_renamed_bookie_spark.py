@@ -3,7 +3,7 @@
 import shutil
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -43,9 +43,9 @@ def recover(made: Path, name: str, *more: object) -> tuple[str, Dataset]:
     return done.out, open_dataset(out, "plan")
 
 
-def members(row: dict[str, object]) -> set[str]:
+def members(row: dict[str, Any]) -> set[str]:
     """The bookies that a proposed record names."""
-    return {name for segment in row["segments"] or () for name in segment["members"]}  # type: ignore[attr-defined]
+    return {name for segment in row["segments"] or () for name in segment["members"]}
 
 
 def test_the_alias_is_proposed_and_its_ledgers_are_guarded(made: Path) -> None:
