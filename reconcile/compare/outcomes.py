@@ -99,11 +99,11 @@ def _list_others(rows: pa.Table, named: npt.NDArray[np.bool_], copies: pa.Table)
     owners = numbered["place"].take(pc.list_parent_indices(holders))
     served = pa.table({"place": owners, "bookie": holders.flatten()})
     own = numbered.select(["scope", "ledger", "key", "place"]).rename_columns(["scope", "ledger", "own_key", "place"])
-    found = copies.select(["scope", "ledger", "bookie", "key"]).join(own, ["scope", "ledger"], join_type="inner")
-    found = found.join(served, ["place", "bookie"], join_type="left anti")
-    differs = pc.fill_null(pc.not_equal(found["key"], found["own_key"]), fill_value=False)
-    found = found.select(["place", "bookie"]).append_column("differs", differs)
-    return found.sort_by([("place", "ascending"), ("bookie", "ascending")])
+    strangers = copies.select(["scope", "ledger", "bookie", "key"]).join(own, ["scope", "ledger"], join_type="inner")
+    strangers = strangers.join(served, ["place", "bookie"], join_type="left anti")
+    differs = pc.fill_null(pc.not_equal(strangers["key"], strangers["own_key"]), fill_value=False)
+    strangers = strangers.select(["place", "bookie"]).append_column("differs", differs)
+    return strangers.sort_by([("place", "ascending"), ("bookie", "ascending")])
 
 
 def _name_everybody(rows: pa.Table, named: npt.NDArray[np.bool_], others: pa.Table, hiding: Sequence[str]) -> pa.Table:

@@ -355,15 +355,15 @@ def _describe_ways(opened: OpenStore) -> Check:
     entries = [] if acl is None else parse_acl(acl.text)
     unknown = sorted({entry.scheme for entry in entries} - _SCHEMES)
     if unknown and not any(entry.scheme in _SCHEMES and "w" in entry.perms for entry in entries):
-        found = f"{opened.root} has rights of the scheme {list_names(unknown)}, which is not supported; {ways}"
+        ways_found = f"{opened.root} has rights of the scheme {list_names(unknown)}, which is not supported; {ways}"
         remedy = "have rights of another scheme added for who runs bkmeta, as digest's, before they are needed"
-        return Check(_WAYS, State.MISSING, found, remedy)
+        return Check(_WAYS, State.MISSING, ways_found, remedy)
     owners = [entry.name for entry in entries if entry.scheme == _SASL]
     if not owners:
         return Check(_WAYS, State.OK, ways)
-    found = f"{opened.root} belongs to {_SASL}:{list_names(owners)}; {ways}"
+    ways_found = f"{opened.root} belongs to {_SASL}:{list_names(owners)}; {ways}"
     remedy = "have BKMETA_ZK_SASL, or BKMETA_ZK_KERBEROS and a keytab, at hand for one of these, and try it now"
-    return Check(_WAYS, State.OK, found, remedy)
+    return Check(_WAYS, State.OK, ways_found, remedy)
 
 
 @dataclass(frozen=True, slots=True)
