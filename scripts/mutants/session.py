@@ -47,7 +47,7 @@ SPOKEN: Final = "mutants.out"
 _RUNNING: Final = "mutants.test"
 _LINES: Final = "mutants.lines"
 """In the copy of the tree: what tests printed, the test that runs, and what a test executed."""
-_LEAST_S: Final = 60
+_LEAST_S: Final = 20
 _SLOWER: Final = 5
 _WAITING: Final = 2
 """Tests of a change may take so many seconds of CPU, and so many times longer, before they count as not ending; by the
