@@ -1,0 +1,90 @@
+"""What an undo leaves as it is, and which journals it refuses, in a store in memory."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from backends.memory import MemoryStore
+from backends.protocols import Write
+from reconcile.errors import JournalError
+from reconcile.write import undo
+from reconcile.write.apply import Options, apply
+from tests.support.plans import action, clock, plan_of, restore_of
+
+ROOT = "/ledgers"
+KEYS = [f"/00/0000/L000{n}" for n in range(5)]
+
+
+def replaced(folder: Path) -> MemoryStore:
+    """Return a store in which an apply replaced four records and removed one."""
+    store = MemoryStore()
+    store.write([Write(ROOT + key, b"former") for key in KEYS])
+    rows = [action("ledger", "replace", key, b"record", expects=0, before=b"former") for key in KEYS[:4]]
+    rows.append(action("ledger", "remove", KEYS[4], None, expects=0, before=b"former"))
+    assert apply(lambda: [plan_of(rows)], store, ROOT, folder, Options("hash"), now=clock()).exit_code == 0
+    return store
+
+
+def test_what_somebody_changed_since_stays(tmp_path: Path) -> None:
+    """The same bytes written once more, other bytes in the same version, what is gone, and what was made again."""
+    store = replaced(tmp_path)
+    store.write([Write(ROOT + KEYS[1], b"record", 1)])
+    store.write([Write(ROOT + KEYS[2], None, 1)])
+    store.write([Write(ROOT + KEYS[2], b"first")])
+    store.write([Write(ROOT + KEYS[2], b"other", 0)])
+    store.write([Write(ROOT + KEYS[3], None, 1)])
+    store.write([Write(ROOT + KEYS[4], b"again")])
+    held = store.get(ROOT + KEYS[2])
+    assert held is not None
+    assert held.version == 1, "as the apply left it"
+    result = undo.undo(undo.propose(tmp_path, store, ROOT), store, ROOT, now=clock())
+    assert {left.key: left.reason for left in result.listed} == {
+        KEYS[1]: "somebody changed it since",
+        KEYS[2]: "somebody changed it since",
+        KEYS[3]: "somebody removed it",
+        KEYS[4]: "somebody made it again",
+    }
+    assert result.exit_code == 6
+    found = [store.get(ROOT + key) for key in KEYS]
+    assert [None if one is None else one.value for one in found] == [b"former", b"record", b"other", None, b"again"]
+
+
+def test_all_that_nobody_touched_is_taken_back(tmp_path: Path) -> None:
+    """What was removed is there again; a second undo finds it all done."""
+    store = replaced(tmp_path)
+    proposal = undo.propose(tmp_path, store, ROOT)
+    assert proposal.writes == {("ledger", "replace"): 4, ("ledger", "remove"): 1}
+    assert undo.undo(proposal, store, ROOT, now=clock()).exit_code == 0
+    assert {key: store.get(ROOT + key).value for key in KEYS} == dict.fromkeys(KEYS, b"former")  # type: ignore[union-attr]  # all are there
+    again = undo.undo(undo.propose(tmp_path, store, ROOT), store, ROOT, now=clock())
+    assert (again.exit_code, dict(again.there)) == (0, {"replace": 4, "remove": 1})
+
+
+def test_a_journal_of_another_root_or_store_is_refused(tmp_path: Path) -> None:
+    """Each of both alone."""
+    store = replaced(tmp_path)
+    undo.propose(tmp_path, store, ROOT)
+    with pytest.raises(JournalError, match="name the store that the apply wrote to"):
+        undo.propose(tmp_path, store, "/other")
+
+    class Elsewhere(MemoryStore):
+        """A store of another name."""
+
+        uri = "memory:elsewhere"
+
+    with pytest.raises(JournalError, match="name the store that the apply wrote to"):
+        undo.propose(tmp_path, Elsewhere(), ROOT)
+
+
+def test_what_is_confirmed(tmp_path: Path) -> None:
+    """A raised generator stays, so it is not counted; the hash does not depend on the order of names."""
+    store = MemoryStore()
+    apply(lambda: [plan_of(restore_of(3))], store, ROOT, tmp_path, Options("hash"), now=clock())
+    proposal = undo.propose(tmp_path, store, ROOT, replaced_only=True)
+    assert ("generator", "raise") not in proposal.writes
+    assert proposal.writes["ledger", "create"] == 2
+    turned = replace(proposal, binding=dict(reversed(list(proposal.binding.items()))))
+    assert list(turned.binding) != list(proposal.binding)
+    assert turned.hash == proposal.hash
+    assert replace(proposal, head="other").hash != proposal.hash
