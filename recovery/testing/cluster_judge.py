@@ -333,8 +333,13 @@ class ClusterJudge:
             self.tally.unheard += 1
 
     def _find_shown_shapes(self) -> set[tuple[int, int]]:
-        """Return the shapes that enough ledgers show: of one ensemble, long, and each entry where it was written."""
+        """Return the shapes that enough ledgers show: of one ensemble, long, and each entry where it was written.
+
+        Where all bookies of an ensemble hold all, and one of the cluster takes part in no such ledger, it may have been
+        wiped, and the ensembles larger by one.
+        """
         counted: Counter[tuple[int, int]] = Counter()
+        taking_part: dict[tuple[int, int], set[str]] = {}
         for ledger, entries in self.inventory.served.items():
             record = self.world.records.get(ledger)
             if record is None or len(record.segments) > 1 or (record.last or 0) < _LONG * record.ensemble:
@@ -344,9 +349,15 @@ class ClusterJudge:
                 for entry in copies:
                     holders.setdefault(entry, set()).add(name)
             if all(holders.get(entry) == set(record.write_set(entry)) for entry in range((record.last or 0) + 1)):
-                counted[record.ensemble, record.write] += 1
+                shape = (record.ensemble, record.write)
+                counted[shape] += 1
+                taking_part.setdefault(shape, set()).update(entries)
         enough = max(_SHOWN, _SHARE * len(self.inventory.served))
-        return {shape for shape, count in counted.items() if count >= enough}
+        return {
+            (ensemble, write)
+            for (ensemble, write), count in counted.items()
+            if count >= enough and (write < ensemble or taking_part[ensemble, write] >= self.world.bookies.keys())
+        }
 
     def _readable(self, row: Row, served: Mapping[str, Mapping[int, Any]]) -> Iterator[tuple[str, str]]:
         end = row["last_entry"]

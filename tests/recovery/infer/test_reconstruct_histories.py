@@ -103,6 +103,8 @@ def test_a_length_that_no_recovery_counted_is_no_contradiction() -> None:
         ("reopened", 71001008, 500),
         ("tight@contradicting", 3111004, 100),
         ("tended@contradicting", 3110002, 500),
+        ("tight", 61014009, 100),
+        ("tight", 61020022, 100),
     ],
 )
 def test_histories_that_once_broke_a_guarantee(name: str, seed: int, ledgers: int) -> None:
@@ -110,7 +112,7 @@ def test_histories_that_once_broke_a_guarantee(name: str, seed: int, ledgers: in
 
     An end before a gap that one shape explains and others do not; one that a recovery found by asking who had lost all.
     A ledger that is guarded for its length alone, and whose end all bookies show. A copy that was deleted where another
-    one is served: it hides nothing.
+    one is served: it hides nothing. A bookie that takes part in no ledger with full copies.
     """
     tally = judge.judge(name, seed, ledgers)
     assert not tally.violations, said(tally)
