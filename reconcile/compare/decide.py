@@ -173,11 +173,13 @@ def decide_range(case: Case, prior: Prior, copies: pa.Table, sides: KnownTables,
     claimed = rows if case.members_known else claim_without_members(rows)
     read_whole = case.bookies.filter(case.bookies["complete"])["bookie"].to_pylist()
     kept = case.evidence.kept.intersection(read_whole)
-    claimed = deleted_since.explain_by_deletion(claimed, copies, sides, kept, read_whole)
+    hiding = case.list_hiding()
+    count = None if hiding is None else len(hiding)
+    claimed = deleted_since.explain_by_deletion(claimed, copies, sides, kept, read_whole, count)
     part = three_way.settle_range(case.evidence, three_way.join_sides(claimed, sides), sides, copies, issued)
-    part = replace(part, deleted_since=deleted_since.find_alone(part, sides, kept))
+    part = replace(part, deleted_since=deleted_since.find_alone(part, sides, kept, count))
     complete = [*read_whole, *case.options.lost_bookies]
-    alone = snapshot_only.propose_rows(case.evidence, part, sides, complete)
+    alone = snapshot_only.propose_rows(case.evidence, part, sides, complete, hiding or ())
     if case.layout is not None:
         alone = outcomes.wait_without_place(alone, case.layout)
     accepting = replace(case.options, is_doubt_accepted=True)

@@ -7,6 +7,9 @@
 
 A bookie is known to have kept its data where it holds a ledger for which a snapshot's record names it: a bookie that
 was wiped since holds none of these. What the store had last, as its own files show, was not deleted.
+
+A bookie lets go of a closed ledger, too, whose copies moved to others. And all members of an open one may have been
+replaced before its first entry. So nothing is taken for deleted where bookies that were not looked at may have it.
 """
 
 from collections.abc import Collection, Sequence
@@ -60,14 +63,18 @@ def _list_members(records: pa.Table) -> pa.Table:
     return pa.table({"row": row, "bookie": members.flatten().cast(pa.string())})
 
 
-def mark_deleted(records: pa.Table, kept: Collection[str], holding_logs: pa.Table | None = None) -> Mask:
+def mark_deleted(
+    records: pa.Table, kept: Collection[str], hiding: int | None, holding_logs: pa.Table | None = None
+) -> Mask:
     """Say which records with entries had each of these on a bookie that kept its data, so that one would be there.
 
-    An entry is acknowledged by A members: where at most A - 1 of a segment's members may have lost it, another has it.
+    An entry is acknowledged by A members: where at most A - 1 of a segment's members may have lost it, another has it,
+    unless its copies moved to as many bookies that were not looked at.
 
     Args:
         records: CATALOG_LEDGERS of ledgers of which no bookie serves an entry.
         kept: bookies that were read completely, and kept their data.
+        hiding: how many bookies may have more than was seen; None: not known, so none is marked.
         holding_logs: row of `records` and bookie, of those that have logs of a ledger; None: there are none.
     """
     has_entries = pc.fill_null(pc.greater(records["last_entry"], NO_ENTRY), fill_value=False).to_numpy().copy()
@@ -76,7 +83,7 @@ def mark_deleted(records: pa.Table, kept: Collection[str], holding_logs: pa.Tabl
     counts = pc.fill_null(pc.list_value_length(segments), 0).to_numpy(zero_copy_only=False)
     wanted = np.flatnonzero(has_entries & (counts > 0))
     result = np.zeros(records.num_rows, np.bool_)
-    if not len(wanted):
+    if not len(wanted) or hiding is None:
         return result
     first = pc.list_element(segments.take(pa.array(wanted)), 0)
     members = pc.struct_field(first, "members")
@@ -87,14 +94,21 @@ def mark_deleted(records: pa.Table, kept: Collection[str], holding_logs: pa.Tabl
     if holding_logs is not None and holding_logs.num_rows:
         logged = named.join(holding_logs, ["row", "bookie"], join_type="left semi")
         is_seen[logged["place"].to_numpy()] = True
-    unseen = np.bincount(row[~is_seen], minlength=records.num_rows)
+    seen, unseen = (np.bincount(row[mask], minlength=records.num_rows) for mask in (is_seen, ~is_seen))
     ack = pc.fill_null(records["ack_quorum"], 0).to_numpy()
-    result[wanted] = unseen[wanted] < ack[wanted]
+    is_closed = pc.equal(records["state"], str(State.CLOSED)).to_numpy()
+    may_have_moved = (seen <= hiding) | (~is_closed & (ack <= hiding))
+    result[wanted] = (unseen < ack)[wanted] & ~may_have_moved[wanted]
     return result
 
 
 def explain_by_deletion(
-    rows: pa.Table, copies: pa.Table, known: KnownTables, kept: Collection[str], complete: Collection[str]
+    rows: pa.Table,
+    copies: pa.Table,
+    known: KnownTables,
+    kept: Collection[str],
+    complete: Collection[str],
+    hiding: int | None,
 ) -> pa.Table:
     """Return the rows with the reason that the ledger was probably deleted, where bookies have logs of it at most.
 
@@ -106,6 +120,7 @@ def explain_by_deletion(
         known: what else is known of them.
         kept: bookies that were read completely, and kept their data.
         complete: all that were read completely.
+        hiding: as `mark_deleted` takes it.
     """
     unexplained = np.flatnonzero(
         pc.and_(pc.equal(rows["outcome"], "held"), pc.is_in(rows["reason"], _UNEXPLAINED)).to_numpy()
@@ -124,7 +139,7 @@ def explain_by_deletion(
     served = own.filter(pc.and_(pc.invert(is_log), pc.greater(own["entries"], 0)))["row"].to_numpy()
     is_complete = pc.is_in(own["bookie"], value_set=pa.array(sorted(complete), pa.string()))
     logs = own.filter(pc.and_(is_log, is_complete)).select(["row", "bookie"]).group_by(["row", "bookie"]).aggregate([])
-    deleted = mark_deleted(records, kept, logs)
+    deleted = mark_deleted(records, kept, hiding, logs)
     deleted[served] = False
     places = unexplained[deleted]
     rows = set_outcome(rows, places, "held", Refusal.DELETED_SINCE)
@@ -138,19 +153,20 @@ def explain_by_deletion(
     return rows.set_column(index, kind, rows["contradictions"].combine_chunks().take(left))
 
 
-def find_alone(part: Range, known: KnownTables, kept: Collection[str]) -> npt.NDArray[np.int64]:
+def find_alone(part: Range, known: KnownTables, kept: Collection[str], hiding: int | None) -> npt.NDArray[np.int64]:
     """Return the rows of the join that a snapshot alone has, and that were probably deleted since.
 
     Args:
         part: the range, settled.
         known: what else is known.
         kept: bookies that were read completely, and kept their data.
+        hiding: as `mark_deleted` takes it.
     """
     places = part.compared.where(Relation.SNAPSHOT_ONLY)
     if not len(places) or not kept:
         return np.zeros(0, np.int64)
     records = take_rows(part.snapshot, part.compared.snapshot[places])
-    is_deleted = mark_deleted(records, kept)
+    is_deleted = mark_deleted(records, kept, hiding)
     if known.alive is not None:
         alone, alive = unite([records.select(_KEYS), known.alive.select(_KEYS)]).rows
         is_deleted[alone[(alone != ABSENT) & (alive != ABSENT)]] = False

@@ -6,7 +6,8 @@
                              were deleted since; itself,
                              if some are stated to be
                              lost and may have had it
-    not closed               nothing                      held by members that were not looked at
+    not closed               nothing                      held by members that were not looked at, and
+                                                         by A others or more that were not
 
 A closed ledger's end never changes, so such a record is what it was, byte for byte. Against it speak a deletion in a
 history, a reference that says deleted or knows a later end, a ledger of another scope with the same lower half, and,
@@ -30,7 +31,9 @@ from recovery.model import tables
 from recovery.model.metadata import NO_ENTRY
 
 
-def propose_rows(evidence: Evidence, part: Range, known: KnownTables, looked_at: Sequence[str]) -> pa.Table:
+def propose_rows(
+    evidence: Evidence, part: Range, known: KnownTables, looked_at: Sequence[str], hiding: Sequence[str]
+) -> pa.Table:
     """Return RECONSTRUCTION of ledgers that only a snapshot has, and that nothing speaks against.
 
     Args:
@@ -38,6 +41,7 @@ def propose_rows(evidence: Evidence, part: Range, known: KnownTables, looked_at:
         part: the range, settled.
         known: what else is known.
         looked_at: bookies that were, completely.
+        hiding: bookies that may have more than was seen, as far as they are known.
     """
     nothing = tables.RECONSTRUCTION.empty_table()
     if not evidence.looked_at and evidence.live is not None and evidence.live.ledgers:
@@ -57,8 +61,8 @@ def propose_rows(evidence: Evidence, part: Range, known: KnownTables, looked_at:
     if evidence.everywhere and evidence.looked_at and not evidence.is_some_lost:
         empty = pc.fill_null(pc.equal(records["last_entry"], NO_ENTRY), fill_value=False)
         return restore_as_recorded(records.filter(pc.and_(closed, empty)))
-    parts = [restore_as_recorded(records.filter(closed)), hold_by_members(records.filter(pc.invert(closed)), looked_at)]
-    return sort_by_key(pa.concat_tables(parts))
+    held = hold_by_members(records.filter(pc.invert(closed)), looked_at, hiding)
+    return sort_by_key(pa.concat_tables([restore_as_recorded(records.filter(closed)), held]))
 
 
 def _drop_disputed(records: pa.Table, references: pa.Table) -> pa.Table:

@@ -150,20 +150,23 @@ def restore_as_recorded(records: pa.Table) -> pa.Table:
     return _restore_records(blank, records) if count else blank
 
 
-def hold_by_members(records: pa.Table, looked_at: Sequence[str]) -> pa.Table:
+def hold_by_members(records: pa.Table, looked_at: Sequence[str], hiding: Sequence[str]) -> pa.Table:
     """Return RECONSTRUCTION of ledgers that are not closed, and that bookies may have which were not looked at.
 
     Where they end nobody knows, and whoever opens one closes it where an answer is missing: each is held by those of
-    its members that may have it. Ledgers without such a member are left out.
+    its members that may have it. All members may have been replaced since, before the first entry: so it is held by
+    all bookies that may have it, too, where these could acknowledge an entry. What no bookie may have is left out.
 
     Args:
         records: CATALOG_LEDGERS of ledgers that are not closed.
         looked_at: bookies that were, completely.
+        hiding: bookies that may have more than was seen.
     """
     seen = set(looked_at)
+    may_have_moved = pc.less_equal(records["ack_quorum"], len(hiding)).to_pylist()
     holders = [
-        sorted({name for segment in segments for name in segment["members"]} - seen)
-        for segments in records["segments"].to_pylist()
+        sorted(({name for segment in segments for name in segment["members"]} - seen).union(hiding if moved else ()))
+        for segments, moved in zip(records["segments"].to_pylist(), may_have_moved, strict=True)
     ]
     kind = tables.RECONSTRUCTION.field("holders").type
     may_have = pa.array([bool(names) for names in holders], pa.bool_())

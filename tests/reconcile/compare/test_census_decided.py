@@ -1,0 +1,150 @@
+"""The histories that would break the rules by which a ledger is called deleted, or is left out; see `test_census`."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from reconcile.compare.decide import Case, decide_range
+from reconcile.compare.deleted_since import mark_deleted
+from reconcile.compare.evidence import Evidence as Known
+from reconcile.compare.evidence import KnownTables
+from recovery.codecs.store import Layout
+from recovery.infer.prior import Prior, count_shapes
+from recovery.infer.reconstruct import Options
+from recovery.infer.refusal import Refusal
+from recovery.model import tables
+from recovery.model.metadata import LedgerMetadata, State
+from recovery.testing import inventories
+from recovery.testing.evidence import Evidence, Reference
+from recovery.testing.inventories import View
+from recovery.testing.protocol import World
+from recovery.testing.row_truth import PASSWORDS
+from tests.recovery.infer.test_search_open_repaired import ORDINARY, make_world, open_ledger
+
+SHAPE = (3, 3, 2)
+
+
+def decide(
+    world: World,
+    record: LedgerMetadata,
+    unscanned: Sequence[str] = (),
+    reference: Reference | None = None,
+    kept: frozenset[str] = frozenset(),
+) -> dict[str, Any] | None:
+    """Return what becomes of the ledger beside its record in a snapshot; None: nothing."""
+    inventory = inventories.inventory(world, View(unscanned=tuple(unscanned)))
+    evidence = Evidence({ORDINARY: record}, {} if reference is None else {ORDINARY: reference})
+    known = Known(live=None, snapshots=(), everywhere=not unscanned, looked_at=True, kept=kept)
+    options = Options(passwords=PASSWORDS, unscanned_bookies=tuple(unscanned))
+    case = Case((), inventory.bookies, known, options, Layout.HIERARCHICAL, None, members_known=True)
+    prior = Prior.build(count_shapes(inventory.copies, inventory.bookies), {SHAPE: 9}, unscanned=tuple(unscanned))
+    beside = KnownTables(
+        tables.CATALOG_LEDGERS.empty_table(),
+        ((evidence.catalog(), 0),),
+        evidence.history(),
+        tables.CATALOG_LEDGERS.empty_table().select(list(tables.KEY_COLUMNS)),
+        evidence.reference_table(),
+    )
+    rows = decide_range(case, prior, inventory.copies, beside, 0).outcomes().to_pylist()
+    return next((row for row in rows if row["ledger"] == ORDINARY), None)
+
+
+def move_away(world: World, members: Sequence[str], targets: Sequence[str]) -> None:
+    """Re-replicate each member's copies of a closed ledger to another bookie, and let the member collect its own."""
+    choices = iter(targets)
+    for dead in members:
+        world.bookies[dead].kill()
+        assert world.repair(ORDINARY, dead, lambda _: next(choices))
+        world.bookies[dead].start()
+    for bookie in world.bookies.values():
+        bookie.flush()
+    for name in members:
+        world.collect_garbage(name)
+        assert ORDINARY not in world.bookies[name].shelves
+
+
+def test_a_ledger_that_moved_to_bookies_nobody_looked_at_is_not_called_deleted() -> None:
+    """Its first members have logs of it and kept their data: the over-replicated check lets go of a ledger, too."""
+    world = make_world(SHAPE, 6)
+    members, targets = list(world.bookies)[:3], list(world.bookies)[3:]
+    open_ledger(world, SHAPE, ORDINARY, members).close()
+    record = world.metadata()[ORDINARY]
+    move_away(world, members, targets)
+    row = decide(world, record, unscanned=targets)
+    assert row is not None
+    assert (row["outcome"], row["reason"]) == ("held", Refusal.LOGS_OR_JOURNALS_ONLY)
+    # One bookie that nobody looked at cannot have it: two others would have a copy. So it was deleted.
+    world.delete(ORDINARY)
+    for name in targets:
+        world.collect_garbage(name)
+    for unscanned in (targets[:1], ()):
+        row = decide(world, record, unscanned=unscanned)
+        assert row is not None
+        assert (row["outcome"], row["reason"]) == ("held", Refusal.DELETED_SINCE)
+
+
+@pytest.mark.parametrize(
+    ("state", "hiding", "marked"),
+    [
+        (State.CLOSED, 0, True),
+        (State.CLOSED, 2, True),
+        (State.CLOSED, 3, False),
+        (State.CLOSED, None, False),
+        (State.OPEN, 1, True),
+        (State.OPEN, 2, False),
+    ],
+)
+def test_what_may_have_moved_is_not_marked_deleted(state: State, hiding: int | None, *, marked: bool) -> None:
+    """A closed ledger to as many bookies as its members; an open one, before its first entry, to an ack quorum."""
+    world = make_world(SHAPE, 6)
+    members = list(world.bookies)[:3]
+    writer = open_ledger(world, SHAPE, ORDINARY, members)
+    if state is State.CLOSED:
+        writer.close()
+    catalog = Evidence({ORDINARY: world.metadata()[ORDINARY]}).catalog()
+    assert isinstance(catalog, pa.Table)
+    assert mark_deleted(catalog, members, hiding).tolist() == [marked]
+    # With two of the three wiped nothing says so.
+    assert mark_deleted(catalog, members[:1], hiding).tolist() == [False]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_an_open_record_is_held_where_newcomers_that_nobody_looked_at_may_have_it(count: int) -> None:
+    """All its members were replaced in place before the first entry; fewer newcomers than A acknowledge nothing."""
+    world = make_world(SHAPE, 6)
+    members, newcomers = list(world.bookies)[:3], list(world.bookies)[3:]
+    writer = world.create(ORDINARY, SHAPE, members)
+    record = world.metadata()[ORDINARY]
+    choices = iter(newcomers)
+    writer.fail(members)
+    assert writer.change(lambda _: next(choices))
+    writer.write([10] * 5)
+    assert writer.record.segments == [(0, newcomers)]
+    unscanned = newcomers[:count]
+    row = decide(world, record, unscanned=unscanned)
+    if count < 3:
+        # The third one shows it.
+        assert row is not None
+        return
+    assert row is not None
+    assert (row["outcome"], row["holders"]) == ("held", newcomers)
+    # A ledger that never had an entry is left out where too few bookies are unseen to acknowledge one.
+    empty = make_world(SHAPE, 6)
+    empty.create(ORDINARY, SHAPE, members)
+    assert decide(empty, record, unscanned=newcomers[:1]) is None
+
+
+def test_a_record_that_an_upper_layer_disputes_is_left_out() -> None:
+    """Its bookies were not looked at, so it comes back as it was; not one that was deleted, or has a later end."""
+    world = make_world(SHAPE, 6)
+    members = list(world.bookies)[3:]
+    open_ledger(world, SHAPE, ORDINARY, members).close()
+    record = world.metadata()[ORDINARY]
+    row = decide(world, record, unscanned=members)
+    assert row is not None
+    assert (row["outcome"], row["last_entry"]) == ("restored", record.last_entry)
+    assert decide(world, record, members, Reference(None, None, deleted=True)) is None
+    assert decide(world, record, members, Reference(99, 1000)) is None
+    assert decide(world, record, members, Reference(record.last_entry, record.length)) is not None
