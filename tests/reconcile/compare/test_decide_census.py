@@ -1,4 +1,4 @@
-"""The histories that would break the rules by which a ledger is called deleted, or is left out; see `test_reconstruct_census`."""
+"""What would break the rules by which a ledger is called deleted, or left out; see `test_reconstruct_census`."""
 
 from collections.abc import Sequence
 from typing import Any
