@@ -178,8 +178,9 @@ def survey(
     """Look at the folders of one bookie, without reading any data.
 
     Cookies that name different bookies or clusters are damage that hides everything, until a statement settles it: the
-    bookie is then the one that most of them name, and its cluster is not known. Where their lists of folders have none
-    in common, these are the folders of two bookies.
+    bookie is then the one that most of them name, and its cluster is not known. Two cases are refused, for these are
+    the folders of two bookies: no list is long enough for all folders, whatever is stated; or two lists have no folder
+    in common, and nothing is stated.
 
     Raises:
         InputError: a folder does not exist, two are of different bookies, no cookie names the stated bookie, or nothing
@@ -195,7 +196,7 @@ def survey(
             problem = "is no bookie id, which has letters, digits and . - _ : and the like, and no slash or space"
             raise InputError(repr(stated), problem, "name the bookie as it stands in ledger metadata (host:port)")
     read = _read_cookies(folders, damage)
-    _refuse_two_bookies(read, bookie_id, statements.instance_id)
+    _refuse_two_bookies(folders, read, bookie_id, statements.instance_id)
     disputed: list[str] = []
     bookie = _choose_bookie(folders, read, bookie_id, statements.configured_id, damage, disputed)
     instance_id = _choose_instance(read, statements.instance_id, damage, disputed)
@@ -401,19 +402,36 @@ def _read_cookies(folders: Sequence[Folder], damage: list[Unread]) -> list[_Read
     return read
 
 
-def _refuse_two_bookies(read: Sequence[_Read], bookie_id: str | None, instance_id: str | None) -> None:
+def _refuse_two_bookies(
+    folders: Sequence[Folder], read: Sequence[_Read], bookie_id: str | None, instance_id: str | None
+) -> None:
+    """Refuse folders that belong to two bookies: what one has would count as copies on the other."""
+    holders = [folder for folder in folders if folder.version is not None]
+    is_crowded = not any(_has_room(cookie, holders) for _, cookie, _ in read)
     for (file, first_cookie, _), (other_file, other, _) in combinations(read, 2):
         for subject, first, second, stated in (
             ("bookie", first_cookie.bookie_id, other.bookie_id, bookie_id),
             ("cluster instance", first_cookie.instance_id, other.instance_id, instance_id),
         ):
-            differ = first != second and None not in (first, second)
-            if differ and stated is None and not set(_list_named(first_cookie)) & set(_list_named(other)):
-                problem = f"name different ones of a {subject}: {first} and {second}"
-                remedy = (
-                    f"give the folders of one bookie at a time; if they are of one bookie, name the right {subject}"
-                )
+            if first == second or None in (first, second):
+                continue
+            problem = f"name different ones of a {subject}: {first} and {second}"
+            remedy = "give the folders of one bookie at a time"
+            if is_crowded:
+                problem += ", and no list of folders in a VERSION file has a place for all folders that were given"
                 raise InputError(f"{file} and {other_file}", problem, remedy)
+            if stated is None and not set(_list_named(first_cookie)) & set(_list_named(other)):
+                remedy += f"; if they are of one bookie, name the right {subject}"
+                raise InputError(f"{file} and {other_file}", problem, remedy)
+
+
+def _has_room(cookie: Cookie, folders: Sequence[Folder]) -> bool:
+    """Say whether a cookie's list is long enough for these folders: all, and those of one role alone."""
+    named = _list_named(cookie)
+    return len(folders) <= len({name for _, name in named}) and all(
+        sum(folder.roles - {Role.INDEX} == {role} for folder in folders) <= sum(of is role for of, _ in named)
+        for role in (Role.LEDGER, Role.JOURNAL)
+    )
 
 
 def _choose_bookie(

@@ -10,7 +10,7 @@ import pytest
 from recovery.codecs import cookie
 from recovery.codecs.cookie import Cookie
 from recovery.errors import InputError
-from recovery.testing.bookie_dir import BookieDir, make_bookie, write_log
+from recovery.testing.bookie_dir import INSTANCE, BookieDir, make_bookie, write_log
 from tests.support.cases import DATA
 from tests.support.collecting import look
 
@@ -146,6 +146,36 @@ def test_half_a_change_of_a_bookies_name_is_a_conflict(tmp_path: Path) -> None:
     assert seen.bookie["cookie"] == renamed
     with pytest.raises(InputError, match="VERSION says"):
         look(made, tmp_path / "other", bookie_id="10.0.0.9:3181")
+
+
+@pytest.mark.parametrize("changes", [{"bookie_id": "10.0.0.2:3181"}, {"instance_id": EDITED_INSTANCE}])
+@pytest.mark.parametrize("stated", [{}, {"bookie_id": "10.0.0.1:3181", "instance_id": INSTANCE}])
+@pytest.mark.parametrize("given", ["all", "ledgers"])
+def test_two_bookies_with_the_same_list_of_folders_are_never_one(
+    tmp_path: Path, changes: dict[str, str], stated: dict[str, str], given: str
+) -> None:
+    """As containers of one image have it: more folders than any list has are refused, also where an id is stated."""
+    one, other = make_bookie(tmp_path / "a", {5: [0, 1]}), make_bookie(tmp_path / "b", {6: [0]})
+    lists = cookie.decode((one.ledger_dirs[0] / "current" / "VERSION").read_bytes())
+    for folder in other.all_dirs:
+        edit_cookie(folder, journal_dirs=lists.journal_dirs, ledger_dirs=lists.ledger_dirs, **changes)
+    folders = {"ledger_dirs": (*one.ledger_dirs, *other.ledger_dirs)}
+    folders["journal_dirs"] = (*one.journal_dirs, *other.journal_dirs) if given == "all" else ()
+    with pytest.raises(InputError, match="has a place for all folders") as refused:
+        look(one, tmp_path / "out", **folders, **stated)
+    assert "one bookie at a time" in str(refused.value)
+    assert not (tmp_path / "out" / "inventory").exists()
+
+
+def test_folders_of_one_bookie_whose_lists_share_none_are_settled_by_a_stated_id(tmp_path: Path) -> None:
+    """Name and folders were changed in one of them: it is refused until the id is stated, and then collected."""
+    made = make_bookie(tmp_path / "b", {5: [0, 1]})
+    edit_cookie(made.journal_dirs[0], bookie_id="bookie-0:3181", journal_dirs=("/new/j",), ledger_dirs=("/new/l",))
+    with pytest.raises(InputError, match="name different ones of a bookie"):
+        look(made, tmp_path / "without")
+    seen = look(made, tmp_path / "with", bookie_id="10.0.0.1:3181")
+    assert seen.entries("index", 5) == [0, 1]
+    assert not seen.bookie["complete"]
 
 
 def test_a_name_in_the_configuration_alone_is_named_and_hides_nothing(tmp_path: Path) -> None:
