@@ -1,6 +1,7 @@
 """What would break the rules by which a ledger is called deleted, or left out; see `test_reconstruct_census`."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -28,26 +29,34 @@ SHAPE = (3, 3, 2)
 
 def decide(
     world: World,
-    record: LedgerMetadata,
+    record: LedgerMetadata | None,
     unscanned: Sequence[str] = (),
     reference: Reference | None = None,
-    kept: frozenset[str] = frozenset(),
+    deletion: LedgerMetadata | None = None,
+    issued: int = 0,
+    *,
+    is_mass: bool = False,
 ) -> dict[str, Any] | None:
-    """Return what becomes of the ledger beside its record in a snapshot; None: nothing."""
+    """Return what becomes of the ledger beside its record in a snapshot, or the one that was deleted; None: nothing."""
     inventory = inventories.inventory(world, View(unscanned=tuple(unscanned)))
-    evidence = Evidence({ORDINARY: record}, {} if reference is None else {ORDINARY: reference})
-    known = Known(live=None, snapshots=(), everywhere=not unscanned, looked_at=True, kept=kept)
+    evidence = Evidence(
+        {} if record is None else {ORDINARY: record},
+        {} if reference is None else {ORDINARY: reference},
+        {} if deletion is None else {ORDINARY: deletion},
+    )
+    catalog = evidence.catalog()
+    known = Known(live=None, snapshots=(), everywhere=not unscanned, looked_at=True, mass_deletion=is_mass)
     options = Options(passwords=PASSWORDS, unscanned_bookies=tuple(unscanned))
     case = Case((), inventory.bookies, known, options, Layout.HIERARCHICAL, None, members_known=True)
     prior = Prior.build(count_shapes(inventory.copies, inventory.bookies), {SHAPE: 9}, unscanned=tuple(unscanned))
     beside = KnownTables(
         tables.CATALOG_LEDGERS.empty_table(),
-        ((evidence.catalog(), 0),),
+        () if catalog is None else ((catalog, 0),),
         evidence.history(),
         tables.CATALOG_LEDGERS.empty_table().select(list(tables.KEY_COLUMNS)),
         evidence.reference_table(),
     )
-    rows = decide_range(case, prior, inventory.copies, beside, 0).outcomes().to_pylist()
+    rows = decide_range(case, prior, inventory.copies, beside, issued).outcomes().to_pylist()
     return next((row for row in rows if row["ledger"] == ORDINARY), None)
 
 
@@ -148,3 +157,48 @@ def test_a_record_that_an_upper_layer_disputes_is_left_out() -> None:
     assert decide(world, record, members, Reference(None, None, deleted=True)) is None
     assert decide(world, record, members, Reference(99, 1000)) is None
     assert decide(world, record, members, Reference(record.last_entry, record.length)) is not None
+
+
+def test_what_a_client_deleted_stays_deleted_and_what_another_cluster_deleted_is_kept() -> None:
+    """Bookies still serve it: the record that was deleted is its own, or has another key, or ends below a LAC."""
+    world = make_world(SHAPE, 6)
+    members = list(world.bookies)[:3]
+    open_ledger(world, SHAPE, ORDINARY, members).close()
+    own = world.metadata()[ORDINARY]
+    row = decide(world, None, deletion=own)
+    assert row is not None
+    assert (row["outcome"], row["reason"]) == ("deleted", Refusal.DELETED_OUTSIDE)
+    for other in (replace(own, password=b"another"), replace(own, last_entry=2, length=30)):
+        row = decide(world, None, deletion=other)
+        assert row is not None
+        assert (row["outcome"], row["reason"], row["holders"]) == ("held", Refusal.TWO_HISTORIES, members)
+    # So many deletions that they may be the catastrophe: nothing is let go of.
+    row = decide(world, None, deletion=own, is_mass=True)
+    assert row is not None
+    assert (row["outcome"], row["reason"], row["holders"]) == ("held", Refusal.MASS_DELETION, members)
+
+
+def test_an_id_that_was_given_out_before_is_held_and_not_deleted() -> None:
+    """A client may choose a low id after the snapshot was taken: what bookies have of it is kept."""
+    world = make_world(SHAPE, 6)
+    members = list(world.bookies)[:3]
+    open_ledger(world, SHAPE, ORDINARY, members).close()
+    for issued, outcome in ((ORDINARY, "restored"), (ORDINARY + 1, "held")):
+        row = decide(world, None, issued=issued)
+        assert row is not None
+        assert (row["outcome"], row["holders"]) == (outcome, members)
+
+
+def test_a_record_that_no_bookie_shows_is_left_out_only_where_all_were_looked_at() -> None:
+    """Its members lost all they had of it, or are not looked at: then it comes back as it was."""
+    world = make_world(SHAPE, 6)
+    members = list(world.bookies)[3:]
+    open_ledger(world, SHAPE, ORDINARY, members).close()
+    record = world.metadata()[ORDINARY]
+    row = decide(world, record, unscanned=members)
+    assert row is not None
+    assert (row["outcome"], row["last_entry"]) == ("restored", record.last_entry)
+    for name in members:
+        world.bookies[name].wipe()
+    assert decide(world, record) is None
+    assert decide(world, record, unscanned=members[:1]) is not None

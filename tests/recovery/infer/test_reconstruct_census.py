@@ -269,3 +269,55 @@ def test_a_closed_record_ends_the_ledger_and_an_open_one_does_not(shape: tuple[i
     row = judged(world, shape, evidence=Evidence({ORDINARY: below}, is_honest=False))
     assert (row["outcome"], row["reason"], row["raw"]) == ("held", Refusal.TWO_HISTORIES, None)
     assert set(members) <= set(row["holders"])
+
+
+@pytest.mark.parametrize("deleted", [False, True], ids=["moved", "deleted"])
+def test_a_bookie_that_let_go_of_a_moved_ledger_shows_no_deletion(*, deleted: bool) -> None:
+    """Its copies were made elsewhere, and it has logs alone; so has a bookie that collected a deleted ledger."""
+    shape = (3, 2, 2)
+    world = make_world(shape, 5)
+    members, target = list(world.bookies)[:3], list(world.bookies)[3]
+    writer = open_ledger(world, shape, ORDINARY, members)
+    writer.write([10] * 20)
+    writer.close()
+    for bookie in world.bookies.values():
+        bookie.flush()
+    if deleted:
+        world.delete(ORDINARY)
+    else:
+        world.bookies[members[0]].kill()
+        assert world.repair(ORDINARY, members[0], lambda _: target)
+        world.bookies[members[0]].start()
+    world.collect_garbage(members[0])
+    assert ORDINARY in world.bookies[members[0]].dropped
+    row = judged(world, shape)
+    if deleted:
+        assert (row["outcome"], row["reason"]) == ("held", Refusal.DELETED_SOMEWHERE)
+        return
+    assert (row["outcome"], row["last_entry"], row["missing"]) == ("restored", BEFORE + 19, 0)
+    assert [segment["members"] for segment in row["segments"]] == [[target, *members[1:]]]
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_member_that_lost_an_entry_denies_none(*, lost: bool) -> None:
+    """Entry 10 is on no bookie, and later ones on one: cut, unless a member lost an entry that it had before."""
+    shape = (3, 2, 2)
+    world = make_world(shape, 5)
+    members = list(world.bookies)[:3]
+    writer = open_ledger(world, shape, ORDINARY, members)
+    for _ in range(3):
+        writer.send(10)
+    if lost:
+        # All was acknowledged, and two members lost what they had of the tail, one of them an earlier entry, too.
+        writer.deliver_all()
+        for name in members[1:]:
+            for entry in (4, 10, 11, 12):
+                world.bookies[name].shelves[ORDINARY].fresh.pop(entry, None)
+    else:
+        deliver(writer, members[:1], heard=True)
+    row = judged(world, shape)
+    if lost:
+        assert writer.record.acked == row["last_entry"] == BEFORE + 2
+        assert (row["outcome"], row["reason"]) == ("guarded", Refusal.RAGGED_TAIL)
+    else:
+        assert row["last_entry"] == writer.record.acked == BEFORE - 1
