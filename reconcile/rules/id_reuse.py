@@ -5,11 +5,15 @@
     a header whose proved digest is another type                on any bookie
     a header that no entry of a ledger closed there can have:   on bookies that the record does not name
       a LAC above the end; up to the end a larger length than
-      the record's, at the end another one; above the end a
-      smaller one
+      the record's
     entries above the end                                       on as many bookies that the record does not name as
                                                                 acknowledge one, and on two at least: one alone may be
-                                                                left from before its place in the ensemble was taken
+                                                                left from before its place in the ensemble was taken.
+                                                                Not where a member has a copy: re-replication took the
+                                                                places of bookies that may be back
+
+A recovery starts from the length of some member's last entry, and corrects it by each entry that it reads: one that
+reads none leaves a larger length than the end has, or, where the last segment is empty, a smaller one or none.
 
 That is what a store leaves that was formatted anew and has given out low ids again, or that was restored to a state
 from before its last ids. Bookies that hold the older ledger, and that the record does not name, may delete it.
@@ -31,6 +35,7 @@ from reconcile.rules.sides import ABSENT, unite
 from recovery.codecs import ledger_metadata
 from recovery.infer.refusal import Refusal
 from recovery.model import tables
+from recovery.model.metadata import NO_ENTRY, LedgerMetadata
 
 _DIGITS: Final = 12
 _UNKNOWN: Final = ("which of the two ledgers is wanted under this id",)
@@ -149,30 +154,53 @@ def _find_other_headers(copies: pa.Table, stored: pa.Table) -> dict[int, dict[st
     )
     end, total = pc.subtract(entry, claimed["last_entry"]), pc.subtract(length, claimed["length"])
     is_closed = pc.equal(claimed["state"], "CLOSED")
-    impossible = (
-        pc.greater(lac, claimed["last_entry"]),
-        pc.and_(pc.less_equal(end, 0), pc.greater(total, 0)),
-        pc.and_(pc.equal(end, 0), pc.not_equal(total, 0)),
-        pc.and_(pc.greater(end, 0), pc.less(total, 0)),
+    is_later = _fill(pc.and_(is_closed, pc.greater(lac, claimed["last_entry"])))
+    is_longer = _fill(pc.and_(is_closed, pc.and_(pc.less_equal(end, 0), pc.greater(total, 0))))
+    # Where a header of the end has the record's length, no recovery guessed that.
+    at = pairs["at"].to_numpy()[pair]
+    is_exact = np.isin(at, at[_fill(pc.and_(is_closed, pc.and_(pc.equal(end, 0), pc.equal(total, 0))))])
+    is_other = _fill(
+        pc.or_(pc.and_(pc.equal(end, 0), pc.not_equal(total, 0)), pc.and_(pc.greater(end, 0), pc.less(total, 0)))
     )
-    no_header_of_it = np.logical_or.reduce([_fill(pc.and_(is_closed, mask)) for mask in impossible])
+    is_sure = is_later | (is_exact & is_other)
     other_digest = _fill(pc.not_equal(digest, claimed["digest"]))
+    flagged = np.flatnonzero(is_sure | is_longer | other_digest)
+    places = pa.array(flagged)
+    columns = [pairs[name].take(pa.array(pair[flagged])) for name in ("at", "bookie")]
+    columns += [column.take(places) for column in (entry, lac, length, digest)]
+    listed = list(zip(flagged.tolist(), *(column.to_pylist() for column in columns), strict=True))
+    records = {row: ledger_metadata.decode(stored["raw"][row].as_py()) for row in {row for _, row, *_ in listed}}
+    members = {row: {name for part in known.segments for name in part.members} for row, known in records.items()}
+    # What a member shows, too, is the ledger's own: who sends ids out of order counts lengths in that order.
+    own = {(row, *one) for place, row, name, *one in listed if name in members[row] and not other_digest[place]}
     headers: dict[int, dict[str, str]] = {}
-    for place in np.flatnonzero(no_header_of_it | other_digest).tolist():
-        row, bookie = pairs["at"][pair[place]].as_py(), pairs["bookie"][pair[place]].as_py()
-        if bookie in headers.get(row, {}):
+    for place, row, bookie, *header in listed:
+        known = records[row]
+        is_possible = not is_sure[place] and (not _is_length_sure(known) or (row, *header) in own)
+        is_own = bookie in members[row] or is_possible
+        if bookie in headers.get(row, {}) or any(key == HOLD_MARK for key, _ in known.custom):
             continue
-        known = ledger_metadata.decode(stored["raw"][row].as_py())
-        is_named = any(bookie in segment.members for segment in known.segments)
-        if any(key == HOLD_MARK for key, _ in known.custom) or (is_named and not other_digest[place]):
-            continue
-        words = f"entry {entry[place]} on {bookie}: LAC {lac[place]}, length {length[place]}, digest {digest[place]}"
-        headers.setdefault(row, {})[bookie] = words
-    _add_beyond_end(headers, copies, stored, pairs)
+        if other_digest[place] or not is_own:
+            words = "entry {} on {}: LAC {}, length {}, digest {}".format(header[0], bookie, *header[1:])
+            headers.setdefault(row, {})[bookie] = words
+    is_copied = np.zeros(pairs.num_rows, np.bool_)
+    is_copied[pair[_fill(pc.greater_equal(lac, entry))]] = True
+    _add_beyond_end(headers, copies, stored, pairs, is_copied)
     return headers
 
 
-def _add_beyond_end(headers: dict[int, dict[str, str]], copies: pa.Table, stored: pa.Table, pairs: pa.Table) -> None:
+def _is_length_sure(record: LedgerMetadata) -> bool:
+    """Whether no header up to the end has a larger length than a closed record's, which is no recovery's guess."""
+    return record.segments[-1].first <= (NO_ENTRY if record.last_entry is None else record.last_entry)
+
+
+def _add_beyond_end(
+    headers: dict[int, dict[str, str]],
+    copies: pa.Table,
+    stored: pa.Table,
+    pairs: pa.Table,
+    is_copied: npt.NDArray[np.bool_],
+) -> None:
     """Add the bookies that have entries above the end of closed records, where these cannot be left of the ledger.
 
     Args:
@@ -180,6 +208,7 @@ def _add_beyond_end(headers: dict[int, dict[str, str]], copies: pa.Table, stored
         copies: COPIES.
         stored: CATALOG_LEDGERS.
         pairs: copy and at: rows of both that belong to one ledger.
+        is_copied: which of these have a header that re-replication made.
     """
     last = copies["last"].take(pairs["copy"])
     claimed = stored.select(["state", "last_entry"]).take(pairs["at"])
@@ -189,11 +218,16 @@ def _add_beyond_end(headers: dict[int, dict[str, str]], copies: pa.Table, stored
         ends = above.setdefault(pairs["at"][place].as_py(), {})
         bookie = pairs["bookie"][place].as_py()
         ends[bookie] = max(ends.get(bookie, -1), last[place].as_py())
+    copied: dict[int, set[str]] = {}
+    made = pairs.filter(pa.array(is_copied)).select(["at", "bookie"])
+    for row, bookie in zip(*(made[name].to_pylist() for name in ("at", "bookie")), strict=True):
+        if row in above:
+            copied.setdefault(row, set()).add(bookie)
     for row, ends in above.items():
         known = ledger_metadata.decode(stored["raw"][row].as_py())
         named = {member for segment in known.segments for member in segment.members}
         strays = sorted(ends.keys() - named)
-        if len(strays) >= max(known.ack_quorum, _FEWEST):
+        if len(strays) >= max(known.ack_quorum, _FEWEST) and named.isdisjoint(copied.get(row, ())):
             for bookie in strays:
                 headers.setdefault(row, {}).setdefault(bookie, f"entries up to {ends[bookie]} on {bookie}")
 

@@ -17,7 +17,8 @@ from recovery.codecs.entry import master_key
 from recovery.model import metadata as md
 from recovery.model import tables
 from recovery.model.ids import LedgerId
-from recovery.testing import simulator
+from recovery.testing import histories, inventories, simulator
+from recovery.testing.evidence import Evidence
 from tests.support.inventories import fill_row
 
 RUN = Run("test", datetime(2030, 1, 1, tzinfo=UTC))
@@ -156,9 +157,14 @@ def test_another_ledger_under_the_same_key_is_known_by_its_headers(
 ) -> None:
     """Ids that were given again to clients with the same password: the keys agree, and the headers do not."""
     header = {"size": 46, "digest": "CRC32C", **header}
-    row = simulator.copy_row(7, bookie, list(range(header["entry"] + 1)), headers=[header])
     own = keyed(simulator.PASSWORD)
-    held = pa.Table.from_pylist([row | {"key": own, "key_kind": "set"}], schema=tables.COPIES)
+    last: dict[str, Any] = {"size": 46, "digest": "CRC32C", "entry": LAST, "lac": LAST - 1, "length": 90}
+    heads: list[tuple[str, dict[str, Any]]] = [(bookie, header), ("b:1", last)]
+    rows = [
+        simulator.copy_row(7, name, list(range(head["entry"] + 1)), headers=[head]) | {"key": own, "key_kind": "set"}
+        for name, head in heads
+    ]
+    held = pa.Table.from_pylist(rows, schema=tables.COPIES)
     empty = tables.RECONSTRUCTION.empty_table()
     found = id_reuse.findings(held, stored(), empty, RUN)
     assert found.num_rows == is_other
@@ -195,3 +201,46 @@ def test_entries_above_the_end_on_enough_strangers_are_another_ledgers(
     held = pa.Table.from_pylist(rows, schema=tables.COPIES)
     found = id_reuse.findings(held, stored(ack_quorum=ack), tables.RECONSTRUCTION.empty_table(), RUN)
     assert found.num_rows == is_other
+
+
+@pytest.mark.parametrize(
+    ("headers", "record"),
+    [
+        # A recovery started from the last entry of the member that had the latest LAC, and read none.
+        ({"z:1": (9, 8, 80), "y:1": (10, 8, 85)}, {}),
+        # The last segment is empty: its members had an earlier entry, or none.
+        ({"z:1": (9, 8, 95)}, {"segments": (md.Segment(0, NAMES), md.Segment(LAST + 1, NAMES))}),
+        ({"z:1": (3, 2, 30)}, {"segments": (md.Segment(0, NAMES), md.Segment(LAST + 1, NAMES)), "length": 0}),
+        # Who sends ids out of order: a member shows it, too.
+        ({"a:1": (9, 8, 95), "z:1": (9, 8, 95)}, {}),
+        # The close dropped them, and re-replication took the places of bookies that are back.
+        ({"a:1": (9, 9, 90), "y:1": (12, 8, 120), "z:1": (12, 8, 120)}, {}),
+    ],
+)
+def test_what_one_ledger_leaves_is_not_called_two(
+    headers: dict[str, tuple[int, int, int]], record: dict[str, Any]
+) -> None:
+    """Lengths of recoveries that read no entry, of clients that send ids out of order; what a close dropped."""
+    rows = []
+    for bookie, (entry, lac, length) in headers.items():
+        header = {"entry": entry, "lac": lac, "length": length, "size": 46, "digest": "CRC32C"}
+        rows.append(simulator.copy_row(7, bookie, list(range(entry + 1)), headers=[header]))
+    held = pa.Table.from_pylist(rows, schema=tables.COPIES)
+    assert id_reuse.findings(held, stored(**record), tables.RECONSTRUCTION.empty_table(), RUN).num_rows == 0
+
+
+def test_no_record_of_a_tended_cluster_is_called_two() -> None:
+    """Auto-recovery, recoveries and bookies that return: no id was given twice."""
+    world, view = histories.make("tended", 900, 300)
+    catalog = Evidence(world.metadata()).catalog()
+    assert catalog is not None
+    held = inventories.inventory(world, view).copies
+    assert id_reuse.findings(held, catalog, tables.RECONSTRUCTION.empty_table(), RUN).num_rows == 0
+
+
+def test_another_ledger_that_a_member_holds_too_is_still_another() -> None:
+    """One bookie was a member of both."""
+    header = {"entry": 12, "lac": 11, "length": 120, "size": 46, "digest": "CRC32C"}
+    rows = [simulator.copy_row(7, name, list(range(13)), headers=[header]) for name in ("a:1", "z:1")]
+    held = pa.Table.from_pylist(rows, schema=tables.COPIES)
+    assert id_reuse.findings(held, stored(), tables.RECONSTRUCTION.empty_table(), RUN).num_rows == 1
