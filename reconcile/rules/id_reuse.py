@@ -219,10 +219,10 @@ def _add_beyond_end(
         bookie = pairs["bookie"][place].as_py()
         ends[bookie] = max(ends.get(bookie, -1), last[place].as_py())
     copied: dict[int, set[str]] = {}
-    made = pairs.filter(pa.array(is_copied)).select(["at", "bookie"])
+    is_made = is_copied & np.isin(pairs["at"].to_numpy(), np.fromiter(above, np.int64, len(above)))
+    made = pairs.filter(pa.array(is_made))
     for row, bookie in zip(*(made[name].to_pylist() for name in ("at", "bookie")), strict=True):
-        if row in above:
-            copied.setdefault(row, set()).add(bookie)
+        copied.setdefault(row, set()).add(bookie)
     for row, ends in above.items():
         known = ledger_metadata.decode(stored["raw"][row].as_py())
         named = {member for segment in known.segments for member in segment.members}
