@@ -71,3 +71,17 @@ def test_all_that_bookies_hold_is_listed(
     done = run(capsys, "preflight", *arguments)
     assert (done.code, done.result["counts"]["ledgers_absent"]) == (3, 1)
     assert "freeze" not in done.result["next"]
+
+
+def test_that_bookies_stop_collecting_is_said_once(
+    etcd_server: EtcdServer, filled: EtcdStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the setting that makes it so, and the bookies that have it; one that is set to go on is none of them."""
+    etcd_server.put(f"{ROOT}/bookies/writable/10.0.0.1:3181")
+    etcd_server.put(f"{ROOT}/bookies/readonly/10.0.0.2:3181")
+    (tmp_path / "conf").write_text("bookieId=10.0.0.2:3181\ngcOverreplicatedLedgerWaitTime=0\n")
+    arguments = ["--metadata", f"etcd://{etcd_server.hosts}{ROOT}", "--bookie-conf", tmp_path / "conf", "--json"]
+    done = run(capsys, "preflight", *arguments)
+    [text] = [row["text"] for row in done.result["findings"] if "gcOverreplicatedLedgerWaitTime" in row["text"]]
+    assert text.endswith("with 0 it goes on: 10.0.0.1:3181")
+    assert "so deleted ledgers stay on its disks until it is started again" in text

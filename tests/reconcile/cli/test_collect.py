@@ -54,6 +54,23 @@ def test_the_second_time_nothing_is_read(made: BookieDir, tmp_path: Path, capsys
     assert str(tmp_path / "b") in (tmp_path / "c" / "report.html").read_text(encoding="utf-8")
 
 
+def test_the_inventory_keeps_the_stores_transaction_from_before_it_began(
+    made: BookieDir, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As it is named, in hexadecimal, too; none where nothing says it; a copy does not say where its store is now."""
+    for number, (words, txn) in enumerate(((["--as-of", "0x1f"], 31), (["--as-of", "31"], 31), ([], None))):
+        out = tmp_path / str(number)
+        done = run(capsys, "collect", *folders(made), *words, "--out", out, "--json")
+        assert (done.code, done.result["as_of"]) == (0, txn)
+        inventory = open_dataset(out, "inventory")
+        assert inventory.read("bookies")["as_of"].to_pylist() == [txn]
+        assert inventory.manifest["coverage"]["as_of"] == txn
+    copy = f"zkfiles://{tmp_path}"
+    for words in (["--as-of", "-1"], ["--as-of", "5", "--metadata", copy], ["--metadata", copy], ["--as-of", "x"]):
+        assert run(capsys, "collect", *folders(made), *words, "--out", tmp_path / "none").code == 2
+    assert not (tmp_path / "none").exists()
+
+
 def test_deep_says_what_it_compared(made: BookieDir, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Counts in the result and in the manifest, a line for people, and where a bit rotted."""
     log = made.log(0)

@@ -1,0 +1,28 @@
+"""Ledgers that bookies hold and no record names: a note, which grows old where bookies collect, and only there."""
+
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
+import pytest
+
+from reconcile.check.scrutiny.unlisted import find_unlisted, raise_old
+from reconcile.findings.table import Run
+from recovery.codecs.store_kind import ETCD, ZOOKEEPER, StoreKind
+from recovery.model import tables
+from tests.reconcile.rules.test_copies_properties import Ledger, make_copies, make_stored
+from tests.support.findings import said
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+ALONE = Ledger(2, 2, 9, [(0, ["bk0", "bk1"])], {"bk0": set(range(10))})
+
+
+@pytest.mark.parametrize(("kind", "severity"), [(ZOOKEEPER, "warning"), (ETCD, "info")])
+def test_on_etcd_it_says_why_bookies_keep_it_and_stays_a_note(kind: StoreKind, severity: str) -> None:
+    """There a bookie that has run for a while collects nothing more: its age shows nothing."""
+    stored = make_stored([ALONE]).slice(0, 0)
+    found = find_unlisted(stored, make_copies([ALONE]), None, Run("r", NOW - timedelta(days=2)), kind)
+    [row] = raise_old(found, Run("s", NOW), 3600.0, kind).to_pylist()
+    assert (row["category"], row["severity"]) == ("DATA_WITHOUT_RECORD", severity)
+    why = said(row).get(("store", "why it may still be held"), "")
+    assert ("gcOverreplicatedLedgerWaitTime" in why) is (kind is ETCD)
+    assert found.schema == pa.schema(tables.FINDINGS)
