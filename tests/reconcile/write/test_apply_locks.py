@@ -227,6 +227,17 @@ def test_undo_leaves_the_lock_of_a_record_that_somebody_changed(tmp_path: Path) 
     assert dict(result.left) == {"replace": 2, "lock": 1, "release": 1}
 
 
+def test_a_record_whose_lock_cannot_come_back_is_said_to_stay(tmp_path: Path) -> None:
+    """Also where only what was replaced is taken back: the record is left, with its reason, and not passed over."""
+    store = filled(3)
+    store.write([Write(lock(3), encode_guard("ab" * 32))])
+    applied(store, [replaced(3, "release")], tmp_path / "j")
+    store.write([Write(lock(3), WORKER)])
+    result = undone(store, tmp_path / "j", replaced_only=True)
+    assert (result.exit_code, dict(result.left)) == (6, {"replace": 1, "release": 1})
+    assert (value(store, lock(3)), value(store, ROOT + record(3))) == (WORKER, b"record 3")
+
+
 def test_more_locks_than_a_listing_holds_are_refused(tmp_path: Path) -> None:
     """With the locks that are there; those of the plan that are there already count once."""
     store = MemoryStore()

@@ -1,15 +1,22 @@
 """What an undo leaves as it is, and which journals it refuses, in a store in memory."""
 
+from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+from backends.errors import UnavailableError
 from backends.memory import MemoryStore
 from backends.protocols import Write
-from reconcile.errors import JournalError
+from backends.testing.faults import Fault, FaultyStore
+from reconcile.errors import GuardRefusedError, JournalError, PartlyAppliedError
+from reconcile.plan.actions import SUBTREE
 from reconcile.write import undo
 from reconcile.write.apply import Options, apply
+from recovery.model import tables
 from tests.support.plans import action, clock, plan_of, restore_of
 
 ROOT = "/ledgers"
@@ -55,6 +62,7 @@ def test_all_that_nobody_touched_is_taken_back(tmp_path: Path) -> None:
     store = replaced(tmp_path)
     proposal = undo.propose(tmp_path, store, ROOT)
     assert proposal.writes == {("ledger", "replace"): 4, ("ledger", "remove"): 1}
+    assert proposal.created_ledgers == 0
     assert undo.undo(proposal, store, ROOT, now=clock()).exit_code == 0
     assert {key: store.get(ROOT + key).value for key in KEYS} == dict.fromkeys(KEYS, b"former")  # type: ignore[union-attr]  # all are there
     again = undo.undo(undo.propose(tmp_path, store, ROOT), store, ROOT, now=clock())
@@ -88,3 +96,24 @@ def test_what_is_confirmed(tmp_path: Path) -> None:
     assert list(turned.binding) != list(proposal.binding)
     assert turned.hash == proposal.hash
     assert replace(proposal, head="other").hash != proposal.hash
+
+
+@pytest.mark.parametrize("failing", range(8))
+def test_a_store_that_fails_leaves_an_undo_begun_or_not(tmp_path: Path, failing: int) -> None:
+    """Before it wrote anything the store's own error is raised; later it is partly applied, and can be gone on with."""
+    store = replaced(tmp_path)
+    away = Fault(UnavailableError("memory:", "away"), after=False)
+    faulty = FaultyStore(store, lambda number: away if number == failing else None)
+    with pytest.raises(UnavailableError if failing < len(KEYS) else PartlyAppliedError):
+        undo.undo(undo.propose(tmp_path, store, ROOT), faulty, ROOT, now=clock())
+    assert undo.undo(undo.propose(tmp_path, store, ROOT), store, ROOT, now=clock()).exit_code == 0
+
+
+def test_only_records_of_ledgers_need_a_frozen_store(tmp_path: Path) -> None:
+    """Bookies delete what has no record; of the nodes of upper layers they know nothing."""
+    for number, row in enumerate((action(SUBTREE, "create", "//topics/t", b"n"), restore_of(3)[2])):
+        store, folder = MemoryStore(), tmp_path / str(number)
+        table = pa.Table.from_pylist([{"seq": 1, **row}], schema=tables.ACTIONS)
+        apply(partial(list, [table]), store, ROOT, folder, Options("hash"), now=clock())
+        with pytest.raises(GuardRefusedError, match="is not frozen") if number else nullcontext():
+            assert undo.propose(folder, store, ROOT).created_ledgers == 0
