@@ -13,7 +13,15 @@ from backends.protocols import Versioned, Write
 from backends.testing.faults import Fault, FaultyStore
 from reconcile.write.audit_journal import JOURNAL, Journal, Record, scan
 from reconcile.write.journal_events import AclDone, AclIntent
-from reconcile.write.writer import Outcome, RecordTarget, Step, Writer, cut_transactions, settle_changes
+from reconcile.write.writer import (
+    BATCH_BYTES,
+    Outcome,
+    RecordTarget,
+    Step,
+    Writer,
+    cut_transactions,
+    settle_changes,
+)
 
 ROOT = "/ledgers"
 
@@ -148,3 +156,19 @@ def test_nothing_is_made_that_is_not_announced_before(tmp_path: Path) -> None:
         assert writer.has_begun
     assert seen == [["begin", "intent", "intent"], ["begin", "intent", "intent", "done"]]
     assert read_events() == ["begin", "intent", "intent", "done", "done"]
+
+
+def test_transactions_are_cut_at_their_bounds() -> None:
+    """As many bytes as are allowed go together, one more does not; what is larger by itself is alone, never nothing."""
+    half = BATCH_BYTES // 2 - 2
+    fits = [Creation("/a", bytes(half)), Creation("/b", bytes(BATCH_BYTES - half - 4))]
+    assert sum(change.size for change in fits) == BATCH_BYTES
+    assert list(cut_transactions(fits)) == [fits]
+    larger = [fits[0], Creation("/b", bytes(BATCH_BYTES - half - 3))]
+    assert list(cut_transactions(larger)) == [larger[:1], larger[1:]]
+    huge = [Creation("/huge", bytes(2 * BATCH_BYTES)), Creation("/c", b"")]
+    assert list(cut_transactions(huge)) == [huge[:1], huge[1:]]
+    small = [Creation(f"/{number}", b"") for number in range(5)]
+    assert [len(batch) for batch in cut_transactions(small, 2)] == [2, 2, 1]
+    assert list(cut_transactions([small[0], small[0], small[1]])) == [[small[0]], [small[0], small[1]]]
+    assert list(cut_transactions([])) == []
