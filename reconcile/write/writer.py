@@ -239,7 +239,7 @@ def settle_changes(
             continue
         except VersionConflictError:
             pass  # the reading shows which of them are otherwise
-        if is_sent or lost:
+        if lost is not None:
             # What is as it shall be from here on was written by this run: nobody else has this plan.
             announced |= {change.key for change in remaining}
         stored = target.read(remaining)

@@ -4,10 +4,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
 import pytest
 
-from backends.errors import OutcomeUnknownError, StoreFullError, TooLargeError, UnavailableError
+from backends.errors import (
+    OutcomeUnknownError,
+    StoreFullError,
+    TooLargeError,
+    UnavailableError,
+    VersionConflictError,
+)
 from backends.memory import TRANSACTION_BYTES, MemoryStore
 from backends.protocols import Versioned, Write
 from backends.testing.faults import Fault, FaultyStore
@@ -24,6 +31,8 @@ from reconcile.write.writer import (
 )
 
 ROOT = "/ledgers"
+ROUNDS: Final = 10
+"""Times that a write is tried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,3 +181,39 @@ def test_transactions_are_cut_at_their_bounds() -> None:
     assert [len(batch) for batch in cut_transactions(small, 2)] == [2, 2, 1]
     assert list(cut_transactions([small[0], small[0], small[1]])) == [[small[0]], [small[0], small[1]]]
     assert list(cut_transactions([])) == []
+
+
+class Troubled(MemoryStore):
+    """A store each of whose writes fails; the last that is tried has its effect all the same."""
+
+    def __init__(self, error: Exception, *, is_last_made: bool) -> None:
+        super().__init__()
+        self._error, self._is_last_made, self.tries = error, is_last_made, 0
+
+    def write(self, changes: Sequence[Write]) -> list[int]:
+        self.tries += 1
+        if self._is_last_made and self.tries == ROUNDS:
+            super().write(changes)
+        raise self._error
+
+
+LOST: Final = OutcomeUnknownError("store", "cut")
+FULL: Final = StoreFullError("store", "no space")
+
+
+@pytest.mark.parametrize("error", [LOST, FULL, VersionConflictError("/ledgers/a")])
+def test_the_last_try_is_read_as_well(error: Exception) -> None:
+    """What it made is made, though no answer said so."""
+    store = Troubled(error, is_last_made=True)
+    version = None if isinstance(error, VersionConflictError) else 0
+    assert settle(store, [Creation("/a", b"new")]) == {"/a": Outcome(version=version)}
+    assert store.tries == ROUNDS
+
+
+@pytest.mark.parametrize(("error", "raised"), [(LOST, UnavailableError), (FULL, StoreFullError)])
+def test_what_no_try_made_is_no_outcome(error: Exception, raised: type[Exception]) -> None:
+    """A store without answers is not available, a full one is full; a conflict each time is somebody else's doing."""
+    with pytest.raises(raised):
+        settle(Troubled(error, is_last_made=False), [Creation("/a", b"new")])
+    store = Troubled(VersionConflictError("/ledgers/a"), is_last_made=False)
+    assert settle(store, [Creation("/a", b"new")]) == {"/a": Outcome(conflict="somebody changes it all the time")}
