@@ -54,6 +54,8 @@ _WAITING: Final = 2
 clock twice that."""
 _TOGETHER_S: Final = 3600
 """Seconds of CPU that all tests may take, and one that is watched."""
+_OWN: Final = 9
+"""A test of the file's own name is asked before others, as if it had noticed so many changes."""
 _BYTES: Final = 6 << 30
 """Memory that a change may ask for."""
 _COLD: Final = 98
@@ -245,13 +247,17 @@ class _Session(_Steady):
             self._out.write(f"{self._tried.value} {outcome} {took_s:.1f} s  {mutant.path}  {mutant.name}\n")
 
     def _asked(self, mutant: Mutant) -> list[_Test]:
-        """Return the tests that execute the change, those first that cost little and noticed others beside it."""
-        lines = range(mutant.lines[0], mutant.lines[1] + 1)
+        """Return the tests that execute the change, those first that cost little, are the file's or noticed others."""
+        lines, own = range(mutant.lines[0], mutant.lines[1] + 1), f"test_{Path(mutant.path).stem}"
         # What stands outside of functions was executed before any test: all may depend on it.
         tests = [t for t in self._tests if not mutant.function or not t.executed(mutant.path).isdisjoint(lines)]
-        noticed = self._noticed
-        tests.sort(key=lambda t: t.cpu_s / (1 + noticed[mutant.path, mutant.function, t.item.nodeid]))
-        tests.sort(key=lambda test: not test.executed(mutant.path))
+
+        def rank(test: _Test) -> tuple[bool, float]:
+            noticed = self._noticed[mutant.path, mutant.function, test.item.nodeid]
+            promise = 1 + noticed + _OWN * test.item.path.name.startswith(own)
+            return not test.executed(mutant.path), test.cpu_s / promise
+
+        tests.sort(key=rank)
         costs = accumulate(test.cpu_s for test in tests)
         return [test for test, cost_s in zip(tests, costs, strict=True) if cost_s <= self._work.quick_s]
 
