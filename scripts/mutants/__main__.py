@@ -124,6 +124,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--name", help="tries only changes whose name contains this, also those that were tried")
     parser.add_argument("--sums", action="store_true", help="also changes sums and numbers, which decide nothing alone")
     parser.add_argument("--quick", type=float, default=1e9, help="asks tests up to so many CPU seconds a change")
+    parser.add_argument(
+        "--tests", action="append", help="asks only these; what they do not notice is asked of all later"
+    )
     given = parser.parse_intermixed_args(arguments)
     wanted = given.files or [name for name in TESTS if Path(name).exists()]
     paths = [path for name in wanted for path in list_files(name)]
@@ -137,7 +140,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             copied(Path(name).resolve())
             folder, again = str(Path(name).resolve()), given.name is not None
             watched, results = list_files(package), RESULTS.absolute()
-            left -= run_apart(Work(folder, results, TESTS[package], watched, mine, left, given.quick, again=again))
+            tests = given.tests or TESTS[package]
+            left -= run_apart(Work(folder, results, tests, watched, mine, left, given.quick, again=again))
         if left <= 0:
             break
     return 1 if summarize(every) else 0
