@@ -1,6 +1,7 @@
 """Actions as apply reads them: when one is made, what forbids it, what is no plan, and what goes together."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from backends.memory import MemoryStore
 from backends.protocols import Versioned, Write
 from reconcile.errors import PlanError
-from reconcile.plan.actions import SUBTREE, Guard
+from reconcile.plan.actions import KEEP, REUSE_LOCK, SUBTREE, Guard
 from reconcile.write.journal_events import LOCK
 from reconcile.write.plan_actions import (
     COUNTER_END,
@@ -27,11 +28,12 @@ from reconcile.write.plan_actions import (
     skip_left_alone,
     survey_plan,
 )
-from recovery.codecs.replication_lock import encode_guard
+from recovery.codecs.replication_lock import encode_guard, encode_reuse
 from tests.support.plans import action, plan_of
 
 RECORD = "/00/0000/L0001"
 GUARD = encode_guard("ab" * 32)
+REUSED = encode_reuse(datetime(2030, 1, 1, tzinfo=UTC))
 
 
 def one(op: str, kind: str = "ledger", key: str = RECORD, value: bytes | None = b"record", **fields: Any) -> Action:
@@ -71,6 +73,10 @@ def stored(value: bytes, children: int = 0) -> Versioned:
         (True, make_release(one("create", scope=0, ledger=1)), None),
         (True, make_release(one("create", scope=0, ledger=1)), stored(b"a worker")),
         (False, make_release(one("create", scope=0, ledger=1)), stored(GUARD)),
+        (True, one(KEEP, REUSE_LOCK, "/l", REUSED), stored(REUSED)),
+        (True, one(KEEP, REUSE_LOCK, "/l", REUSED), stored(encode_reuse(datetime(2031, 1, 1, tzinfo=UTC)))),
+        (False, one(KEEP, REUSE_LOCK, "/l", REUSED), stored(GUARD)),
+        (False, one(KEEP, REUSE_LOCK, "/l", REUSED), None),
     ],
 )
 def test_what_stands_there_is_what_an_action_wants(*, made: bool, wanted: Action, there: Versioned | None) -> None:
@@ -91,6 +97,8 @@ def test_what_stands_there_is_what_an_action_wants(*, made: bool, wanted: Action
         (make_lock(one("create", scope=0, ledger=1), GUARD), None, None),
         (make_lock(one("create", scope=0, ledger=1), GUARD), stored(b"x"), "somebody who does not say a name holds it"),
         (make_release(one("create", scope=0, ledger=1)), stored(GUARD), None),
+        (one(KEEP, REUSE_LOCK, "/l", REUSED), None, None),
+        (one(KEEP, REUSE_LOCK, "/l", REUSED), stored(b"x"), "somebody who does not say a name holds it"),
     ],
 )
 def test_what_stands_there_forbids_an_action(wanted: Action, there: Versioned | None, said: str | None) -> None:
