@@ -264,7 +264,13 @@ def test_what_may_be_under_way_at_once() -> None:
     assert gathered([*counters, ledgers[0]]) == [[["/idgen"]], [["/idgen-long"]], [keys[0:1]]]
     assert gathered([ledgers[0], action("layout", "create", "/LAYOUT", b"l")]) == [[keys[0:1]], [["/LAYOUT"]]]
     nodes = [node("//a"), node("//b"), node("//a/c"), node("//a/d")]
-    assert gathered(nodes, batch=1) == [[["//a"], ["//b"]], [["//a/c"], ["//a/d"]]]
+    for size in (2, 4):
+        assert gathered(nodes, batch=1, size=size) == [[["//a"], ["//b"]], [["//a/c"], ["//a/d"]]]
+    assert gathered([node("//a"), node("//b", RAISE, b"3")], batch=1, size=3) == [[["//a"]], [["//b"]]]
+    needed = [action("node", "create", key, b"") for key in ("/available", "/cookies")]
+    assert gathered(needed, batch=1) == [[["/available"]], [["/cookies"]]]
+    flat = {**record(1), "key": "/L0001"}
+    assert gathered([flat, ledgers[0]], batch=1) == [[["/L0001"], keys[0:1]]]
     assert gathered([node("//a"), node("//a/x", RAISE, b"3"), node("//a/y")], batch=1, size=3) == [
         [["//a"]], [["//a/x"]], [["//a/y"]],
     ]  # fmt: skip
