@@ -161,6 +161,8 @@ def test_a_bookie_that_is_asked_over_the_wire(tmp_path: Path) -> None:
     assert gather(tmp_path / "1", bookie=wire).answered.tolist() == [[True], [False]]
     nameless = [{"hides_entries": True}]
     assert gather(tmp_path / "2", bookie=wire, damage=nameless).answered.tolist() == [[False], [False]]
+    some = [{"ledger": 2, "scope": 0, "hides_entries": True}, *nameless]
+    assert gather(tmp_path / "4", bookie=wire, damage=some).answered.tolist() == [[False], [False]]
     assert gather(tmp_path / "3", bookie=wire, damage=[{"hides_entries": False}]).answered.tolist() == [[True], [False]]
 
 

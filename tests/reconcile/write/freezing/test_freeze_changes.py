@@ -21,6 +21,7 @@ from reconcile.write.freezing.freeze import (
 )
 from reconcile.write.freezing.freeze_state import KEPT, close_acl, join_key
 from reconcile.write.journal_events import FREEZE, THAW, AclRow, FreezeHistory
+from recovery.codecs.store import Layout
 from tests.reconcile.write.freezing.test_freeze import OPEN, OURS, ROOT, _cluster
 
 ROOT_KEY = "/"
@@ -236,3 +237,11 @@ def test_a_root_is_made_with_all_below_it_or_not_at_all(tmp_path: Path) -> None:
     ):
         carry_out(proposal, store, journal)
     assert list(store.dump()) == [ROOT]
+
+
+def test_no_generator_is_made_in_a_flat_root() -> None:
+    """Nobody can make one in it while it is closed: only the folder of locks, in which bookies may, is made."""
+    store = _cluster()
+    store.write([Write(f"{ROOT}/idgen", None, 0)])
+    changes = propose_freeze(store, ROOT, OURS, layout=Layout.FLAT).changes
+    assert [change.key for change in changes] == ["/underreplication/locks", "/"]
