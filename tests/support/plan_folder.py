@@ -5,6 +5,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,11 +14,14 @@ import pyarrow as pa
 
 from reconcile.plan.actions import (
     HOLD_PASSWORD_SIZE,
+    REUSE_LOCK_TIME,
     Passwords,
     Phase,
     SystemWrite,
     make_ledger_actions,
+    make_reuse_locks,
     make_system_actions,
+    number_actions,
 )
 from reconcile.plan.alternatives import with_alternatives
 from reconcile.plan.bookie_starts import KnownBookie
@@ -136,10 +140,12 @@ def write_plan(
     words: str = "",
     bookies: Sequence[KnownBookie] = (),
     cookies: Mapping[str, bytes] | None = None,
+    reused: Sequence[LedgerId] = (),
 ) -> Dataset:
     """Write a plan for an empty store, in two parts of ledgers, and open it; words: of every alternative.
 
-    Bookies are those that are known, cookies those that are written, by bookie.
+    Bookies are those that are known, cookies those that are written, by bookie; reused: ids that get a lock because two
+    ledgers have them.
     """
     findings = tables.FINDINGS.empty_table() if findings is None else findings
     ledgers = list(ledgers)
@@ -161,6 +167,12 @@ def write_plan(
     }
     others = pa.array([offers[n] for n in numbers], tables.ACTIONS.field("alternatives").type)
     actions = with_alternatives(actions, np.arange(actions.num_rows), others)
+    if reused:
+        keys = pa.Table.from_pylist(
+            [{"bucket": one.bucket, "scope": one.scope, "ledger": one.ledger} for one in reused],
+            schema=pa.schema([tables.ACTIONS.field(name) for name in tables.KEY_COLUMNS]),
+        )
+        actions = number_actions([actions, make_reuse_locks(keys, datetime.fromisoformat(RUN) + REUSE_LOCK_TIME)])
     system = make_system_actions(
         [
             SystemWrite(Phase.GENERATORS, "raise", "generator", store.generator_key(layout), b"100"),
@@ -229,6 +241,9 @@ def write_plan(
                 "guarded_by_names": actions["guard"].to_pylist().count("named"),
                 **{f"entries_{share}": count for share, count in count_entries(rows).items()},
                 "held": outcomes.count("held"),
+                "in_store_already": len(reused),
+                "ids_reused": len(reused),
+                "reuse_locks": len(reused),
                 "actions": actions.num_rows + system.num_rows,
                 "ids_above_short_generator": 0,
                 "looked_at": len(outcomes),

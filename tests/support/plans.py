@@ -11,7 +11,7 @@ import pyarrow as pa
 from backends.memory import MemoryStore
 from recovery.model import tables
 
-PHASES = {"generator": 1, "ledger": 2, "node": 3, "layout": 3, "instance_id": 4, "cookie": 5}
+PHASES = {"generator": 1, "ledger": 2, "reuse_lock": 2, "node": 3, "layout": 3, "instance_id": 4, "cookie": 5}
 
 
 def action(kind: str, op: str, key: str, value: bytes | None, **fields: Any) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
@@ -51,6 +51,25 @@ from recovery.place import to_place
 REFERENCES: Final = "references"
 """Name of the part, beside those of the plan, that every task reads references from."""
 _OF_ABSENCE: Final = pa.array([str(category) for category, traits in TRAITS.items() if traits.of_absence])
+
+
+class LockRoom:
+    """How many locks of ids with two ledgers each bucket still has a place for.
+
+    Args:
+        share: locks that a plan may make in each bucket.
+        buckets: of the guards' locks that it makes; they come first.
+    """
+
+    def __init__(self, share: int, buckets: Iterable[int]) -> None:
+        self._share = share
+        self._made = Counter(buckets)
+
+    def take(self, bucket: int) -> bool:
+        """Take a place in a bucket; False: it has none left."""
+        has_place = self._made[bucket] < self._share
+        self._made[bucket] += has_place
+        return has_place
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +222,8 @@ class RangeTasks:
         # Holds that become readable want a lock as well; who is guarded by names gets none.
         is_replaced = (holds.is_hold(stored) | holds.is_named(stored))[matched.stored_rows]
         lacking = np.append(matched.missing, matched.held_rows[is_replaced])
-        share = self._share_locks(len(locked))
+        reuse_locks = self._list_reuse_locks()
+        share = self._share_locks(len(locked) + len(reuse_locks))
         rows, named = guard_beyond_locks(rows, lacking, share, self.case.list_hiding, copies)
         rows = add_highest(rows, copies)
         missing = rows.take(pa.array(matched.missing))
@@ -246,7 +266,13 @@ class RangeTasks:
         layout, passwords = self.request.layout, self.request.passwords
         hiding = self.case.list_hiding
         actions, left = alternatives.offer_alternatives(sides, layout, passwords, actions, copies, hiding)
-        locks = self._make_reuse_locks(buckets, copies, stored, findings, under_guard)
+        locks = self._make_reuse_locks(
+            [row for row in reuse_locks if row["bucket"] in buckets],
+            id_reuse.find_strays(copies, stored, findings),
+            stored,
+            under_guard,
+            LockRoom(share, actions.filter(pc.equal(actions["guard"], str(Guard.LOCK)))["bucket"].to_pylist()),
+        )
         if locks.num_rows:
             actions = number_actions([actions, locks])
         name = f"buckets-{buckets.start:04d}-{buckets.stop - 1:04d}"
@@ -298,22 +324,31 @@ class RangeTasks:
 
     def _make_reuse_locks(
         self,
-        buckets: range,
-        copies: pa.Table,
+        standing: list[dict[str, Any]],
+        places: npt.NDArray[np.int64],
         stored: pa.Table,
-        findings: pa.Table,
         under_guard: npt.NDArray[np.bool_],
+        room: "LockRoom",
     ) -> pa.Table:
-        """Return the actions that make locks of ids that two ledgers have, and remove those that are not needed now."""
+        """Return the actions that make locks of ids that two ledgers have, and remove those that are not needed now.
+
+        Args:
+            standing: such locks that the store has, of the range.
+            places: rows of the store that want one.
+            stored: CATALOG_LEDGERS of the store.
+            under_guard: which of these a guard's lock keeps.
+            room: for locks, beside those of guards.
+        """
         if not kind_of(self.request.layout).has_replication:
             return tables.ACTIONS.empty_table()
-        places = id_reuse.find_strays(copies, stored, findings)
         places = places[~(under_guard | holds.is_hold(stored))[places]]
         wanted = stored.select(list(tables.KEY_COLUMNS)).take(pa.array(places))
-        standing = self._list_reuse_locks(buckets)
         lock_of = {LedgerId(row["scope"], row["ledger"]): row for row in standing}
         needed = {LedgerId(row["scope"], row["ledger"]) for row in wanted.to_pylist()}
-        missing = [LedgerId(row["scope"], row["ledger"]) not in lock_of for row in wanted.to_pylist()]
+        missing = [
+            LedgerId(row["scope"], row["ledger"]) not in lock_of and room.take(row["bucket"])
+            for row in wanted.to_pylist()
+        ]
         parts = [tables.ACTIONS.empty_table()]
         if any(missing):
             parts.append(make_reuse_locks(wanted.filter(pa.array(missing)), self.run.at + REUSE_LOCK_TIME))
@@ -327,8 +362,8 @@ class RangeTasks:
             )
         return pa.concat_tables(parts)
 
-    def _list_reuse_locks(self, buckets: range) -> list[dict[str, Any]]:
-        """Return the locks of ids with two ledgers that stand in a range: key, path, version, raw, end."""
+    def _list_reuse_locks(self) -> list[dict[str, Any]]:
+        """Return the locks of ids with two ledgers that the store has: key, path, version, raw, end."""
         live = self.case.evidence.live
         if live is None:
             return []
@@ -336,7 +371,7 @@ class RangeTasks:
         listed = []
         for row in rows.filter(pc.equal(rows["kind"], "lock")).to_pylist():
             ledger, end = ledger_of_lock(row["path"]), read_reuse_end(row["raw"], row["owner"] or 0)
-            if ledger is not None and end is not None and ledger.bucket in buckets:
+            if ledger is not None and end is not None:
                 key = {"bucket": ledger.bucket, "scope": ledger.scope, "ledger": ledger.ledger}
                 listed.append({**key, **{name: row[name] for name in ("path", "version", "raw")}, "end": end})
         return sorted(listed, key=lambda row: tuple(row[name] for name in tables.KEY_COLUMNS))

@@ -11,7 +11,7 @@ from reconcile.plan.plan_reader import Overview, open_whole
 from reconcile.plan.views.candidates import Candidate, list_candidates
 from reconcile.plan.views.deletions import SessionDeletions, group_by_session
 from reconcile.plan.views.differences import Difference, compare_plans
-from reconcile.plan.views.ledger_lists import Choice, Line, list_guarded_by, list_ledgers
+from reconcile.plan.views.ledger_lists import Choice, Line, list_guarded_by, list_ledgers, list_reuse_locked
 from recovery.dataset import Dataset, open_dataset
 from recovery.model.ids import LedgerId
 from recovery.place import DatasetPlace
@@ -137,3 +137,12 @@ def list_guarded_ledgers(path: DatasetPlace, bookie: str) -> Iterator[LedgerId]:
         known = ", ".join(sorted({*coverage.scanned, *coverage.not_scanned, *coverage.lost})) or "none"
         raise PlanError(plan.path, f"names no bookie {bookie} (known: {known})", "name it as its cookie does")
     return named if first is None else itertools.chain([first], named)
+
+
+def list_reused_ledgers(path: DatasetPlace) -> Iterator[LedgerId]:
+    """Yield the ledgers whose id two ledgers have, and that a lock keeps workers from repairing.
+
+    Raises:
+        DatasetError: it is no whole plan.
+    """
+    return list_reuse_locked(open_dataset(path, "plan"))

@@ -10,7 +10,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reconcile.plan.actions import Guard
+from reconcile.plan.actions import KEEP, LEAVE, REUSE_LOCK, Guard
 from reconcile.topics import topic_of
 from recovery.codecs.ledger_metadata import decode_columns
 from recovery.dataset import Dataset
@@ -186,6 +186,22 @@ def list_guarded_by(plan: Dataset, bookie: str) -> Iterator[LedgerId]:
         for ledger, segments in zip(locked["ledger"].to_pylist(), records["segments"].to_pylist(), strict=True):
             if any(bookie in segment["members"] for segment in segments or ()):
                 yield LedgerId(0, ledger)
+
+
+def list_reuse_locked(plan: Dataset) -> Iterator[LedgerId]:
+    """Yield the ledgers of scope 0 whose id two ledgers have, and that a lock keeps workers from repairing.
+
+    The lock is the plan's, or the store has it and the plan leaves it. Which bookies the record names, no plan knows.
+
+    Raises:
+        DatasetError: a file of the plan is gone or damaged.
+    """
+    for span in bucket_ranges(plan.rows("actions"), rows_per_task=_ROWS):
+        actions = plan.read("actions", buckets=span, columns=["scope", "ledger", "kind", "op"])
+        is_kept = pc.is_in(actions["op"], pa.array([KEEP, LEAVE]))
+        locked = actions.filter(pc.and_(pc.equal(actions["kind"], REUSE_LOCK), is_kept))
+        for ledger in locked.filter(pc.equal(locked["scope"], 0))["ledger"].to_pylist():
+            yield LedgerId(0, ledger)
 
 
 def _owners(plan: Dataset, span: range) -> dict[LedgerId, str]:

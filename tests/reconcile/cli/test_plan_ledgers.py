@@ -9,6 +9,7 @@ import pytest
 from recovery.codecs import ledger_metadata
 from recovery.dataset import Dataset
 from recovery.model import tables
+from recovery.model.ids import LedgerId
 from recovery.model.metadata import Digest, LedgerMetadata, Segment, State
 from tests.support.command import run
 from tests.support.findings import finding
@@ -108,6 +109,22 @@ def test_repairs_are_commands_for_guarded_ledgers_of_a_lost_bookie(
     assert sorted(listed) == ["1", "2", "3:9", "4", "6"]
     assert run(capsys, "plan", "ledgers", plan.path, "--repair", "b1:1", "--ids").code == 2
     assert run(capsys, "plan", "ledgers", plan.path, "--repair", "no bookie").code == 2
+
+
+def test_repairs_that_the_lock_of_a_reused_id_blocks_are_listed_with_a_warning(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Behind those of guards; that an export comes first is no line of the commands."""
+    reused = [LedgerId(0, 30), LedgerId(0, 31), LedgerId(5, 32)]
+    plan = write_plan(tmp_path / "plan", [Ledger(1, [(0, ["b1:1", "b2:1", "b3:1"])], guard="lock")], reused=reused)
+    done = run(capsys, "plan", "ledgers", plan.path, "--repair", "b1:1")
+    assert done.code == 0, done
+    first, *last = done.out.splitlines()
+    assert (done.code, first) == (0, "bookkeeper shell recover -f -l 1 b1:1")
+    assert sorted(last) == ["bookkeeper shell recover -f -l 30 b1:1", "bookkeeper shell recover -f -l 31 b1:1"]
+    assert "the last 2 commands: two ledgers have the id" in done.err
+    assert "Export the older one first" in done.err
+    assert run(capsys, "plan", "ledgers", plan.path, "--repair", "b7:1").code == 2
 
 
 def test_what_a_choice_guards_is_repaired_as_well_and_an_unknown_bookie_is_a_slip(

@@ -3,6 +3,7 @@
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -22,7 +23,7 @@ from reconcile.write import undo
 from reconcile.write.apply import Options
 from reconcile.write.apply_results import Applied
 from reconcile.write.audit_journal import JOURNAL, Journal, Record, Torn, scan
-from recovery.codecs.replication_lock import encode_guard
+from recovery.codecs.replication_lock import encode_guard, encode_reuse
 from tests.support.plans import action, clock, plan_of, restore_of, state_of
 
 ROOT = "/ledgers"
@@ -100,9 +101,21 @@ def crash_journal_at(patch: pytest.MonkeyPatch, limit: int) -> None:
 FOREIGN = [("/00/0000/L0001", b"record 1"), ("/00/0000/L0002", b"somebody's"), ("/cookies/b0:3181", b"cookie 0")]
 
 
+UNTIL = datetime(2030, 1, 8, tzinfo=UTC)
 GUARD = encode_guard("an earlier plan")
 STORED = [(f"/00/0000/L{n:04d}", b"former") for n in (20, 21, 22)]
 LOCKED = [(f"/underreplication/locks/urL{n:010d}", GUARD) for n in (20, 21)]
+
+
+REUSE = [
+    action("reuse_lock", "keep", f"/underreplication/locks/urL{n:010d}", encode_reuse(UNTIL), ledger=n)
+    for n in (30, 31, 32)
+]
+"""Locks of ids that two ledgers have: 31 is locked by an earlier plan already, 32 by a worker."""
+REUSED = [
+    ("/underreplication/locks/urL0000000031", encode_reuse(UNTIL + timedelta(days=1))),
+    ("/underreplication/locks/urL0000000032", b'bookieId: "worker-1"\n'),
+]
 
 
 def guarded_restore() -> list[dict[str, Any]]:
@@ -111,11 +124,14 @@ def guarded_restore() -> list[dict[str, Any]]:
     for n, guard in ((20, "release"), (21, "lock"), (22, "lock")):
         was = {"expects": 0, "before": b"former", "ledger": n, "guard": guard}
         rows.append(action("ledger", "replace", f"/00/0000/L{n:04d}", b"true", **was))
-    return [*rows, action("layout", "create", "/LAYOUT", b"2\nlayout:1"), restore_of(0)[-1]]
+    return [*rows, *REUSE, action("layout", "create", "/LAYOUT", b"2\nlayout:1"), restore_of(0)[-1]]
 
 
 CASES = [(restore_of(9), []), (restore_of(9), FOREIGN)]
-GUARDED = [(guarded_restore(), [*STORED, *LOCKED]), (guarded_restore(), [*STORED, *LOCKED, ("/00/0000/L0002", b"x")])]
+GUARDED = [
+    (guarded_restore(), [*STORED, *LOCKED]),
+    (guarded_restore(), [*STORED, *LOCKED, *REUSED, ("/00/0000/L0002", b"x")]),
+]
 
 
 @pytest.mark.parametrize(("rows", "held"), [*CASES, *GUARDED])

@@ -1,6 +1,7 @@
 """A guarded ledger's record is written under a lock that is there before it, and that goes after a settled record."""
 
 import threading
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from reconcile.errors import GuardRefusedError, PlanError
 from reconcile.write import guards, undo
 from reconcile.write.apply import Options, apply
 from reconcile.write.apply_results import Applied, Conflict, Tally
-from recovery.codecs.replication_lock import MAX_LOCKS, encode_guard
+from recovery.codecs.replication_lock import MAX_LOCKS, encode_guard, encode_reuse
 from tests.support.plans import action, clock, plan_of, state_of
 from tests.support.waiting import until
 
@@ -236,6 +237,23 @@ def test_a_record_whose_lock_cannot_come_back_is_said_to_stay(tmp_path: Path) ->
     result = undone(store, tmp_path / "j", replaced_only=True)
     assert (result.exit_code, dict(result.left)) == (6, {"replace": 1, "release": 1})
     assert (value(store, lock(3)), value(store, ROOT + record(3))) == (WORKER, b"record 3")
+
+
+def test_undo_takes_the_lock_of_a_reused_id_back(tmp_path: Path) -> None:
+    """Without a freeze, for it adds no record; locks that were there, or that somebody changed since, stay."""
+    end = datetime(2030, 1, 8, tzinfo=UTC)
+    store = filled(1, 2, 3)
+    earlier = encode_reuse(end + timedelta(days=1))
+    store.write([Write(lock(2), earlier)])
+    before = {key: value(store, key) for key in store.dump()}
+    rows = [action("reuse_lock", "keep", lock(n).removeprefix(ROOT), encode_reuse(end), ledger=n) for n in (1, 2, 3)]
+    result = applied(store, rows, tmp_path / "j")
+    assert result.tallies == {("reuse_lock", "keep"): Tally(3, 2, 1, 0, 0)}
+    assert (value(store, lock(1)), value(store, lock(2))) == (encode_reuse(end), earlier)
+    store.write([Write(lock(3), WORKER, 0)])
+    again = undone(store, tmp_path / "j")
+    assert (again.exit_code, dict(again.done), dict(again.left)) == (6, {"keep": 1}, {"keep": 1})
+    assert {key: value(store, key) for key in store.dump()} == {**before, lock(3): WORKER}
 
 
 def test_more_locks_than_a_listing_holds_are_refused(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from reconcile.cli.options import PLACE, demand_bookie_ids, make_output, output_
 from reconcile.cli.output import Result
 from reconcile.findings.categories import Category
 from reconcile.findings.refusal_texts import describe_reason
+from reconcile.words import count_noun
 from recovery.infer.refusal import Refusal
 from recovery.place import DatasetPlace
 
@@ -21,6 +22,11 @@ if TYPE_CHECKING:
 OUTCOMES: Final = ("restored", "guarded", "held", "waiting", "deleted", "accepted_loss")
 _SHOWN: Final = 1000
 _HOLDERS: Final = 8
+_RECOVER: Final = "bookkeeper shell recover -f -l {ledger} {bookie}"
+_REUSED: Final = (
+    "the last {ledgers}: two ledgers have the id (ID_REUSE). Export the older one first: a new copy of the younger one "
+    "may replace its entries. A command does nothing where the younger record does not name {bookie}"
+)
 
 
 @click.command(
@@ -46,7 +52,8 @@ _HOLDERS: Final = 8
 @click.option(
     "--repair",
     metavar="BOOKIE",
-    help="Instead: commands that copy the guarded ledgers which name this lost bookie, one a line; workers leave them.",
+    help="Instead: commands that copy the guarded ledgers which name this lost bookie, one a line; workers leave them. "
+    "Then those of ids that two ledgers have, while a lock keeps the older copies.",
 )
 @click.option("--ids", is_flag=True, help="Only ids, one a line, and all of them.")
 @click.option("--first", "shown", type=click.IntRange(0), default=_SHOWN, show_default=True, help="Ledgers listed.")
@@ -74,7 +81,7 @@ def ledgers(
         raise click.UsageError("--repair stands alone: it prints commands")
     if ids and shared["as_json"]:
         raise click.UsageError("--ids is text: give it or --json")
-    from reconcile.jobs.plans.review import list_guarded_ledgers, list_plan_ledgers
+    from reconcile.jobs.plans.review import list_guarded_ledgers, list_plan_ledgers, list_reused_ledgers
     from reconcile.plan.views.ledger_lists import Choice
 
     if category is not None and category not in set(Category):
@@ -82,7 +89,12 @@ def ledgers(
     if repair:
         demand_bookie_ids([repair], "--repair")
         for ledger in list_guarded_ledgers(path, repair):
-            click.echo(f"bookkeeper shell recover -f -l {ledger} {shlex.quote(repair)}")
+            click.echo(_RECOVER.format(ledger=ledger, bookie=shlex.quote(repair)))
+        reused = 0
+        for reused, ledger in enumerate(list_reused_ledgers(path), 1):  # noqa: B007 - the last number is their count
+            click.echo(_RECOVER.format(ledger=ledger, bookie=shlex.quote(repair)))
+        if reused:
+            click.echo(_REUSED.format(ledgers=count_noun(reused, "command"), bookie=repair), err=True)
         sys.exit(Exit.DONE)
     output = make_output(shared)
     lines = list_plan_ledgers(path, Choice(outcome, reason, few_copies, undecided, category))
