@@ -66,8 +66,9 @@ class ProposedAlias:
             (Statement("bookies", "name", value),),
             bookies=[self.bookie, self.name],
             suggested=f"if both are one bookie, put this line into the file of aliases and recover again: "
-            f"{self.name} {self.bookie}; else collect {self.name}, or state that it is lost. Until then its ledgers "
-            "are guarded",
+            f"{self.name} {self.bookie}; do so before you apply: a cookie that comes back under the old name makes the "
+            f"renamed bookie refuse to start. If they are two, collect {self.name}, or state that it is lost. Until "
+            "then its ledgers are guarded",
         )
 
 

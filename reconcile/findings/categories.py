@@ -338,7 +338,8 @@ TRAITS: Final[Mapping[Category, Traits]] = {
     ),
     Category.ALIAS_UNRESOLVED: Traits(
         "warning",
-        "if it is another name of a bookie: --aliases; else collect its disks",
+        "if it is another name of a bookie: --aliases, before anything is applied, for a cookie that comes back under "
+        "the old name makes the renamed bookie refuse to start; else collect its disks",
     ),
     Category.ENTRIES_OF_DELETED_LEDGER: Traits(
         "critical",

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,8 @@ from reconcile.check import verify as engine
 from reconcile.check.guard_locks import GuardsSeen, look_at_guards
 from reconcile.check.verify_results import Cluster, Verified
 from reconcile.jobs.context import Context, Wire, throttle
+from reconcile.jobs.starts import BookieStarts, decide_starts_now
+from reconcile.plan.manifest import read_plan_manifest
 from reconcile.plan.plan_reader import open_whole
 from reconcile.rules.segments.member_names import demand_other_names
 from reconcile.stores import open_store
@@ -54,6 +56,7 @@ class ReadBack:
         has_wire: running bookies were asked; else disks were read.
         guards: how all locks of the plan stand.
         is_early: whether a lock is so young that somebody who held one before may still remove it.
+        starts: which bookies of the plan may start now; none: that was not asked.
     """
 
     verified: Verified
@@ -62,6 +65,7 @@ class ReadBack:
     has_wire: bool
     guards: GuardsSeen
     is_early: bool
+    starts: BookieStarts = field(default_factory=BookieStarts)
 
 
 class NamedDisks(Mapping[str, "BookieDisks"]):
@@ -98,7 +102,8 @@ def verify(request: VerifyRequest, context: Context) -> ReadBack:
     with ExitStack() as stack:
         opened = stack.enter_context(open_store(request.uri, context.access))
         cluster = stack.enter_context(open_bookies(request.source, opened, context, request.aliases))
-        return read_back(plan, opened.store, opened.root, cluster, request.sample, context)
+        read = read_back(plan, opened.store, opened.root, cluster, request.sample, context)
+        return replace(read, starts=decide_starts_now(read_plan_manifest(plan), opened))
 
 
 @contextmanager

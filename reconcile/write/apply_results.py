@@ -46,6 +46,7 @@ class Applied:
         cookies_withheld: why, where they were; else empty.
         journal: the file.
         bookies: that the cluster is known to have, and whether each may start now.
+        starts_after_thaw: none of them starts before a thaw.
     """
 
     tallies: Mapping[tuple[str, str], Tally]
@@ -56,6 +57,7 @@ class Applied:
     cookies_withheld: str
     journal: Path
     bookies: tuple[BookieStart, ...] = ()
+    starts_after_thaw: bool = False
 
     @property
     def exit_code(self) -> int:

@@ -157,7 +157,7 @@ def _word_tally(tally: "Tally") -> str:
 
 def _make_result(applied: "Applied", plan: DatasetPlace, uri: str, command: str, counts: "PlanCounts") -> Result:
     from reconcile.cli.wording.plans import describe_reuse
-    from reconcile.cli.wording.starts import list_starts
+    from reconcile.cli.wording.starts import AFTER_THAW, list_starts
 
     tallies = applied.tallies
     created = sum(t.written for (kind, op), t in tallies.items() if kind == "ledger" and op in ("create", "hold"))
@@ -189,7 +189,7 @@ def _make_result(applied: "Applied", plan: DatasetPlace, uri: str, command: str,
         verdict += f"; {count_noun(counts.ids_reused, 'id')} of two ledgers (ID_REUSE)"
         details += describe_reuse(str(plan), counts.ids_reused, counts.reuse_locks)
     details.append(f"every write is recorded in {applied.journal}")
-    details += list_starts(applied.bookies, "now")
+    details += list_starts(applied.bookies, AFTER_THAW if applied.starts_after_thaw else "now")
     following = quote_command("bkmeta", "verify", plan, "--metadata", uri, "--sample", "all", "--disk", "ID=DIR")
     return Result(
         "apply",

@@ -1,12 +1,15 @@
 """Which bookies may start, a line each."""
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from reconcile.words import count_noun
 
 if TYPE_CHECKING:
     from reconcile.plan.bookie_starts import BookieStart
+
+
+AFTER_THAW: Final = "only after bkmeta thaw, for no bookie can read a frozen root of the flat layout"
 
 
 def list_starts(starts: "Sequence[BookieStart]", when: str) -> Iterator[str]:

@@ -8,6 +8,7 @@ from reconcile.cli.command import Exit
 from reconcile.cli.incident import OPTION as INCIDENT
 from reconcile.cli.options import carry_options, quote_command
 from reconcile.cli.output import Result
+from reconcile.cli.wording.starts import AFTER_THAW, list_starts
 from reconcile.words import count_noun, is_or_are
 from recovery.place import DatasetPlace
 
@@ -104,6 +105,7 @@ def make_verify_result(command: str, read: "ReadBack", plan: DatasetPlace) -> Re
     details += [f"{name}: {why}" for name, why in list(unresolved.items())[:_SHOWN]]
     for bookie, problems in list(verified.incomplete.items())[:_SHOWN]:
         details.append(f"{bookie} was not looked at whole: {problems[0] if problems else 'no cookie'}")
+    details += list_starts(read.starts.bookies, AFTER_THAW if read.starts.after_thaw else "now")
     return Result(
         command,
         verdict,
@@ -138,6 +140,7 @@ def make_verify_result(command: str, read: "ReadBack", plan: DatasetPlace) -> Re
             "problems": [{**asdict(problem), "ledger": str(problem.ledger)} for problem in verified.problems],
             "guards": [{"ledger": str(ledger), "detail": detail} for ledger, detail in guards.listed],
             "looked_at_locks_early": read.is_early,
+            "bookies": [start.to_json() for start in read.starts.bookies],
         },
     )
 

@@ -1,6 +1,5 @@
 """A plan into the store that it is for."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -8,11 +7,10 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from backends.registry import OpenStore
 from reconcile.errors import Advice, GuardRefusedError, PlanError, Remedy
 from reconcile.estimates import Step
 from reconcile.jobs.context import Context, connect, throttle
-from reconcile.plan.bookie_starts import BookieStart, KnownBookie
+from reconcile.jobs.starts import decide_starts_now
 from reconcile.plan.manifest import COOKIES_WAIT, PlanManifest, read_plan_manifest
 from reconcile.plan.plan_reader import open_whole
 from reconcile.stores import demand_same_keys, demand_store_uri, list_principals
@@ -179,32 +177,19 @@ def apply(request: ApplyRequest, reviewed: Review, confirmation: Confirmation, c
                 now=context.now,
                 progress=throttle(progress),
             )
-        return replace(applied, bookies=tuple(_decide_starts(manifest, applied, request, opened)))
+        starts = decide_starts_now(manifest, opened, _find_unfinished(manifest, applied, request))
+        return replace(applied, bookies=starts.bookies, starts_after_thaw=starts.after_thaw)
 
 
-def _decide_starts(
-    manifest: PlanManifest, applied: Applied, request: ApplyRequest, opened: OpenStore
-) -> list[BookieStart]:
-    """Return which bookies may start, by the cookies that the store has now."""
-    unfinished = ""
+def _find_unfinished(manifest: PlanManifest, applied: Applied, request: ApplyRequest) -> str:
+    """Return why no bookie may start yet; empty: the plan is written."""
     if applied.cookies_withheld:
-        unfinished = f"no cookies were written ({applied.cookies_withheld})"
-    elif applied.exit_code:
-        unfinished = "not all of the plan is written"
-    elif request.wave is not None and request.wave < max((w.number for w in manifest.binding.waves), default=0):
-        unfinished = "later waves of the plan are not written"
-    return manifest.decide_starts(read_cookies(opened, manifest.bookies), unfinished)
-
-
-def read_cookies(opened: OpenStore, bookies: Iterable[KnownBookie]) -> dict[str, bytes | None]:
-    """Return the cookie of each bookie that a store has; None: it has none.
-
-    Raises:
-        UnavailableError: the store does not answer.
-    """
-    folder = f"{opened.root.rstrip('/')}{kind_of(opened.layout_hint).places.cookies}"
-    keys = {f"{folder}/{known.bookie}": known.bookie for known in bookies}
-    return {keys[key]: None if stored is None else stored.value for key, stored in opened.store.get_many(iter(keys))}
+        return f"no cookies were written ({applied.cookies_withheld})"
+    if applied.exit_code:
+        return "not all of the plan is written"
+    if request.wave is not None and request.wave < max((w.number for w in manifest.binding.waves), default=0):
+        return "later waves of the plan are not written"
+    return ""
 
 
 def journal_folder(request: ApplyRequest) -> Path:

@@ -24,6 +24,7 @@ from reconcile.report.pages import plan_page
 from recovery.codecs.cookie import Cookie, encode
 from recovery.dataset import Dataset, DatasetWriter, open_dataset, write_manifest, write_part
 from recovery.model import tables
+from recovery.testing.bookie_dir import make_bookie
 from tests.support.command import run
 from tests.support.paths import DATA
 from tests.support.plan_folder import Ledger, write_plan
@@ -184,7 +185,7 @@ def test_help_has_an_example(command: list[str], capsys: pytest.CaptureFixture[s
 
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> MemoryStore:
-    """A store in memory that `apply` is connected with, whatever the URI says."""
+    """A store in memory that `apply` and `verify` are connected with, whatever the URI says."""
     found = MemoryStore()
 
     @contextmanager
@@ -192,6 +193,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> MemoryStore:
         yield OpenStore(found, "/ledgers", "hierarchical", "zk+hierarchical://h:1/ledgers")
 
     monkeypatch.setattr("reconcile.jobs.changes.apply.connect", connected)
+    monkeypatch.setattr("reconcile.jobs.verify.open_store", connected)
     return found
 
 
@@ -228,6 +230,24 @@ STARTS = (
 def started(tmp_path: Path) -> Dataset:
     """A plan of a few ledgers and three bookies: whole, harmed, and never seen."""
     return write_plan(tmp_path / "plan", LEDGERS[:3], bookies=KNOWN, cookies=OWN)
+
+
+def test_verify_says_which_bookies_may_start_now(
+    started: Dataset, store: MemoryStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By the cookies that the store has when it is asked, as apply does."""
+    uri = "zk+hierarchical://h:1/ledgers"
+    run(capsys, "apply", started.path, "--metadata", uri, "--confirm", started.manifest["hash"])
+    disks = make_bookie(tmp_path / "b1", {}, bookie="b1").all_dirs
+    words = ["verify", started.path, "--metadata", uri, *(f"--disk=b1={folder}" for folder in disks)]
+    lines = [line.strip() for line in run(capsys, *words).out.splitlines()]
+    at = lines.index("1 of 3 bookies may start now:")
+    assert tuple(lines[at + 1 : at + 4]) == STARTS
+    cookie = store.get("/ledgers/cookies/a:1")
+    assert cookie is not None
+    store.write([Write("/ledgers/cookies/a:1", None, cookie.version)])
+    found = {one["bookie"]: one for one in run(capsys, *words, "--json").result["bookies"]}
+    assert (found["a:1"]["may_start"], found["a:1"]["reason"]) == (False, "the store has no cookie of it")
 
 
 def test_apply_ends_with_which_bookies_may_start(

@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
+from backends import registry
 from reconcile.stores import open_store
 from recovery.codecs import ledger_metadata, store
 from recovery.codecs.store import Layout, ledger_key
 from recovery.model.ids import LedgerId
 from recovery.model.metadata import NO_ENTRY, Digest, LedgerMetadata, Segment, State
+from recovery.testing.bookie_dir import make_bookie
 from tests.support import deletes
 from tests.support.command import run
 from tests.support.etcd_server import EtcdServer
@@ -178,12 +180,57 @@ def test_a_hundred_ledgers_that_a_session_deleted_come_back_byte_for_byte(
     assert run(capsys, "plan", "edit", tmp_path / "plan", "--drop", "1000", "--out", tmp_path / "edited").code == 0
     rehearsed = run(capsys, "rehearse", tmp_path / "plan", "--metadata", f"zk+hierarchical://{server.hosts}/rehearsed")
     assert rehearsed.code == 0, rehearsed
-    apply(capsys, tmp_path / "plan", uri)
+    applied = apply(capsys, tmp_path / "plan", uri)
+    assert applied["bookies"] == []  # It has looked at none, and changes no cookie.
     assert read_all(server) == expect(DELETED)
 
     again = run(capsys, *words[:-1], tmp_path / "again", "--session", session, "--from-time", first, "--to-time", last)
     assert again.code == 0
     assert "100 more are in the store already" in again.out
+
+
+def test_an_undelete_is_verified_and_undone_as_any_plan(
+    server: ZooKeeperServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Verify reads records and entries back; undo asks for a freeze, and then takes away what was created, no more."""
+    monkeypatch.setenv("BKMETA_ZK_AUTH", "bkmeta:secret")
+    monkeypatch.chdir(tmp_path)
+    fill(server)
+    uri = f"zk+hierarchical://{server.hosts}{ROOT}"
+    session, first, last = delete_by_mistake(server)
+    shutil.copytree(server.data_dir, tmp_path / "copy")
+    words = ("undelete", "--metadata", uri, "--history", f"zkfiles://{tmp_path / 'copy'}", "--out", tmp_path / "plan")
+    assert run(capsys, *words, "--session", session, "--from-time", first, "--to-time", last).code == 0
+    apply(capsys, tmp_path / "plan", uri)
+
+    # The bookies collected the ledgers meanwhile: the records are back, and their entries are not.
+    disks = [
+        f"--disk={name}={folder}"
+        for name in ("b1:3181", "b2:3181", "b3:3181")
+        for folder in make_bookie(tmp_path / name, {1120: [0]}, bookie=name).all_dirs
+    ]
+    verify = ("verify", tmp_path / "plan", "--metadata", uri, "--sample", "all", *disks, "--json")
+    seen = run(capsys, *verify)
+    assert seen.code == 3, seen
+    assert seen.result["counts"]["records"]["as_planned"] == 100
+    assert (seen.result["coverage"]["looked_at"], seen.result["bookies"]) == (100, [])
+
+    journal = tmp_path / "plan" / "journal"
+    undo = ("undo", journal, "--metadata", uri)
+    refused = run(capsys, *undo)
+    assert (refused.code, "100 ledgers" in refused.err, "freeze" in refused.err) == (5, True, True)
+    offered = run(capsys, "freeze", "--metadata", uri, "--json").result
+    assert run(capsys, "freeze", "--metadata", uri, "--confirm", offered["hash"]).code == 0
+    shown = run(capsys, *undo, "--json")
+    assert shown.result["counts"]["create ledger"] == 100
+    done = run(capsys, *undo, "--confirm", shown.result["hash"], "--json")
+    assert done.code == 0, done
+    with registry.open_store(uri, auth=("bkmeta", "secret")) as opened:
+        nodes = dict(opened.store.get_many([key_of(number) for number in RECORDS]))
+    stored = {number: None if (node := nodes[key_of(number)]) is None else node.value for number in RECORDS}
+    assert stored == expect(range(0))
+    gone = run(capsys, *verify)
+    assert (gone.code, gone.result["counts"]["records"]["absent"]) == (3, 100)
 
 
 def test_captures_are_history_too(server: ZooKeeperServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
