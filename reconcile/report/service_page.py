@@ -27,6 +27,19 @@ class JobRow:
 
 
 @dataclass(frozen=True, slots=True)
+class FindingRow:
+    """A finding in the table, in words; `command` shows all that is known of its ledger, empty where it is of none."""
+
+    severity: str
+    category: str
+    about: str
+    since: str
+    evidence: str
+    suggested: str
+    command: str
+
+
+@dataclass(frozen=True, slots=True)
 class ServiceView:
     """What is shown.
 
@@ -42,7 +55,9 @@ class ServiceView:
         scrutinized: the last scrutinies together; None: there is none here.
         shares: how many of how many shares that is.
         doubts: why findings that are not there do not say that all is well; one line each.
-        worst: findings to act on: severity, category, about, since, suggested.
+        worst: the gravest findings, without notes.
+        notes: category → how many findings are notes.
+        passed_over: reason → ledgers that were not judged.
         trend: scrutinies, the oldest first.
     """
 
@@ -57,7 +72,9 @@ class ServiceView:
     scrutinized: Any
     shares: tuple[int, int]
     doubts: "Sequence[str]"
-    worst: "Sequence[Mapping[str, str]]"
+    worst: "Sequence[FindingRow]"
+    notes: "Mapping[str, int]"
+    passed_over: "Mapping[str, int]"
     trend: "Sequence[TrendPoint]"
 
 

@@ -155,12 +155,13 @@ class InstanceProcess:
         self._log.close()
 
 
-def write_findings(folder: Path, ledgers: Sequence[int], *, without: str = "", **more: Any) -> None:
+def write_findings(folder: Path, ledgers: Sequence[int], *, severity: str = "", without: str = "", **more: Any) -> None:
     """Write what a scrutiny writes that found something wrong with each of some ledgers.
 
     Args:
         folder: of the run.
         ledgers: with something wrong.
+        severity: of the findings; empty: that of their category.
         without: a field of its result that is left out, as older versions do.
         more: fields beside, as newer versions have them.
     """
@@ -171,13 +172,14 @@ def write_findings(folder: Path, ledgers: Sequence[int], *, without: str = "", *
             {
                 "id": hashlib.sha256(str(ledger).encode()).digest()[:16],
                 "category": str(Category.ENTRIES_MISSING),
-                "severity": TRAITS[Category.ENTRIES_MISSING].severity,
+                "severity": severity or TRAITS[Category.ENTRIES_MISSING].severity,
                 "status": "open",
                 "scope": 0,
                 "ledger": ledger,
                 "bucket": LedgerId(0, ledger).bucket,
                 "suggested": TRAITS[Category.ENTRIES_MISSING].remedy,
                 "bookies": ["bk1:3181"],
+                "evidence": [{"side": "bookies", "field": "entries", "value": "7 to 9", "source": "bk1:3181"}],
                 "first_seen": at,
                 "last_seen": at,
             },

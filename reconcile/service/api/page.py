@@ -1,6 +1,9 @@
 """What the page of the service shows, gathered; `reconcile.report.service_page` draws it."""
 
+import shlex
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import chain, islice
 from pathlib import Path
@@ -9,10 +12,10 @@ from typing import Any, Final
 import pyarrow.compute as pc
 
 from reconcile.findings.categories import SEVERITY_ORDER
-from reconcile.report.service_page import JobRow, ServiceView, draw_service
+from reconcile.report.service_page import FindingRow, JobRow, ServiceView, draw_service
 from reconcile.report.trend import UNDECIDABLE, TrendPoint
 from reconcile.service.api.metrics import add_results, read_results
-from reconcile.service.runs import schedule
+from reconcile.service.runs import commands, schedule
 from reconcile.service.runs.folders import OUT
 from reconcile.service.runs.history import read_points
 from reconcile.service.runs.leader import Instance
@@ -24,7 +27,10 @@ from recovery.model.ids import LedgerId
 
 _RUNS: Final = 60
 _FINDINGS: Final = 50
-_SHOWN: Final = ["severity", "status", "category", "subject", "scope", "ledger", "first_seen", "suggested"]
+_SHOWN: Final = ["severity", "status", "category", "subject", "scope", "ledger", "first_seen", "suggested", "evidence"]
+_NOTE: Final = SEVERITY_ORDER[-1]
+_EVIDENCE: Final = 3
+"""Pieces of evidence that are shown of a finding."""
 _OLD: Final = 2
 """So many rounds of all shares without a new verdict are not what the schedule means."""
 
@@ -52,6 +58,7 @@ def make_page(instance: Instance) -> str:
     latest = state.job("scrutinize").latest
     paths = [config.data / latest[share].folder / OUT for share in sorted(latest)]
     results = read_results(paths)
+    scrutinized = add_results(results) if results else None
     return draw_service(
         ServiceView(
             instance=config.name,
@@ -62,10 +69,12 @@ def make_page(instance: Instance) -> str:
             made=_show(now),
             rows=tuple(rows),
             gates=tuple(gate for gate in instance.gates if gate.state is not GateState.SAFE),
-            scrutinized=add_results(results) if results else None,
+            scrutinized=scrutinized,
             shares=(len(results), timings["scrutinize"].shares if "scrutinize" in timings else len(latest)),
             doubts=tuple(_list_doubts(state.job("scrutinize"), timings.get("scrutinize"), now)),
-            worst=tuple(_list_worst(paths)),
+            worst=tuple(_list_worst(paths, config.metadata)),
+            notes=_count_notes(paths),
+            passed_over={} if scrutinized is None else {**scrutinized.skipped, **scrutinized.undecided},
             trend=tuple(
                 TrendPoint(_word_end(point.at), point.failing, point.covered_pct, point.exit_code)
                 for point in read_points(config.data / "scrutinize", _RUNS)
@@ -103,9 +112,20 @@ def _list_doubts(job: JobState, timing: Timing | None, now_ms: int) -> Iterator[
         yield f"some ledgers were last looked at {_show(oldest_ms)} UTC"
 
 
-def _list_worst(paths: Sequence[Path]) -> list[Mapping[str, str]]:
-    """Return the first findings of the last scrutinies, the gravest first; each is read once."""
-    worst: dict[str, list[Mapping[str, str]]] = {severity: [] for severity in SEVERITY_ORDER}
+def _count_notes(paths: Sequence[Path]) -> dict[str, int]:
+    """Return how many findings of each category are notes."""
+    counts: Counter[str] = Counter()
+    for path in paths:
+        with suppress(DatasetError):
+            for batch in open_dataset(path, "scrutiny").batches("findings", ["severity", "category"]):
+                notes = batch.filter(pc.equal(batch["severity"], _NOTE))["category"]
+                counts.update({row["values"]: row["counts"] for row in pc.value_counts(notes).to_pylist()})
+    return dict(sorted(counts.items()))
+
+
+def _list_worst(paths: Sequence[Path], uri: str) -> list[FindingRow]:
+    """Return the first findings of the last scrutinies, the gravest first, without notes; each is read once."""
+    worst: dict[str, list[FindingRow]] = {severity: [] for severity in SEVERITY_ORDER if severity != _NOTE}
     gravest = worst[SEVERITY_ORDER[0]]
     for path in paths:
         try:
@@ -113,7 +133,7 @@ def _list_worst(paths: Sequence[Path]) -> list[Mapping[str, str]]:
                 for severity, rows in worst.items():
                     mask = pc.and_(pc.equal(batch["severity"], severity), pc.equal(batch["status"], "open"))
                     chosen = batch.filter(mask).slice(0, _FINDINGS - len(rows))
-                    rows += [_describe(row) for row in chosen.to_pylist()]
+                    rows += [_describe(row, uri) for row in chosen.to_pylist()]
                 if len(gravest) >= _FINDINGS:
                     return gravest
         except DatasetError:
@@ -122,13 +142,18 @@ def _list_worst(paths: Sequence[Path]) -> list[Mapping[str, str]]:
     return list(islice(chain.from_iterable(worst.values()), _FINDINGS))
 
 
-def _describe(row: Mapping[str, Any]) -> Mapping[str, str]:
-    about = row["subject"] if row["ledger"] is None else f"ledger {LedgerId(row['scope'], row['ledger'])}"
-    first = row["first_seen"]
-    return {
-        "severity": row["severity"],
-        "category": row["category"],
-        "about": about or "",
-        "since": "" if first is None else _word_time(first),
-        "suggested": row["suggested"] or "",
-    }
+def _describe(row: Mapping[str, Any], uri: str) -> FindingRow:
+    about, command, first = row["subject"] or "", "", row["first_seen"]
+    if row["ledger"] is not None:
+        ledger = str(LedgerId(row["scope"], row["ledger"]))
+        about, command = f"ledger {ledger}", shlex.join(["bkmeta", *commands.word_explain(uri, ledger)])
+    pieces = [f"{piece['side']} {piece['field']}: {piece['value']}" for piece in row["evidence"] or ()]
+    return FindingRow(
+        severity=row["severity"],
+        category=row["category"],
+        about=about,
+        since="" if first is None else _word_time(first),
+        evidence="; ".join(pieces[:_EVIDENCE]),
+        suggested=row["suggested"] or "",
+        command=command,
+    )

@@ -61,3 +61,24 @@ def test_the_gravest_findings_come_first_whichever_share_has_them(tmp_path: Path
     assert page.count("ENTRIES_") == 50
     assert "ledger 49<" in page
     assert "ledger 50<" not in page
+
+
+def test_a_finding_has_its_evidence_and_a_command_and_notes_are_summed_up(tmp_path: Path) -> None:
+    """What was not judged is there with its reason: findings that are not there say nothing of it."""
+    uri = "etcd://127.0.0.1:1/l"
+    config = read_config(write_config(tmp_path, uri, "one", tmp_path / "data", JOBS))
+    instance = Instance(config, make_context(lambda: NOW))
+    state = schedule.take_over(State(), "one", "", 1)
+    for number, (ledgers, severity) in enumerate(((range(2), "critical"), (range(10, 90), "info"))):
+        state = schedule.start(state, config.timings["scrutinize"], 1)
+        state = schedule.end(state, "scrutinize", 1, 3, "found", f"scrutinize/{number}")
+        folder = config.data / f"scrutinize/{number}" / OUT
+        write_findings(folder, ledgers, severity=severity, undecided={"changed": 6}, skipped={"marked": 3})
+    instance._take(state)
+    page = make_page(instance).replace("<wbr>", "")
+    assert page.count("ENTRIES_MISSING") == 3, "eighty notes are one line"
+    assert "ENTRIES_MISSING</span> 80" in page
+    assert "bookies entries: 7 to 9" in page
+    assert f"bkmeta explain 1 --metadata {uri}" in page
+    assert "changed: 12" in page
+    assert "marked: 6" in page
