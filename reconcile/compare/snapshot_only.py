@@ -2,6 +2,8 @@
 
     the snapshot's record    every bookie was looked at   some bookie was not
     closed without entries   itself                       itself
+    open, without entries,   itself                       held by members that were not looked at
+    the store's last
     closed with entries      nothing: they are lost, or   itself
                              were deleted since; itself,
                              if some are stated to be
@@ -17,6 +19,7 @@ where no bookie was looked at, a store that has other ledgers.
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -28,7 +31,7 @@ from recovery.dataset import sort_by_key
 from recovery.infer.facts import MAX_ENTRY
 from recovery.infer.snapshot_records import hold_by_members, restore_as_recorded
 from recovery.model import tables
-from recovery.model.metadata import NO_ENTRY
+from recovery.model.metadata import NO_ENTRY, State
 
 
 def propose_rows(
@@ -60,9 +63,28 @@ def propose_rows(
     closed = pc.equal(records["state"], "CLOSED")
     if evidence.everywhere and evidence.looked_at and not evidence.is_some_lost:
         empty = pc.fill_null(pc.equal(records["last_entry"], NO_ENTRY), fill_value=False)
-        return restore_as_recorded(records.filter(pc.and_(closed, empty)))
+        kept = pc.or_(pc.and_(closed, empty), pa.array(_mark_open_and_empty(records, known)))
+        return restore_as_recorded(records.filter(kept))
     held = hold_by_members(records.filter(pc.invert(closed)), looked_at, hiding)
     return sort_by_key(pa.concat_tables([restore_as_recorded(records.filter(closed)), held]))
+
+
+def _mark_open_and_empty(records: pa.Table, known: KnownTables) -> npt.NDArray[np.bool_]:
+    """Say which records are the last ones that the store had, of ledgers that were open and got no entry.
+
+    No bookie has any of such a ledger, and each was looked at: so its record loses nothing, and its writer, or whoever
+    opens it, finds it as it was.
+    """
+    marked = np.zeros(records.num_rows, np.bool_)
+    if known.alive is None or not records.num_rows:
+        return marked
+    keys = list(tables.KEY_COLUMNS)
+    recorded, alive = sides.unite([records.select(keys), known.alive.select(keys)]).rows
+    marked[recorded[(recorded != sides.ABSENT) & (alive != sides.ABSENT)]] = True
+    is_first = pc.equal(pc.list_value_length(records["segments"]), 1)
+    is_open = pc.and_(pc.equal(records["state"], str(State.OPEN)), is_first)
+    marked &= pc.fill_null(is_open, fill_value=False).to_numpy()
+    return marked
 
 
 def _drop_disputed(records: pa.Table, references: pa.Table) -> pa.Table:

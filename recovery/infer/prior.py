@@ -207,6 +207,10 @@ class Prior:
         known = [*self.least_acks.values(), *([self.default[2]] if self.default else [])]
         return min(write, *known) if known else 1
 
+    def is_ack_stated(self, ensemble: int, write: int) -> bool:
+        """Say whether a person states the A of a shape: records of other ledgers say nothing of one that has none."""
+        return self.default is not None and self.default[:2] == (ensemble, write)
+
     def surely_acked(self, ensemble: int, write: int) -> int:
         """Return how many copies an acknowledged entry has at least, where its A is stated; else 1."""
         if (ensemble, write) in self.least_acks:

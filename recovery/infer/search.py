@@ -155,7 +155,8 @@ class _Case:
             # Who should have had the entry depends on the shape: each that explains the copies as well has to say so.
             ends = [_choose_end(held_copies, solution, end, lac, prior, doubt) for solution in likely[1:]]
             cut = cut if all(stop is not None and stop <= cut for stop in ends) else None
-        if cut is not None and self._may_be_closed_before(solutions[0]):
+        stated = all(prior.is_ack_stated(other.ensemble, other.write) for other in likely)
+        if cut is not None and stated and self._may_be_closed_before(solutions[0]):
             by_acks = replace(doubt, policy=Tail.ACKNOWLEDGED)
             ends = [_choose_end(held_copies, solution, end, lac, prior, by_acks) for solution in likely]
             cut = min(cut, max(cut if stop is None else stop for stop in ends))

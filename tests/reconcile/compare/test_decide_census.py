@@ -11,6 +11,7 @@ from reconcile.compare.decide import Case, decide_range
 from reconcile.compare.deleted_since import mark_deleted
 from reconcile.compare.evidence import Evidence as Known
 from reconcile.compare.evidence import KnownTables
+from recovery.codecs.ledger_metadata import encode
 from recovery.codecs.store import Layout
 from recovery.infer.prior import Prior, count_shapes
 from recovery.infer.reconstruct import Options
@@ -36,6 +37,7 @@ def decide(
     issued: int = 0,
     *,
     is_mass: bool = False,
+    is_last: bool = False,
 ) -> dict[str, Any] | None:
     """Return what becomes of the ledger beside its record in a snapshot, or the one that was deleted; None: nothing."""
     inventory = inventories.inventory(world, View(unscanned=tuple(unscanned)))
@@ -55,6 +57,7 @@ def decide(
         evidence.history(),
         tables.CATALOG_LEDGERS.empty_table().select(list(tables.KEY_COLUMNS)),
         evidence.reference_table(),
+        catalog.select([*tables.KEY_COLUMNS, "raw"]) if is_last and catalog is not None else None,
     )
     rows = decide_range(case, prior, inventory.copies, beside, issued).outcomes().to_pylist()
     return next((row for row in rows if row["ledger"] == ORDINARY), None)
@@ -202,3 +205,18 @@ def test_a_record_that_no_bookie_shows_is_left_out_only_where_all_were_looked_at
         world.bookies[name].wipe()
     assert decide(world, record) is None
     assert decide(world, record, unscanned=members[:1]) is not None
+
+
+@pytest.mark.parametrize(("unscanned", "is_last", "outcome"), [((), True, "restored"), ((), False, None)])
+def test_a_ledger_that_was_opened_and_got_no_entry_stays_open_where_the_store_had_it_last(
+    unscanned: Sequence[str], outcome: str | None, *, is_last: bool
+) -> None:
+    """Its record is what it was, byte for byte; one of an earlier state may be of a ledger that is gone since."""
+    world = make_world(SHAPE, 4)
+    world.create(ORDINARY, SHAPE, list(world.bookies)[:3], password=PASSWORDS[0])
+    record = world.metadata()[ORDINARY]
+    assert record.state is State.OPEN
+    row = decide(world, record, unscanned, is_last=is_last)
+    assert (None if row is None else row["outcome"]) == outcome
+    if row is not None:
+        assert (row["state"], row["raw"]) == ("OPEN", encode(record))

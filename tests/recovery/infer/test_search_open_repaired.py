@@ -8,16 +8,20 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+import pyarrow as pa
 import pytest
 
+from recovery.infer.prior import Prior, count_shapes
+from recovery.infer.reconstruct import Options, reconstruct
 from recovery.infer.search import Tail
 from recovery.model.metadata import State
 from recovery.testing import inventories
 from recovery.testing.cluster_judge import ClusterJudge
 from recovery.testing.histories import PASSWORD
-from recovery.testing.inventories import View
+from recovery.testing.inventories import Inventory, View
 from recovery.testing.judge import NOTHING, Reconstruct, reconstruct_alone, reconstruct_rest
 from recovery.testing.protocol import World, Writer
+from recovery.testing.row_truth import PASSWORDS
 from recovery.testing.tally import Tally
 
 SHAPES: Final = ((3, 3, 2), (3, 2, 2), (2, 2, 2), (3, 2, 1), (4, 3, 2))
@@ -224,14 +228,36 @@ def test_what_fewer_than_the_ack_quorum_have_ends_it_where_a_copy_has_a_lac_belo
     world.bookies[other].start()
     highest = max(world.bookies[late].shelves[ORDINARY].list_served())
     assert highest >= BEFORE
-    tally, rows = judge_world(world, shape)
+
+    def reconstruct_stated(inventory: Inventory, **_: object) -> pa.Table:
+        prior = Prior.build(count_shapes(inventory.copies, inventory.bookies), None, shape)
+        options = Options(passwords=PASSWORDS)
+        return reconstruct(inventory.copies, inventory.bookies, inventory.damage, prior, options)
+
+    tally, rows = judge_world(world, None, made=reconstruct_stated)
     assert not tally.violations, "\n".join(map(str, tally.violations[:5]))
     row = rows[ORDINARY]
     assert (row["outcome"], row["last_entry"], row["length"]) == ("restored", true.last, true.length)
     # The longer ends are not hidden.
     assert find_ends(row) == [f"{true.last}..{highest}"]
-    # Where nothing states A, one copy may have been enough.
-    tally, rows = judge_world(world, None)
+    # Where no person states A, one copy may have been enough: records of other ledgers do not tell.
+    for quorums in (None, shape):
+        tally, rows = judge_world(world, quorums)
+        assert not tally.violations, "\n".join(map(str, tally.violations[:5]))
+        assert rows[ORDINARY]["last_entry"] >= BEFORE
+        assert find_ends(rows[ORDINARY])
+
+
+def test_records_of_other_ledgers_do_not_cut_one_that_needed_fewer_answers() -> None:
+    """A = 1 in a cluster of A = 2: a newcomer does not answer, one member does, and the writer is told."""
+    world = make_world((3, 3, 2), 4)
+    names = list(world.bookies)
+    writer = open_ledger(world, (3, 3, 1), ORDINARY, names[:3])
+    replace_dead(world, writer, names[2], names[3])
+    send_acknowledged(writer, 3, silent=[names[0], names[3]])
+    assert writer.record.acked == BEFORE + 2
+    copy_closed_segment(world, writer, names[2], names[3], lac=BEFORE - 1)
+    world.bookies[names[2]].start()
+    tally, rows = judge_world(world, (3, 3, 2))
     assert not tally.violations, "\n".join(map(str, tally.violations[:5]))
-    assert rows[ORDINARY]["last_entry"] >= BEFORE
-    assert find_ends(rows[ORDINARY])
+    assert rows[ORDINARY]["last_entry"] >= BEFORE + 2
