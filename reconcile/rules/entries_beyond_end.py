@@ -147,7 +147,8 @@ def _make_finding(
     severity = "critical" if lac > last else "info" if seen and not acknowledged else "warning"
     looks: tuple[Statement, ...] = ()
     if heights is not None:
-        highest = max(end - 1 for runs in holders.values() for _, end in runs)
+        # Not of the runs: only so many of a writer that goes on for long are laid out.
+        highest = max(copy["last"] for copy in copies if copy["last"] is not None)
         earlier = heights.get((record["scope"], record["ledger"]), Heights(last, (highest,)))
         higher = earlier.add(last, highest).highest
         goes_on = len(higher) >= _GOES_ON

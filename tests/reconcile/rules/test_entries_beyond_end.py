@@ -73,6 +73,19 @@ def test_in_a_cluster_that_lives_only_what_goes_on_is_more_than_a_note() -> None
     assert severity == "critical"
 
 
+def test_a_striped_writer_that_goes_on_for_long_is_still_seen_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of its runs only some are laid out; the highest entry is that of all of them."""
+    monkeypatch.setattr(entries_beyond_end, "_RUNS", 3)
+    past: entries_beyond_end.Past = {}
+    severities = []
+    for count in (10, 20, 30):
+        held = copies({"a:1": {LAST + 2 * n for n in range(1, count)}})
+        found = entries_beyond_end.findings(held, stored(), RUN, seen=True, heights=past)
+        past = entries_beyond_end.read_heights(found)
+        severities += found["severity"].to_pylist()
+    assert severities == ["info", "info", "critical"]
+
+
 @pytest.mark.parametrize("runs", [1, entries_beyond_end.LISTED, entries_beyond_end.LISTED + 1])
 def test_many_ranges_are_counted(runs: int) -> None:
     """Twelve are listed, and how many more there are is said."""
