@@ -23,13 +23,8 @@ from enum import StrEnum
 from typing import Any, Final
 
 from reconcile.words import count_noun, list_names
-from recovery.codecs import cookie
-from recovery.codecs.cookie import Cookie
-from recovery.errors import FormatError
+from recovery.codecs.blocking_cookie import is_blocking, make_blocking
 
-_NO_FOLDER: Final = "no folder: bkmeta keeps this bookie from starting (docs/operations/bookies.md)"
-"""Stands where a cookie names its journal folders, which BookKeeper compares in every mode."""
-_LAYOUT: Final = 5
 _EXPANDS: Final = "allowStorageExpansion"
 _STAMPS: Final = "dataIntegrityStampMissingCookies"
 
@@ -242,26 +237,6 @@ def _name_setting(name: str, value: bool | None) -> list[str]:  # noqa: FBT001 -
 def hash_cookie(raw: bytes) -> str:
     """Return what tells a cookie from another one: SHA-256 in hex."""
     return hashlib.sha256(raw).hexdigest()
-
-
-def make_blocking(bookie: str, instance_id: str | None, own: bytes | None) -> bytes:
-    """Return a cookie of a bookie that parses, and that none of its folders and no configuration matches.
-
-    Args:
-        bookie: its id.
-        instance_id: of the cluster; None: not known.
-        own: its own cookie, of which all but the journal folders is taken; None: not known.
-    """
-    made = Cookie(_LAYOUT, bookie, (), (_NO_FOLDER,), None, instance_id) if own is None else cookie.decode(own)
-    return cookie.encode(replace(made, journal_dirs=(_NO_FOLDER,)))
-
-
-def is_blocking(raw: bytes) -> bool:
-    """Say whether a cookie is one of `make_blocking`."""
-    try:
-        return ",".join(cookie.decode(raw).journal_dirs) == _NO_FOLDER
-    except FormatError:
-        return False
 
 
 def choose_cookie(known: KnownBookie, own: bytes | None, instance_id: str | None) -> bytes:

@@ -9,9 +9,10 @@ import pyarrow.compute as pc
 
 from reconcile.compare.evidence import sort_newest_first
 from reconcile.jobs.make_plan.request import PlanRequest
-from reconcile.plan.bookie_starts import KnownBookie, Source, choose_cookie, hash_cookie, is_blocking
+from reconcile.plan.bookie_starts import KnownBookie, Source, choose_cookie, hash_cookie
 from reconcile.rules.holds import find_without_index
 from recovery.codecs import cookie, store
+from recovery.codecs.blocking_cookie import is_blocking
 from recovery.collect.disk.folders import Role
 from recovery.dataset import Dataset, read_inventories
 from recovery.errors import FormatError

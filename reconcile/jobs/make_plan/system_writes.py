@@ -10,9 +10,10 @@ from reconcile.compare.evidence import sort_newest_first
 from reconcile.jobs.make_plan.known_bookies import WantedCookie
 from reconcile.jobs.make_plan.request import PlanRequest
 from reconcile.plan.actions import LEAVE, Phase, SystemWrite
-from reconcile.plan.bookie_starts import KnownBookie, StoredCookie, is_blocking
+from reconcile.plan.bookie_starts import KnownBookie, StoredCookie
 from reconcile.rules import used_ids
 from recovery.codecs import store
+from recovery.codecs.blocking_cookie import is_blocking
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,9 @@ from reconcile.plan.bookie_starts import (
     choose_cookie,
     decide_start,
     hash_cookie,
-    is_blocking,
-    make_blocking,
 )
 from recovery.codecs import cookie
+from recovery.codecs.blocking_cookie import is_blocking, make_blocking
 from recovery.codecs.cookie import Cookie
 
 OWN = cookie.encode(Cookie(5, "b1:3181", ("/j1", "/j2"), ("/l1", "/l2"), ("/i1",), "an-instance"))

@@ -68,7 +68,7 @@ def test_every_copy_names_what_was_purged(
         [found] = read_deleted([copy], context)
         rows = found.rows.sort_by([("scope", "ascending"), ("ledger", "ascending")]).to_pylist()
         assert [LedgerId(row["scope"], row["ledger"]) for row in rows] == sorted(purged), copy
-        assert all(row["deleted"] and "T-7" in row["owner"] for row in rows)
+        assert all(row["deleted"] and "T-7" in row["tombstone"] for row in rows)
         assert not found.names_all
         # What recover would not restore, explain does not, either; the same ids of two scopes are held before.
         explained = run(capsys, "explain", purged[0], *looks, "--snapshot", copy, "--json").result

@@ -12,9 +12,10 @@ from reconcile.jobs.make_plan.known_bookies import list_wanted_cookies
 from reconcile.jobs.make_plan.request import PlanRequest
 from reconcile.jobs.make_plan.system_writes import SystemWrites, list_system_writes
 from reconcile.plan.actions import LEAVE, Passwords, make_system_actions
-from reconcile.plan.bookie_starts import KnownBookie, Source, StoredCookie, is_blocking, make_blocking
+from reconcile.plan.bookie_starts import KnownBookie, Source, StoredCookie
 from recovery.capture.live import capture
 from recovery.codecs import cookie, store
+from recovery.codecs.blocking_cookie import is_blocking, make_blocking
 from recovery.codecs.cookie import Cookie
 from recovery.codecs.store import Layout
 from recovery.collect.options import CollectOptions

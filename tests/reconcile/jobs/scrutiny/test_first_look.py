@@ -93,7 +93,7 @@ def test_a_ledger_that_gets_lost_on_the_way_makes_the_run_invalid(
     assert (done.code, done.result["verdict"].split(":")[0]) == (1, "INVALID")
     assert done.result["counts"]["listed"] == len(LEDGERS)
     assert not open_dataset(tmp_path / "run", "scrutiny").manifest["adds_up"]
-    assert "bookkeeper_metadata_scrutiny_adds_up 0" in (tmp_path / "run" / "metrics.prom").read_text().splitlines()
+    assert "bookkeeper_metadata_scrutiny_adds_up 0.0" in (tmp_path / "run" / "metrics.prom").read_text().splitlines()
 
 
 def test_tables_of_ones_own_stand_for_bookies(

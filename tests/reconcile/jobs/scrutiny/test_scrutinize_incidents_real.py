@@ -138,7 +138,9 @@ def test_runs_know_each_other(there: ScrutinizedCluster, tmp_path: Path, capsys:
     assert second.result["verdict"] == "nothing to act on; 1 finding suppressed or lighter than --fail-on"
     assert "Nothing to act on; 1 finding suppressed" in (tmp_path / "second" / "report.html").read_text()
     assert row["first_seen"] < row["last_seen"]
-    assert 'bookkeeper_metadata_scrutiny_findings{category="BELOW_WRITE_QUORUM"} 1' in figures.read_text().splitlines()
+    assert (
+        'bookkeeper_metadata_scrutiny_findings{category="BELOW_WRITE_QUORUM"} 1.0' in figures.read_text().splitlines()
+    )
     assert figures.read_text() == (tmp_path / "second" / "metrics.prom").read_text()
     there.cluster("delete", ledger=lacking)
     third, found = scrutinize(capsys, there, tmp_path / "third", "--since", tmp_path / "second")
