@@ -271,7 +271,7 @@ class Soak:
             for line in self.fetch(name, "/metrics")[1].splitlines():
                 key, _, value = line.partition(" ")
                 if key.startswith("process_"):
-                    figures.setdefault(name, {})[key.removeprefix("process_")] = int(value)
+                    figures.setdefault(name, {})[key.removeprefix("process_")] = int(float(value))
         return figures
 
 

@@ -25,7 +25,7 @@ FORMS = (
     ("1005", "--ledger-scope-id", "0x7"),
     ("7:1005", "--ledger-scope-id", "7"),
 )
-TAKING = {"check-impact", "explain", "export", "plan edit"} | {
+TAKING = {"check-impact", "explain", "export", "plan edit", "undelete"} | {
     "archive mark", "archive show", "archive unmark", "certificate check",
     "delete request", "delete status", "delete undo", "delete verify",
 }  # fmt: skip

@@ -261,20 +261,21 @@ def test_the_shape_that_bookies_show_is_listed_beside_the_records(state: State) 
 def test_a_copys_lac_proves_no_end() -> None:
     """What A bookies hold above the LAC of a copy may have been acknowledged since; a record of either end is believed.
 
-    What fewer have was never acknowledged, where all is seen and nobody lost any: it is left out, and listed.
+    What fewer have than an A that a person states was never acknowledged, where all is seen and no bookie lost any: it
+    is left out, and listed.
     """
     old = [row(name, range(53), headers=[header(0), header(52, lac=49)]) for name in NAMES[:2]]
     short = row(NAMES[1], range(51), headers=[header(0), header(50, lac=49)])
     copy = row("c:3181", range(51), headers=[header(0, lac=50), header(50, lac=50)])
     unsure = Prior.build(ShapeCounts(full={3: 50}), {(3, 3, 2): 50})
-    prior = replace(unsure, kept={0: dict.fromkeys(NAMES, 6)})
+    prior = replace(unsure, kept={0: dict.fromkeys(NAMES, 6)}, default=(3, 3, 2))
     stored = replace(TRUE, write_quorum=3, last_entry=50, length=510, segments=(Segment(0, tuple(NAMES[:3])),))
     for rows, end, others in (([*old, copy], 52, "50..51"), ([old[0], short, copy], 50, "50..52")):
         alone = recover(rows, prior=prior, states={"ledgers": 9})
         assert (alone["outcome"], alone["last_entry"], alone["length"]) == ("restored", end, 10 * end + 10)
         assert others in {other["value"] for other in alone["alternatives"] if other["field"] == "last_entry"}
-        # Where a bookie may have lost what it had, or nothing states A, one copy is enough.
-        for less in (unsure, replace(prior, least_acks={})):
+        # Where a bookie may have lost what it had, or no person states A, one copy is enough.
+        for less in (replace(unsure, default=(3, 3, 2)), replace(prior, default=None)):
             assert recover(rows, prior=less, states={"ledgers": 9})["last_entry"] == 52
         for true in (stored, replace(stored, last_entry=52, length=530)):
             found = compared(true, rows, prior=prior)
