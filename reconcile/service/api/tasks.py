@@ -4,6 +4,7 @@ A task is of the instance that began it, and goes with it: what it changed is in
 """
 
 import json
+import logging
 import secrets
 import threading
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from reconcile.service.api.messages import read_whole
 from reconcile.service.api.methods import METHODS, ApiError, Method, Why
 from reconcile.service.runs.children import LOG
 
+_LOG: Final = logging.getLogger(__name__)
 _MOST_RUNNING: Final = 16
 _MOST_KEPT: Final = 200
 _TAIL: Final = 4096
@@ -111,6 +113,10 @@ class TaskBook:
             result = json_format.ParseDict(text, Struct())
         except ApiError as refused:
             state, error = TaskState.REFUSED, refused.text
+        except Exception as fault:  # noqa: BLE001 - of one task; without this it would run for ever
+            _LOG.exception("task %s (%s) is not done", task.id, task.method.path)
+            state = TaskState.REFUSED
+            error = f"a fault of the service ({type(fault).__name__}): its log has more"
         with self._lock:
             if task.state is TaskState.RUNNING:
                 task.state, task.error, task.result = state, error, result
