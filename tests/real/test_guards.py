@@ -227,7 +227,8 @@ def test_a_bookie_that_fills_itself_deletes_nothing(loss: Loss) -> None:
     cluster("bookie_stop", n=bookie.n)
     for folder in (*bookie.ledgers, *bookie.journals):
         shutil.rmtree(cluster.home / folder)
-    before, records = there.kept(), there.records()
+    # What is in a log alone, the bookie had deleted before: when it compacts that log is its own affair.
+    before, records = {place: has for place, has in there.kept().items() if has.index}, there.records()
     with pytest.raises(ClusterError, match="InvalidCookie"):
         cluster.start(bookie)
     cluster.start(replace(bookie, props={**bookie.props, **INTEGRITY}))
