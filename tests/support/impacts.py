@@ -18,12 +18,20 @@ AT: Final = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 """When the store was as the catalogs show it."""
 
 
-def make_records(ledgers: Iterable[Ledger], *, unreadable: Collection[int] = ()) -> pa.Table:
+def make_records(
+    ledgers: Iterable[Ledger],
+    *,
+    unreadable: Collection[int] = (),
+    why: str = "bad_value: not a record",
+    created: Mapping[int, int] | None = None,
+) -> pa.Table:
     """Return CATALOG_LEDGERS of ledgers, sorted by key, with the columns that the check reads.
 
     Args:
         ledgers: each with its own number.
         unreadable: those of them whose record cannot be parsed.
+        why: they cannot.
+        created: ledger to the transaction that made its record, where that is known.
     """
     made = [ledger for ledger in ledgers if ledger.number not in unreadable]
     number = np.array([*(ledger.number for ledger in made), *unreadable], np.int64)
@@ -38,7 +46,8 @@ def make_records(ledgers: Iterable[Ledger], *, unreadable: Collection[int] = ())
         "ledger": pa.array(number),
         "raw": pa.array([b""] * len(number)),
         "version": pa.array(scope),
-        "error": pa.array([*([None] * len(made)), *(["not a record"] * len(unreadable))], pa.string()),
+        "created_txn": pa.array([(created or {}).get(int(ledger)) for ledger in number], pa.int64()),
+        "error": pa.array([*([None] * len(made)), *([why] * len(unreadable))], pa.string()),
         "state": pa.array([*(ledger.state for ledger in made), *blank], pa.string()),
         **{
             name: pa.array([*(ledger.quorum[place] for ledger in made), *blank], pa.int32())
@@ -70,6 +79,8 @@ def write_catalog(
     *,
     nodes: Mapping[str, tuple[str, bytes]] | None = None,
     unreadable: Collection[int] = (),
+    why: str = "bad_value: not a record",
+    created: Mapping[int, int] | None = None,
     gaps: Sequence[str] = (),
     root: str = "present",
 ) -> Dataset:
@@ -81,6 +92,8 @@ def write_catalog(
         ledgers: with their marks.
         nodes: path to kind and value of others.
         unreadable: ledgers whose record cannot be parsed.
+        why: they cannot.
+        created: ledger to the transaction that made its record, where that is known.
         gaps: of the capture.
         root: present or missing.
     """
@@ -97,7 +110,7 @@ def write_catalog(
         "gaps": list(gaps),
     }
     with DatasetWriter(folder, "catalog", binding={}, secret=True) as writer:
-        writer.append("ledgers", make_records(ledgers, unreadable=unreadable))
+        writer.append("ledgers", make_records(ledgers, unreadable=unreadable, why=why, created=created))
         writer.append("nodes", pa.Table.from_pylist(rows, schema=tables.CATALOG_NODES))
         writer.append("nodes", make_marks(ledgers))
         writer.append("sources", pa.Table.from_pylist([source], schema=tables.CATALOG_SOURCES))

@@ -22,6 +22,7 @@ from reconcile.check.impact.segments.copies import Missing
 from reconcile.check.impact.segments.judgement import States
 from reconcile.rules.segments.member_names import rename_members
 from recovery.dataset import Dataset, write_part
+from recovery.errors import Reason
 from recovery.model import tables
 from recovery.model.ids import LedgerId
 from recovery.place import to_place
@@ -30,7 +31,8 @@ SAMPLE: Final = 50
 """Segments that are described."""
 _UNREADABLE: Final = 20
 """Ledgers with a record that cannot be read, that are named."""
-_DAY: Final = timedelta(days=1)
+DAY: Final = timedelta(days=1)
+"""Ledgers that were made so long ago at most show what new ones need."""
 _EPOCH_MS: Final = 1000
 
 
@@ -67,10 +69,12 @@ class RangeAnswer:
         ledgers, segments: that were looked at.
         unreadable: ledgers whose record cannot be read.
         unreadable_sample: the first of them.
+        unknown_form: those of them whose record is of a form that only a later version may know.
         now: what is hit already.
         changes: by set, how much more is hit.
         sample: described segments; the upper layer's own first, then what sets bring about.
-        shapes: E/W/A of ledgers of the last day.
+        shapes: E/W/A of ledgers of the last day, and of those that nothing dates.
+        undated: ledgers that nothing dates.
         named: bookies of the question that some record names.
         absent: ledgers of the question that have no record.
         parts: of the dataset.
@@ -80,10 +84,12 @@ class RangeAnswer:
     segments: int = 0
     unreadable: int = 0
     unreadable_sample: list[str] = field(default_factory=list)
+    unknown_form: int = 0
     now: Tallies = field(default_factory=dict)
     changes: dict[str, Tallies] = field(default_factory=dict)
     sample: list[SegmentImpact] = field(default_factory=list)
     shapes: list[tuple[int, int, int]] = field(default_factory=list)
+    undated: int = 0
     named: list[str] = field(default_factory=list)
     absent: list[str] = field(default_factory=list)
     parts: list[dict[str, Any]] = field(default_factory=list)
@@ -110,11 +116,13 @@ class RangeAnswer:
         self.segments += other.segments
         self.unreadable += other.unreadable
         self.unreadable_sample = (self.unreadable_sample + other.unreadable_sample)[:_UNREADABLE]
+        self.unknown_form += other.unknown_form
         _add_tallies(self.now, other.now)
         for label, tallies in other.changes.items():
             _add_tallies(self.changes.setdefault(label, {}), tallies)
         self.sample = sorted(self.sample + other.sample, key=_rank_sample)[:SAMPLE]
         self.shapes = sorted({*self.shapes, *other.shapes})
+        self.undated += other.undated
         self.named = sorted({*self.named, *other.named})
         self.absent += other.absent
         self.parts += other.parts
@@ -142,6 +150,7 @@ class Question:
         ledgers: only these; None: all.
         owned: scope, ledger and owner of the upper layer's own bookkeeping.
         at: when the store was as the catalog shows it.
+        since_txn: a transaction that the store had a day before `at`, or earlier; None: none is known.
         out: folder of the dataset; None: none is written.
         aliases: other names of bookies in records → ids.
     """
@@ -151,6 +160,7 @@ class Question:
     level: Level
     marked: pa.Table
     at: datetime
+    since_txn: int | None = None
     inventories: tuple[Dataset, ...] = ()
     ledgers: tuple[LedgerId, ...] | None = None
     owned: pa.Table | None = None
@@ -208,7 +218,8 @@ def _answer_range(question: Question, buckets: range) -> RangeAnswer:
     answer = RangeAnswer(ledgers=rows.num_rows, segments=sum(len(group) for group in records.groups))
     answer.unreadable = len(records.unreadable)
     answer.unreadable_sample = [_name(rows, row) for row in records.unreadable[:_UNREADABLE].tolist()]
-    answer.shapes = _list_recent_shapes(question, rows, records)
+    answer.unknown_form = _count_unknown_forms(rows)
+    answer.shapes, answer.undated = _list_recent_shapes(question, rows, records)
     answer.named = _list_named(question, records)
     answer.absent = _list_absent(question, rows, buckets)
     pieces = [
@@ -270,15 +281,28 @@ def _name(rows: pa.Table, row: int) -> str:
     return str(LedgerId(rows["scope"][row].as_py(), rows["ledger"][row].as_py()))
 
 
-def _list_recent_shapes(question: Question, rows: pa.Table, records: Records) -> list[tuple[int, int, int]]:
-    """Return the shapes of ledgers made in the day before the catalog: by their own time, else by their node's."""
-    begin = question.at - _DAY
+def _count_unknown_forms(rows: pa.Table) -> int:
+    return int(pc.sum(pc.starts_with(rows["error"], f"{Reason.BAD_VERSION}:")).as_py() or 0)
+
+
+def _list_recent_shapes(question: Question, rows: pa.Table, records: Records) -> tuple[list[tuple[int, int, int]], int]:
+    """Return the shapes of ledgers made in the day before the catalog, and how many ledgers nothing dates.
+
+    A ledger is dated by its own time, else by its node's, else by the transaction that made its record: after one that
+    the store had a day before. What nothing dates may be of that day.
+    """
+    begin = question.at - DAY
     made = pc.coalesce(
         rows["ctime"], pc.cast(pc.cast(rows["created_at"], pa.timestamp("ms", "UTC"), safe=False), pa.int64())
     )
-    recent = pc.fill_null(pc.greater_equal(made, int(begin.timestamp() * _EPOCH_MS)), fill_value=False).to_numpy()
-    shapes = np.unique(records.shapes[recent & (records.shapes[:, 0] > 0)], axis=0)
-    return [tuple(shape) for shape in shapes.tolist()]
+    recent = pc.greater_equal(made, int(begin.timestamp() * _EPOCH_MS))
+    if question.since_txn is not None:
+        recent = pc.coalesce(recent, pc.greater(rows["created_txn"], question.since_txn))
+    readable = records.shapes[:, 0] > 0
+    undated = int((pc.is_null(recent).to_numpy() & readable).sum())
+    chosen = pc.fill_null(recent, fill_value=True).to_numpy() & readable
+    shapes = np.unique(records.shapes[chosen], axis=0)
+    return [tuple(shape) for shape in shapes.tolist()], undated
 
 
 def _list_absent(question: Question, rows: pa.Table, buckets: range) -> list[str]:

@@ -272,6 +272,7 @@ def make_result(answer: "ImpactAnswer", uri: str, target: str, out: DatasetPlace
             },
             "replication": asdict(answer.replication),
             "new_ledger_shapes": list(answer.shapes),
+            "undated_ledgers": answer.undated,
             "stable": answer.stable,
             "declared_earlier": [asdict(statement) for statement in answer.declared],
             "not_applicable": not_applicable,

@@ -36,6 +36,9 @@ _UNITS: Final = (("days", 86_400), ("h", 3600), ("min", 60), ("s", 1))
 def word_verdict(answer: "ImpactAnswer", target: str) -> str:
     """Return the answer in one sentence."""
     looked_at = f"{count_noun(answer.ledgers, 'ledger')} looked at"
+    if answer.unreadable and answer.verdict != "UNDECIDED":
+        names = _list_some(answer.unreadable_sample)
+        looked_at += f"; undecided: {count_noun(answer.unreadable, 'record')} cannot be read: {names}"
     bad = [outcome.label for outcome in (*answer.sets, *answer.drill) if outcome.verdict == "UNSAFE"]
     already = f"; {', '.join(answer.now.impacts)} already, whatever is taken" if answer.now.impacts else ""
     match str(answer.verdict):
@@ -221,6 +224,9 @@ def _word_ground(answer: "ImpactAnswer") -> Iterator[str]:
         yield f"{count_noun(replication.marked, 'ledger')} marked as under-replicated: marked copies count as lost"
     if answer.shapes:
         yield f"new ledgers: of {', '.join(answer.shapes)}"
+        if answer.undated:
+            undated = count_noun(answer.undated, "ledger")
+            yield f"  {undated} without a time of creation may be new: --default-quorum E/W/A names what new ones need"
     else:
         yield "new ledgers: none that was looked at is of the last day; --default-quorum E/W/A says what they need"
     for statement in answer.declared:

@@ -2,6 +2,7 @@
 
     <folder>/<hash of the store's URI>/<time of the capture>/   a catalog; the newest whole one counts
     <folder>/<hash of the store's URI>/unrecoverable.jsonl      what persons declared: at, by, reason, bookie
+    <folder>/<hash of the store's URI>/moments.json             when captures found the store at which transaction
 
 What changes by the minute is read anew even where records are not: who is registered, cookies, the auditor, and whether
 re-replication is disabled. A bookie that was stopped five minutes ago must count as down.
@@ -15,6 +16,7 @@ import json
 import os
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -23,6 +25,8 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from reconcile.check.impact.ranges import DAY
+from reconcile.check.scrutiny.evidence_age import Moment
 from reconcile.clusters import is_of_cluster
 from reconcile.deletes.own_root import read_instance_id
 from reconcile.jobs.capture import CaptureRequest, capture
@@ -39,6 +43,7 @@ _KEPT: Final = 2
 _BROKEN_OFF: Final = timedelta(days=1)
 """A capture without an end that is older than this is nobody's."""
 _STATEMENTS: Final = "unrecoverable.jsonl"
+_MOMENTS: Final = "moments.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +55,14 @@ class Captured:
         at: when the store was as the catalog shows it.
         alive: registrations in it are of bookies that ran then.
         is_fresh: captured for this question.
+        since_txn: the newest transaction that the store is known to have had a day before; None: none is known.
     """
 
     catalog: Dataset
     at: datetime
     alive: bool
     is_fresh: bool
+    since_txn: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +91,13 @@ def provide_catalog(uri: str, folder: Path, max_age: timedelta, context: Context
     """
     path = catalog_path(uri)
     if path is not None:
-        return _describe(open_dataset(path, CATALOG), alive=False, is_fresh=False)
+        return _describe(open_dataset(path, CATALOG), None, alive=False, is_fresh=False)
     own = _folder_of(uri, folder)
     now = context.now()
     for name, captured in _list_captures(own):
         if timedelta(0) <= now - captured < max_age:
             try:
-                kept = _describe(open_dataset(own / name, CATALOG), alive=is_live(uri), is_fresh=False)
+                kept = _describe(open_dataset(own / name, CATALOG), own, alive=is_live(uri), is_fresh=False)
             except DatasetError:
                 # Damaged: made again.
                 break
@@ -101,7 +108,9 @@ def provide_catalog(uri: str, folder: Path, max_age: timedelta, context: Context
     target = own / now.astimezone(UTC).strftime(_FORM)
     capture(CaptureRequest(uri, target), context)
     _forget_old(own, target.name, now)
-    return _describe(open_dataset(target, CATALOG), alive=is_live(uri), is_fresh=True)
+    catalog = open_dataset(target, CATALOG)
+    _keep_moment(own, catalog)
+    return _describe(catalog, own, alive=is_live(uri), is_fresh=True)
 
 
 def read_present_nodes(uri: str, nodes: pa.Table, context: Context) -> pa.Table:
@@ -146,9 +155,31 @@ def _folder_of(uri: str, folder: Path) -> Path:
     return own
 
 
-def _describe(catalog: Dataset, *, alive: bool, is_fresh: bool) -> Captured:
+def _describe(catalog: Dataset, own: Path | None, *, alive: bool, is_fresh: bool) -> Captured:
     at: datetime = catalog.read("sources", columns=["at"])["at"][0].as_py()
-    return Captured(catalog, at, alive, is_fresh)
+    older = [] if own is None else [moment.txn for moment in _read_moments(own) if moment.time <= at - DAY]
+    return Captured(catalog, at, alive, is_fresh, max(older, default=None))
+
+
+def _read_moments(own: Path) -> list[Moment]:
+    """Return when captures found the store at which transaction; a file that is damaged counts as none."""
+    with suppress(OSError, ValueError, TypeError, IndexError):
+        return [Moment.from_json(fields) for fields in json.loads((own / _MOMENTS).read_text(encoding="utf-8"))]
+    return []
+
+
+def _keep_moment(own: Path, catalog: Dataset) -> None:
+    """Keep a capture's transaction and time; of those that are older than a day only the newest is of use."""
+    source = catalog.read("sources", columns=["at", "txn"]).to_pylist()[0]
+    if source["txn"] is None:
+        return
+    known = sorted([*_read_moments(own), Moment(source["txn"], source["at"])], key=lambda moment: moment.time)
+    older = [moment for moment in known if moment.time <= source["at"] - DAY]
+    beside = own / f".{_MOMENTS}.{os.getpid()}"
+    # The next question finds one as well; what is lost with a full disk is only a narrower choice of shapes.
+    with suppress(OSError):
+        beside.write_text(json.dumps([moment.to_json() for moment in [*older[-1:], *known[len(older) :]]]))
+        beside.replace(own / _MOMENTS)
 
 
 def _list_captures(own: Path) -> list[tuple[str, datetime]]:

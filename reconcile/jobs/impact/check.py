@@ -200,6 +200,7 @@ class _Check:
             unreadable=total.unreadable,
             unreadable_sample=tuple(total.unreadable_sample),
             shapes=tuple(map(str, shapes)),
+            undated=0 if request.default_quorum is not None else total.undated,
             states={state.label: int((bookies.states[:-1] == state).sum()) for state in State},
             unplaced=tuple(name for name, place in zip(bookies.names, bookies.locations, strict=True) if place is None),
             replication=self._read_replication(),
@@ -290,6 +291,7 @@ class _Check:
             level=drill or Level.RACK,
             marked=self._marks.rows,
             at=self._captured.at,
+            since_txn=self._captured.since_txn,
             inventories=request.inventories,
             ledgers=request.ledgers,
             aliases=request.aliases,
@@ -329,7 +331,7 @@ class _Check:
             self._undecided.append("the ledgers root does not exist")
         elif not source["complete"]:
             self._undecided.append(f"the capture has gaps: {'; '.join(source['gaps'][:_SOME])}")
-        if total.unreadable:
+        if self._leaves_doubt(total):
             names = ", ".join(total.unreadable_sample[:_SOME])
             self._undecided.append(f"{count_noun(total.unreadable, 'record')} cannot be read: {names}")
         if self._marks.unreadable:
@@ -344,6 +346,17 @@ class _Check:
         partial = sorted(name for name, complete in find_incomplete(request.inventories).items() if not complete)
         if partial:
             self._undecided.append(f"the inventory of {', '.join(partial[:_SOME])} is not complete")
+
+    def _leaves_doubt(self, total: RangeAnswer) -> bool:
+        """Whether records that cannot be read leave the answer open, and not themselves alone.
+
+        No client can open such a ledger, so nothing more of it is lost while its bookies are away. That is not so where
+        a later version may know the form, where bookies are removed for good, or where nothing else was asked for.
+        """
+        if not total.unreadable:
+            return False
+        is_all = self._request.ledgers is not None or total.unreadable == total.ledgers
+        return is_all or total.unknown_form > 0 or self._target is Target.GONE
 
     def _choose_shapes(self, total: RangeAnswer) -> list[Shape]:
         quorum = self._request.default_quorum

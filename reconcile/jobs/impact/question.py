@@ -46,7 +46,7 @@ class ImpactRequest:
         topology: bookie or host to location; None: the store's rack information, if it has one.
         placement: what clients demand.
         weights: capacity of bookies; others have 1.
-        default_quorum: of new ledgers; None: those of the last day.
+        default_quorum: of new ledgers; None: those of the last day, and of ledgers that nothing dates.
         ledgers: only these; None: all.
         references: what an upper layer knows.
         inventories: what bookies hold.
@@ -183,7 +183,8 @@ class ImpactAnswer:
         ledgers, segments: that were looked at.
         unreadable: ledgers whose record cannot be read.
         unreadable_sample: the first of them.
-        shapes: of new ledgers, that ensembles were looked for for.
+        shapes: of new ledgers, for which ensembles were searched.
+        undated: ledgers that may be of the last day or not: their shapes count as those of new ledgers.
         states: how many bookies are in each state now.
         unplaced: bookies without a location.
         replication: what re-replicates.
@@ -206,6 +207,7 @@ class ImpactAnswer:
     unreadable: int
     unreadable_sample: tuple[str, ...]
     shapes: tuple[str, ...]
+    undated: int
     states: Mapping[str, int]
     unplaced: tuple[str, ...]
     replication: Replication

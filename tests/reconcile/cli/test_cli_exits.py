@@ -81,7 +81,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
         other=write_plan(tmp_path / "other", ledgers[:4]),
         broken=open_dataset(broken.path, "plan"),
         catalog=write_catalog(tmp_path / "catalog", FOUR, CLOSED),
-        doubtful=write_catalog(tmp_path / "doubtful", FOUR, CLOSED, unreadable=[2]),
+        doubtful=write_catalog(tmp_path / "doubtful", FOUR, CLOSED, gaps=["/ledgers/00: access denied"]),
     )
 
 

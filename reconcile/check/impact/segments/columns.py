@@ -23,6 +23,7 @@ COLUMNS: Final = (
     "bucket",
     "scope",
     "ledger",
+    "created_txn",
     "created_at",
     "error",
     "state",

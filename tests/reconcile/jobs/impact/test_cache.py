@@ -1,12 +1,14 @@
 """Captures that are used again while they are young, and what persons declared."""
 
+import json
 import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from reconcile.jobs.impact.cache import Statement, provide_catalog, read_statements, record_statements
+from reconcile.check.scrutiny.evidence_age import Moment
+from reconcile.jobs.impact.cache import Captured, Statement, provide_catalog, read_statements, record_statements
 from recovery.errors import InputError
 from tests.support.cases import case_dir
 from tests.support.impact_question import make_context
@@ -42,6 +44,24 @@ def test_a_capture_is_used_again_while_it_is_young(uri: str, tmp_path: Path) -> 
     assert provide(12, store=f"{uri}?root=/ledgers")[0]
     assert sum(1 for _ in tmp_path.glob("*/*/manifest.json")) == 3
     assert {path.stat().st_mode & 0o077 for path in tmp_path.iterdir()} == {0}
+
+
+def test_captures_remember_the_transactions_of_the_day_before(uri: str, tmp_path: Path) -> None:
+    """After a day the transaction of then is known: the newest that is old enough; no older one is kept."""
+
+    def provide(hours: float) -> Captured:
+        return provide_catalog(uri, tmp_path, timedelta(0), make_context(lambda: BEGIN + timedelta(hours=hours)))
+
+    first = provide(0)
+    at, txn = first.at, first.catalog.read("sources")["txn"][0].as_py()
+    assert (first.since_txn, txn) == (None, txn)
+    [kept] = tmp_path.glob("*/moments.json")
+    moments = [Moment(3, at - timedelta(days=3)), Moment(5, at - timedelta(days=1)), Moment(9, at - timedelta(hours=1))]
+    kept.write_text(json.dumps([moment.to_json() for moment in moments]))
+    assert provide(1).since_txn == 5
+    assert [moment[0] for moment in json.loads(kept.read_text())] == [5, 9, txn]
+    kept.write_text("[[")
+    assert provide(2).since_txn is None
 
 
 def test_a_damaged_capture_is_made_again(uri: str, tmp_path: Path) -> None:

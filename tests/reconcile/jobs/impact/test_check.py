@@ -12,9 +12,10 @@ import pytest
 
 from reconcile.check.impact.names import Level, Target
 from reconcile.check.impact.segments.columns import Shape
+from reconcile.cli.wording.impacts import word_verdict
 from reconcile.findings.table import Run
 from reconcile.jobs.impact import check
-from reconcile.jobs.impact.cache import Statement
+from reconcile.jobs.impact.cache import Captured, Statement
 from reconcile.jobs.impact.question import Taken
 from reconcile.references import References, read
 from reconcile.rules.segments.placement import PlacementSettings, Policy
@@ -186,16 +187,44 @@ def test_the_servers_of_the_store_on_the_same_hosts(catalog: Dataset) -> None:
     assert ask(catalog, (D,), **servers).sets[0].quorum is None
 
 
-def test_what_cannot_be_looked_at_leaves_it_undecided(tmp_path: Path) -> None:
-    """A record that cannot be read, a gap of the capture; what is unsafe stays unsafe."""
+def test_a_record_that_cannot_be_read_is_undecided_by_itself(tmp_path: Path) -> None:
+    """Others are answered for; not where it alone is asked for, or its bookies are removed, or its form may be new."""
     ledgers = [closed(1, A, B), closed(2, A, C), closed(3, D, E)]
     bad = write_catalog(tmp_path / "bad", BOOKIES, ledgers, unreadable=[2])
     answer = ask(bad, (D,))
-    assert (str(answer.verdict), answer.unreadable, answer.unreadable_sample) == ("UNDECIDED", 1, ("2",))
+    assert (str(answer.verdict), answer.unreadable, answer.unreadable_sample) == ("SAFE", 1, ("2",))
+    assert "undecided: 1 record cannot be read: 2" in word_verdict(answer, "down")
     assert str(ask(bad, (A, B)).verdict) == "UNSAFE"
+    gone = ask(bad, taken=Taken(((D,),), target=Target.GONE))
+    assert (str(gone.verdict), gone.undecided) == ("UNDECIDED", ("1 record cannot be read: 2",))
+    assert str(ask(bad, (D,), ledgers=(LedgerId(0, 2), LedgerId(0, 3))).verdict) == "UNDECIDED"
     assert str(ask(bad, (D,), ledgers=(LedgerId(0, 3),)).verdict) == "SAFE"
-    gap = write_catalog(tmp_path / "gap", BOOKIES, ledgers, gaps=["/ledgers/00: access denied"])
+    newer = write_catalog(tmp_path / "newer", BOOKIES, ledgers, unreadable=[2], why="bad_version: format '9'")
+    assert str(ask(newer, (D,)).verdict) == "UNDECIDED"
+    nothing = write_catalog(tmp_path / "nothing", BOOKIES, ledgers[:1], unreadable=[1])
+    assert str(ask(nothing, (D,)).verdict) == "UNDECIDED"
+
+
+def test_gaps_of_a_capture_leave_it_undecided(tmp_path: Path) -> None:
+    """What was not read may be hit."""
+    gap = write_catalog(tmp_path / "gap", BOOKIES, [closed(1, A, B)], gaps=["/ledgers/00: access denied"])
     assert ask(gap, (D,)).undecided == ("the capture has gaps: /ledgers/00: access denied",)
+
+
+def test_new_ledgers_are_known_by_their_transactions_where_nothing_has_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on etcd: those of the last day by their revision; without one of a day ago every shape in use counts."""
+    ledgers = [closed(1, *BOOKIES[:7], last=-1), closed(2, A, B), closed(3, A, B, C)]
+    made = write_catalog(tmp_path / "catalog", BOOKIES, ledgers, created={1: 10, 2: 50, 3: 60})
+    answer = ask(made, (D, F), most_unavailable=50)
+    assert (answer.shapes, answer.undated) == (("2/2/2", "3/2/2", "7/2/2"), 3)
+    assert answer.sets[0].caused == ("WRITE_AVAILABILITY_LOSS",)
+    monkeypatch.setattr(
+        check, "provide_catalog", lambda *_: Captured(made, AT, alive=False, is_fresh=False, since_txn=50)
+    )
+    lately = ask(made, (D, F), most_unavailable=50)
+    assert (lately.shapes, lately.undated, str(lately.verdict)) == (("3/2/2",), 0, "SAFE")
 
 
 def test_a_store_without_its_root_is_undecided(tmp_path: Path) -> None:
