@@ -94,7 +94,7 @@ def test_a_drill_is_a_table_and_a_page(
     out = tmp_path / "out"
     done = ask(capsys, example, "--drill", "rack", "--topology", racks, "--max", "2", "--out", out)
     assert done.code == 3
-    assert "  /r4   UNSAFE     1 bookie; REBUILDING_STALL 1 segment" in done.out
+    assert "  /r4   UNSAFE     1 bookie; WRITE_AVAILABILITY_LOSS, REBUILDING_STALL 1 segment" in done.out
     assert "0 of the 2 that were asked for may be taken at once: none" in done.out
     assert "next: take one that is SAFE in the table" in done.out
     page = (out / "report.html").read_text()
