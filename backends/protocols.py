@@ -280,6 +280,22 @@ class LiveStore(MetadataStore, Protocol):
 
 
 @runtime_checkable
+class WatchableStore(MetadataStore, Protocol):
+    """A store that says when names change."""
+
+    def watch_names(self, keys: Sequence[str]) -> Iterator[frozenset[str]]:
+        """Yield the keys directly below some keys, first at once, then each time that they are others.
+
+        What changes while the store does not answer is yielded as soon as it does again. It ends soon after `close`.
+
+        Raises:
+            UnavailableError: the store does not answer for longer than a read is tried again.
+            AccessDeniedError: a key may not be read.
+        """
+        ...
+
+
+@runtime_checkable
 class AccessControl(Protocol):
     """A store whose keys have ACLs that can be changed; not every store is one.
 

@@ -66,6 +66,8 @@ _OVERHEAD: Final = 60
 """Bytes of one change in a transaction beside its keys and its value."""
 _COUNTER_END: Final = (1 << 56) - 1
 """An id has its bucket in its highest 8 bits and the number in the others."""
+_WATCH_S: Final = 60.0
+"""A watch is set again after so long: a connection that died silently is noticed."""
 _TOKENS: Final = 2
 """Tries of a write that is refused because the user's token is old: nothing was done."""
 
@@ -212,6 +214,49 @@ class EtcdStore:
         if not names and key != "/" and not self._range(rpc.RangeRequest(key=_key(key), revision=revision)).kvs:
             return None
         return sorted(name.decode(errors="backslashreplace") for name in names)
+
+    def watch_names(self, keys: Sequence[str]) -> Iterator[frozenset[str]]:
+        seen: frozenset[str] | None = None
+        while not self._channel.closed:
+            revision, names = self._retrying(self._read_names, keys)
+            if names != seen:
+                seen = names
+                yield names
+            self._await_change(keys, revision + 1)
+
+    def _read_names(self, keys: Sequence[str]) -> tuple[int, frozenset[str]]:
+        """Return the keys below some keys, and a revision that shows them."""
+        revision = self._look()
+        names = {f"{key}/{name}" for key in keys for name in self._children(key) or ()}
+        return revision, frozenset(names)
+
+    def _await_change(self, keys: Sequence[str], start: int) -> None:
+        """Wait until something below some keys changed in a revision from `start` on; or for some time."""
+        client = self._channel.client()
+        ended = threading.Event()
+
+        def requests() -> Iterator[Any]:
+            for key in keys:
+                prefix = _key(key) + b"/"
+                create = rpc.WatchCreateRequest(key=prefix, range_end=pages.end_of(prefix), start_revision=start)
+                yield rpc.WatchRequest(create_request=create)
+            ended.wait()
+
+        call = rpc.WatchStub(client.channel).Watch(requests(), metadata=client.metadata, timeout=_WATCH_S)
+        try:
+            for response in call:
+                self._channel.check(response.header)
+                if response.canceled and not response.compact_revision:
+                    raise AccessDeniedError(keys[0], response.cancel_reason)
+                if response.canceled or response.events:
+                    return
+        except grpc.RpcError as error:
+            if error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
+                # The names are read again, which says if there is no answer.
+                self._channel.failure(error, client, keys[0])
+        finally:
+            ended.set()
+            call.cancel()
 
     def _range(self, request: Any, method: str = _RANGE) -> Any:  # noqa: ANN401 - messages
         return self._answer(self._channel.send(lambda client: getattr(client.kvstub, method), request), request)

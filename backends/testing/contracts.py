@@ -17,7 +17,7 @@ from backends.errors import (
     UnavailableError,
     VersionConflictError,
 )
-from backends.protocols import ControlledStore, LiveStore, MetadataStore, Write
+from backends.protocols import ControlledStore, LiveStore, MetadataStore, WatchableStore, Write
 from backends.testing.faults import Line
 
 
@@ -297,6 +297,30 @@ class AccessControlContract(ABC):
             store.get_acl("/k")
         with pytest.raises(UnavailableError):
             store.set_acl("/k", self.OPEN, expected=0)
+
+
+class WatchableStoreContract(ABC):
+    """Every promise of `WatchableStore`; give a `store` fixture."""
+
+    @pytest.fixture
+    @abstractmethod
+    def store(self) -> WatchableStore:
+        """Return an empty store."""
+
+    def test_names_are_yielded_each_time_that_they_change(self, store: WatchableStore) -> None:
+        """Of keys that are absent, too; values that change are no names; every watch is set again."""
+        keys = ["/watched/one", "/watched/two"]
+        watched = store.watch_names(keys)
+        assert next(watched) == frozenset()
+        [version] = store.write([Write("/watched/one/a", b"1")])
+        assert next(watched) == {"/watched/one/a"}
+        store.write([Write("/watched/one/a", b"2", version)])
+        store.write([Write("/watched/two/b", b"1")])
+        assert next(watched) == {"/watched/one/a", "/watched/two/b"}
+        held = store.get("/watched/one/a")
+        assert held is not None
+        store.write([Write("/watched/one/a", None, held.version)])
+        assert next(watched) == {"/watched/two/b"}
 
 
 class LiveStoreContract(ABC):

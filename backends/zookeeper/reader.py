@@ -33,6 +33,7 @@ from backends.zookeeper.acl import format_acl
 from backends.zookeeper.acl_stream import AclStream
 from backends.zookeeper.kazoo_client import LOST, ReadingClient, open_connection, send_reads
 from backends.zookeeper.sasl import describe_refusal, make_sasl_options
+from backends.zookeeper.watch import NamesWatch
 
 T = TypeVar("T")
 
@@ -48,6 +49,8 @@ _RECONNECT_S: Final = 2.0
 """Longest pause between two attempts to reach a server; kazoo's own would be a minute."""
 REFUSED: Final = (zk.NoAuthError, zk.AuthFailedError, zk.InvalidACLError, zk.SessionClosedRequireSaslError)
 _NO_NODE: Final = -101
+_CLOSED_S: Final = 0.5
+"""Between looks whether a store that is watched was closed."""
 
 # kazoo logs requests at its lowest level, credentials included; what fails is raised, and needs no second line.
 _LOG: Final = logging.getLogger(__name__)
@@ -294,6 +297,18 @@ class ZooKeeperReader:
         except zk.NoNodeError:
             return None
         return sorted(names)
+
+    def watch_names(self, keys: Sequence[str]) -> Iterator[frozenset[str]]:
+        watch = NamesWatch(self._client, self._answer, {key: self._path(key) for key in keys})
+        seen: frozenset[str] | None = None
+        while True:
+            names = self._retrying(watch.read)
+            if names != seen:
+                seen = names
+                yield names
+            while not watch.wait(_CLOSED_S):
+                if self._closed:
+                    return
 
     def get_acl(self, key: str) -> Acl | None:
         return self._retrying(self._get_acl, key)

@@ -122,6 +122,21 @@ class Gates:
 
 
 @dataclass(frozen=True, slots=True)
+class Cache:
+    """Captures of the store that scrutinies, impact checks and maintenances go by.
+
+    Attributes:
+        max_age: of a capture that is used; it is made again in the background at half of that.
+        background: false: a question that finds none young enough captures the store itself.
+        timeout: of a capture.
+    """
+
+    max_age: Seconds = 600
+    background: bool = True
+    timeout: Seconds = 3600
+
+
+@dataclass(frozen=True, slots=True)
 class Kept:
     """Runs that are kept; the last of each share is, whatever stands here.
 
@@ -169,7 +184,7 @@ class Config:
         instance: name of this instance; empty: the host's.
         acl: rights of bkmeta's own root, where it is made; empty: those of the ledgers root.
         spark_master: of scrutinies, drills and impact checks, as `spark-submit --master` takes it; empty: this host.
-        election, listen, access, requests, gates: tables of these names.
+        election, listen, access, requests, gates, cache: tables of these names.
         jobs: by the name of their command.
     """
 
@@ -183,6 +198,7 @@ class Config:
     access: Access = field(default_factory=Access)
     requests: Requests = field(default_factory=Requests)
     gates: Gates = field(default_factory=Gates)
+    cache: Cache = field(default_factory=Cache)
     jobs: Mapping[str, Job] = field(default_factory=dict)
 
     @property

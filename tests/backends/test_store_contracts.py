@@ -7,13 +7,14 @@ import pytest
 from kazoo.client import KazooClient
 
 from backends.memory import MemoryStore
-from backends.protocols import ControlledStore, LiveStore, MetadataStore
+from backends.protocols import ControlledStore, LiveStore, MetadataStore, WatchableStore
 from backends.testing.contracts import (
     AccessControlContract,
     FaultContract,
     LiveStoreContract,
     MetadataStoreContract,
     Troubled,
+    WatchableStoreContract,
 )
 from backends.testing.faults import MemoryLine, Proxy
 from backends.zookeeper.store import ZooKeeperStore
@@ -118,5 +119,17 @@ class TestZooKeeperLive(LiveStoreContract):
     def store(self, zookeeper_server: ZooKeeperServer) -> Iterator[LiveStore]:
         """Return an empty part of the server's tree."""
         opened = ZooKeeperStore(zookeeper_server.hosts, chroot=f"/live-{next(_CHROOTS)}", session_s=10)
+        yield opened
+        opened.close()
+
+
+@pytest.mark.real
+class TestZooKeeperWatched(WatchableStoreContract):
+    """A real ZooKeeper."""
+
+    @pytest.fixture
+    def store(self, zookeeper_server: ZooKeeperServer) -> Iterator[WatchableStore]:
+        """Return an empty part of the server's tree."""
+        opened = ZooKeeperStore(zookeeper_server.hosts, chroot=f"/watched-{next(_CHROOTS)}", session_s=10)
         yield opened
         opened.close()

@@ -53,6 +53,7 @@ def write_config(
     jobs: str = "",
     more: str = "",
     *,
+    background: bool = False,
     session: str = "3s",
     host: str = "127.0.0.1",
 ) -> Path:
@@ -65,6 +66,7 @@ def write_config(
         data: its folder; may be shared.
         jobs: tables of jobs, TOML.
         more: tables, TOML.
+        background: it captures the store in the background.
         session: of the election; a short one is lost on a machine that does much else.
         host: that it listens at.
     """
@@ -76,7 +78,8 @@ def write_config(
     path.write_text(
         f'metadata = "{uri}"\ndata = "{data}"\ninstance = "{name}"\n[election]\nsession = "{session}"\n'
         f'[listen]\nhttp = "{host}:{free_port()}"\ngrpc = "{host}:{free_port()}"\nhealth = "{host}:{free_port()}"\n'
-        f'[access]\ntokens = "{tokens}"\nanonymous = "read"\n{jobs}\n{more}\n'
+        f'[access]\ntokens = "{tokens}"\nanonymous = "read"\n'
+        f"[cache]\nbackground = {str(background).lower()}\n{jobs}\n{more}\n"
     )
     return path
 

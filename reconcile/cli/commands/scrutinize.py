@@ -17,6 +17,7 @@ from reconcile.cli.option_groups.wire import take_wire, wire_options
 from reconcile.cli.options import (
     DURATION,
     FILE,
+    FOLDER,
     PLACE,
     carry_options,
     executor_option,
@@ -114,6 +115,15 @@ def _parse_share(_context: click.Context, _parameter: click.Parameter, value: st
     metavar="URI",
     help="Another store of the same cluster: only the two stores are compared, no bookie is asked.",
 )
+@click.option(
+    "--catalog",
+    "captures",
+    type=FOLDER,
+    help="Keeps captures of the store, as of check-impact. [default: none is kept]",
+)
+@click.option(
+    "--max-age", type=DURATION, default="10m", show_default=True, help="A capture in --catalog that is younger is used."
+)
 @click.option("--metrics", type=FILE, help="Write the figures here, too, as Prometheus reads them.")
 @click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
 @executor_option
@@ -136,6 +146,8 @@ def scrutinize(
     since: DatasetPlace | None,
     suppress: Path | None,
     against: str | None,
+    captures: Path | None,
+    max_age: timedelta,
     metrics: Path | None,
     master: str,
     python: Path | None,
@@ -193,6 +205,8 @@ def scrutinize(
             aliases,
             references,
             is_kept=out is not None,
+            captures=captures,
+            max_age=max_age,
         )
         scrutinized = run_scrutiny(request, make_context(output))
     result = _make_result(scrutinized, request.min_coverage, out)

@@ -33,7 +33,7 @@ from reconcile.jobs.capture import CaptureRequest, capture
 from reconcile.jobs.context import Context, connect
 from reconcile.stores import CATALOG, catalog_path, is_live
 from recovery.codecs.store import REPLICATION_DISABLED, UNDERREPLICATION, places
-from recovery.dataset import Dataset, open_dataset
+from recovery.dataset import MANIFEST, Dataset, open_dataset
 from recovery.errors import DatasetError, InputError
 
 VOTES: Final = f"{UNDERREPLICATION}/auditorelection"
@@ -105,12 +105,40 @@ def provide_catalog(uri: str, folder: Path, max_age: timedelta, context: Context
                 if is_of_cluster(kept.catalog, read_instance_id(opened.store, opened.root)):
                     return kept
             break
-    target = own / now.astimezone(UTC).strftime(_FORM)
+    target = name_capture(uri, folder, now)
     capture(CaptureRequest(uri, target), context)
-    _forget_old(own, target.name, now)
+    return _describe(keep_capture(target, now), own, alive=is_live(uri), is_fresh=True)
+
+
+def find_newest(uri: str, folder: Path) -> datetime | None:
+    """Return when the newest whole capture of a store began; None: there is none.
+
+    Raises:
+        InputError: the folder cannot be made.
+    """
+    own = _folder_of(uri, folder)
+    return next((captured for name, captured in _list_captures(own) if (own / name / MANIFEST).exists()), None)
+
+
+def name_capture(uri: str, folder: Path, now: datetime) -> Path:
+    """Return where a capture of a store that begins now belongs.
+
+    Raises:
+        InputError: the folder cannot be made.
+    """
+    return _folder_of(uri, folder) / now.astimezone(UTC).strftime(_FORM)
+
+
+def keep_capture(target: Path, now: datetime) -> Dataset:
+    """Return a capture that was made; older ones than the one before it are removed.
+
+    Raises:
+        DatasetError: it is not whole.
+    """
     catalog = open_dataset(target, CATALOG)
-    _keep_moment(own, catalog)
-    return _describe(catalog, own, alive=is_live(uri), is_fresh=True)
+    _forget_old(target.parent, target.name, now)
+    _keep_moment(target.parent, catalog)
+    return catalog
 
 
 def read_present_nodes(uri: str, nodes: pa.Table, context: Context) -> pa.Table:
@@ -200,7 +228,7 @@ def _forget_old(own: Path, latest: str, now: datetime) -> None:
     for name, captured in _list_captures(own):
         if name == latest:
             continue
-        is_whole = (own / name / "manifest.json").exists()
+        is_whole = (own / name / MANIFEST).exists()
         whole += is_whole
         if (is_whole and whole > _KEPT) or (not is_whole and now - captured > _BROKEN_OFF):
             shutil.rmtree(own / name, ignore_errors=True)

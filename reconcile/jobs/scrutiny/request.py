@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,8 @@ class ScrutinyRequest:
         aliases: other names of bookies in records → ids.
         references: files and URIs of what upper layers know.
         is_kept: a later run can go on from the folder.
+        captures: folder of captures; one that is young enough is taken in place of a new one. None: none is kept.
+        max_age: of such a capture.
     """
 
     uri: str
@@ -57,6 +60,8 @@ class ScrutinyRequest:
     aliases: Mapping[str, str] = field(default_factory=dict)
     references: tuple[str, ...] = ()
     is_kept: bool = True
+    captures: Path | None = None
+    max_age: timedelta = timedelta(minutes=10)
 
     @property
     def buckets(self) -> range:

@@ -32,6 +32,7 @@ from reconcile.findings.table import Finding, Run, make_rows
 from reconcile.jobs.capture import capture_store
 from reconcile.jobs.collect.tables import with_tables
 from reconcile.jobs.context import Context, add_remedy, connect, start_spark, throttle
+from reconcile.jobs.impact.cache import provide_catalog
 from reconcile.jobs.make_plan.request import open_inventories
 from reconcile.jobs.references import ReferenceSources, find_disagreements
 from reconcile.jobs.scrutiny.beside_ledgers import find_beside, find_stale_marks, list_returned_data
@@ -77,7 +78,7 @@ from recovery.errors import FormatError, InputError
 from recovery.manifest import Part
 from recovery.model import tables
 from recovery.model.ids import bucket_ranges
-from recovery.place import DatasetPlace, remove_tree
+from recovery.place import DatasetPlace, copy_tree, remove_tree, to_place
 from recovery.spark import demand_spark, over_buckets
 
 if TYPE_CHECKING:
@@ -234,11 +235,18 @@ def _find_places(request: ScrutinyRequest, opened: "OpenStore") -> Demands:
 def _capture(
     request: ScrutinyRequest, opened: "OpenStore", context: Context
 ) -> tuple[Dataset, Layout, tuple[str, ...]]:
-    """Capture the store; return its catalog, its layout, and what of it could not be read."""
-    captured = capture_store(opened, request.out / STORE, context, with_rights=False)
-    if captured.root != "present" or captured.layout is None:
+    """Capture the store, or take a kept capture; return its catalog, its layout, and what could not be read."""
+    store = request.out / STORE
+    if request.captures is None:
+        capture_store(opened, store, context, with_rights=False)
+    else:
+        kept = provide_catalog(request.uri, request.captures, request.max_age, context)
+        copy_tree(to_place(kept.catalog.path), store)
+    catalog = open_dataset(store, "catalog")
+    source = catalog.read("sources", columns=["root", "layout", "gaps"]).to_pylist()[0]
+    if source["root"] != "present" or source["layout"] is None:
         raise InputError(request.uri, "has no ledgers root", "name the root of the cluster's ledgers")
-    return open_dataset(request.out / STORE, "catalog"), Layout(captured.layout), tuple(captured.gaps)
+    return catalog, Layout(source["layout"]), tuple(source["gaps"])
 
 
 @contextmanager

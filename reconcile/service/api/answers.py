@@ -222,6 +222,7 @@ class Api:
         """Say whether bookies may be taken away."""
         _check_impact(request.bookies, request.domains, request.target)
         words = self._instance.word_impact(request.bookies, request.domains, request.target)
+        self._instance.await_records(call.left_s, call.given_up)
         return make_answer(self._run(words, call, self._reads))
 
     def explain_ledger(self, request: pb.LedgerId, call: Call) -> pb.Answer:

@@ -6,7 +6,10 @@ from typing import Final
 
 OUTPUT: Final = ("--json", "--progress", "json")
 """How every command prints its result and its progress."""
-OWN: Final = ("--metadata", "--out", "--json", "--progress", "--buckets", "--since", "--baseline", "--master")
+OWN: Final = (
+    "--metadata", "--out", "--json", "--progress", "--buckets", "--since", "--baseline", "--master", "--catalog",
+    "--max-age",
+)  # fmt: skip
 """Options that the service gives itself."""
 OVER_WIRE: Final = ("--wire",)
 """How bookies are looked at, where the configuration says nothing else."""
@@ -38,9 +41,14 @@ def word_master(master: str) -> list[str]:
     return [f"--master={master}"] if master else []
 
 
-def word_impact(uri: str, captures: Path, bookies: Sequence[str], domains: Sequence[str], target: str) -> list[str]:
+def word_captures(captures: Path, max_age_s: float) -> list[str]:
+    """Return what a command is told of the captures that it may go by."""
+    return ["--catalog", str(captures), f"--max-age={max_age_s:.0f}s"]
+
+
+def word_impact(uri: str, bookies: Sequence[str], domains: Sequence[str], target: str) -> list[str]:
     """Return the question whether bookies, or all of some domains, may be taken away."""
-    words = ["check-impact", "--metadata", uri, "--catalog", str(captures), f"--target={target or _TARGET}"]
+    words = ["check-impact", "--metadata", uri, f"--target={target or _TARGET}"]
     words += [f"--bookies={','.join(bookies)}"] if bookies else []
     return [*words, *(f"--domain={name}" for name in domains)]
 

@@ -4,6 +4,8 @@
     leader      connects, campaigns, runs jobs one after the other
     gates       while this instance leads: looks whether maintenances are safe by now
     watcher     reads the record every few seconds, so that requests never wait for the store
+    records     captures the store again before the captures are too old
+    bookies     watches who is registered: where that changes, maintenances are checked at once
 
 Who loses the lead ends every command that runs for it before another instance can lead, and writes nothing any more:
 each write names the epoch. A command that is ended so is broken off; the next leader runs it again.
@@ -38,6 +40,7 @@ from reconcile.service.runs import checks, commands, folders, schedule
 from reconcile.service.runs.children import PROGRAM, Children, Finished, StoppedError
 from reconcile.service.runs.history import FILE as HISTORY
 from reconcile.service.runs.history import add_point, make_point
+from reconcile.service.runs.present import BookieWatch, KeptRecords
 from reconcile.service.runs.record import NotLeaderError, ServiceRecord
 from reconcile.service.runs.schedule import Gate, GateState, State, Timing
 from reconcile.stores import choose_identity
@@ -92,10 +95,15 @@ class Instance:
         self._seen_at: float | None = None
         self._problem = "the store was not reached yet"
         self._threads: list[threading.Thread] = []
+        self._records = KeptRecords(config, context, Children(program))
+        self._bookies = BookieWatch(config.metadata, context, self._see_bookies)
+        self._bookies_changed = False
 
     def start(self) -> None:
         """Begin to campaign, in threads of its own."""
-        for name, task in (("leader", self._run), ("watcher", self._watch)):
+        tasks = {"leader": self._run, "watcher": self._watch}
+        tasks |= {"records": self._records.keep, "bookies": self._bookies.watch}
+        for name, task in tasks.items():
             thread = threading.Thread(target=task, name=name, daemon=True)
             self._threads.append(thread)
             thread.start()
@@ -104,6 +112,8 @@ class Instance:
         """End what runs, resign, and end the threads."""
         self._stopping.set()
         self._lose()
+        self._records.stop()
+        self._bookies.stop()
         election = self._election
         if election is not None:
             election.close()
@@ -287,7 +297,7 @@ class Instance:
         words = commands.word_job(timing.name, self.config.metadata, out, job.arguments, master)
         share = schedule.WHOLE if known.running is None else known.running.share
         if timing.name == "scrutinize":
-            words += commands.word_share(share, timing.shares)
+            words += [*commands.word_share(share, timing.shares), *self._word_captures()]
         earlier = known.latest.get(share) if timing.name in commands.GOING_ON else None
         since = None if earlier is None else self.config.data / earlier.folder / folders.OUT
         return words + commands.word_since(since if since is not None and (since / MANIFEST).exists() else None)
@@ -326,7 +336,16 @@ class Instance:
             except OSError as error:
                 self._say(str(error))
             with self._wake:
-                self._wake.wait_for(lambda: self._epoch != epoch, self.config.gates.check_every)
+                self._wake.wait_for(partial(self._must_look, epoch), self.config.gates.check_every)
+                self._bookies_changed = False
+
+    def _must_look(self, epoch: int) -> bool:
+        return self._epoch != epoch or self._bookies_changed
+
+    def _see_bookies(self) -> None:
+        with self._wake:
+            self._bookies_changed = True
+            self._wake.notify_all()
 
     def check_gate(self, gate: Gate, children: Children, timeout_s: float | None = None) -> State:
         """Look whether a maintenance is safe now, and keep what came of it.
@@ -342,6 +361,7 @@ class Instance:
             UnavailableError: the store does not answer.
         """
         words = self.word_impact(gate.bookies, gate.domains, gate.target)
+        self.await_records(timeout_s or self.config.requests.deadline, self._stopping)
         with self.request_folder() as folder:
             finished = children.run(words, folder, timeout_s=timeout_s or self.config.requests.deadline)
         is_safe, checked_ms = finished.exit_code == 0, self.now_ms()
@@ -368,9 +388,15 @@ class Instance:
 
     def word_impact(self, bookies: Sequence[str], domains: Sequence[str], target: str) -> list[str]:
         """Return the command that says whether bookies, or all of some domains, may be taken away."""
-        captures = self.config.data / "impact"
-        words = commands.word_impact(self.config.metadata, captures, bookies, domains, target)
+        words = [*commands.word_impact(self.config.metadata, bookies, domains, target), *self._word_captures()]
         return [*words, *commands.word_master(self.config.spark_master), *self.config.requests.check_impact]
+
+    def _word_captures(self) -> list[str]:
+        return commands.word_captures(self._records.folder, self.config.cache.max_age)
+
+    def await_records(self, wait_s: float, given_up: threading.Event) -> None:
+        """Wait until records that are young enough are captured, if that is under way."""
+        self._records.await_capture(wait_s, given_up)
 
     @contextmanager
     def request_folder(self) -> Iterator[Path]:

@@ -21,9 +21,9 @@ from backends.errors import (
 )
 from backends.etcd import pages, rpc
 from backends.etcd.store import EtcdStore
-from backends.protocols import MetadataStore, Tls, Write
+from backends.protocols import MetadataStore, Tls, WatchableStore, Write
 from backends.registry import open_store
-from backends.testing.contracts import FaultContract, MetadataStoreContract, Troubled
+from backends.testing.contracts import FaultContract, MetadataStoreContract, Troubled, WatchableStoreContract
 from backends.testing.faults import Proxy
 from recovery.capture.live import capture
 from recovery.capture.summary import CaptureSummary
@@ -42,6 +42,18 @@ class TestEtcd(MetadataStoreContract):
 
     @pytest.fixture
     def store(self, etcd_server: EtcdServer) -> Iterator[MetadataStore]:
+        """Return an empty store."""
+        etcd_server.wipe()
+        opened = EtcdStore(etcd_server.hosts, session_s=10)
+        yield opened
+        opened.close()
+
+
+class TestEtcdWatched(WatchableStoreContract):
+    """A real etcd."""
+
+    @pytest.fixture
+    def store(self, etcd_server: EtcdServer) -> Iterator[WatchableStore]:
         """Return an empty store."""
         etcd_server.wipe()
         opened = EtcdStore(etcd_server.hosts, session_s=10)
