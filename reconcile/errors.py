@@ -45,6 +45,8 @@ class Advice(StrEnum):
     END_UNDO = "end the undo of {value}; then apply with a journal of its own"
     APPLY_WITH_NEW_JOURNAL = "to apply again, name a new journal, and do not go on with this one: {value}"
     APPLY_WAVES_BEFORE = "apply them first, in their order; go on with one that was begun"
+    SCRUTINIZE_WAVE = "go on with wave {value}, and name inventories or ask running bookies: it is scrutinized again"
+    FIX_OR_ACCEPT_FINDINGS = "fix them and go on with their wave, which is scrutinized again; or accept that: {value}"
     REMOVE_REHEARSAL = "remove it, or name another root"
     END_APPLY = "let it come to its end first: go on with the apply"
     RECOVER_WITH_STORE = "make a plan with the store, then edit that"

@@ -45,6 +45,7 @@ from reconcile.write.journal_events import (
     End,
     Event,
     Intent,
+    JudgedWave,
     RefusedWrite,
     Stopped,
     Verified,
@@ -112,6 +113,7 @@ class Options:
         principals: whom the session is taken for, as rights name it; None: not judged, for a store without ACLs.
         instance_ids: of the cluster that the plan was made from; none: nothing named one.
         outside: key that nodes of upper layers are put below; empty: where they belong.
+        accept_findings: unexpected findings of the waves before that a person accepts.
     """
 
     plan_hash: str
@@ -129,6 +131,7 @@ class Options:
     principals: Sequence[str] | None = None
     instance_ids: Sequence[str] = ()
     outside: str = ""
+    accept_findings: int = 0
 
 
 def apply(
@@ -140,6 +143,7 @@ def apply(
     *,
     now: Callable[[], datetime],
     progress: Callable[[int, int], None] = lambda _done, _all: None,
+    judge: Callable[[], JudgedWave] | None = None,
 ) -> Applied:
     """Write what a plan proposes, and nothing over anything.
 
@@ -151,6 +155,7 @@ def apply(
         options: see there.
         now: the clock; aware.
         progress: is called with (done, of all) after each batch.
+        judge: judges what was written, once all of it is; None: no wave waits for that.
 
     Raises:
         PlanError: the plan is not one that can be applied; nothing was written.
@@ -169,6 +174,8 @@ def apply(
     def demand_ready() -> None:
         guards.demand_not_undone(earlier, path)
         guards.demand_waves_before(earlier, path, options.wave)
+        if judge is not None:
+            guards.demand_sound_waves(earlier, options.wave, options.accept_findings)
 
     if not path.exists():
         demand_ready()
@@ -176,7 +183,11 @@ def apply(
     with opening(journal, binding, replay=earlier.replay, ready=demand_ready) as opened:
         run = _Run(survey, earlier, store, root.rstrip("/"), options, opened, progress)
         try:
-            return run.carry_out(actions)
+            applied = run.carry_out(actions)
+            if judge is not None:
+                append_event(opened, judge())
+                opened.sync()
+            return applied
         except (BackendError, JournalError, RecoveryError) as error:
             if not run.has_begun:
                 raise

@@ -10,6 +10,7 @@
     choose_acl            a store that somebody secured says nothing of the ACL that records shall have
     demand_not_undone     no undo has begun with the journal
     demand_waves_before   the waves before were written to their end
+    demand_sound_waves    what the waves before wrote was scrutinized, and nothing unexpected was found
     demand_frozen         no bookie can list the store while records are removed
     demand_separate_root  a rehearsal's root stands in no cluster's
     demand_unregistered   no bookie is registered in a rehearsal's root
@@ -31,7 +32,7 @@ from backends.errors import AccessDeniedError
 from backends.protocols import AccessControl, Acl, ControlledStore, MetadataStore, parents, parse_acl
 from reconcile import clusters
 from reconcile.errors import Advice, GuardRefusedError, Remedy
-from reconcile.words import count_noun, is_or_are
+from reconcile.words import count_noun, is_or_are, list_names
 from reconcile.write.audit_journal import find_next_journal
 from reconcile.write.freezing.freeze_state import ALL, WORLD, join_key, name_principal, read_freeze_state
 from reconcile.write.journal_events import EarlierRuns, UndoBegun
@@ -367,6 +368,29 @@ def demand_waves_before(earlier: EarlierRuns, journal: Path, wave: int | None) -
             f"the waves before it were not written to their end, by the journal {journal}",
             Remedy(Advice.APPLY_WAVES_BEFORE),
         )
+
+
+def demand_sound_waves(earlier: EarlierRuns, wave: int | None, accepted: int) -> None:
+    """Refuse a wave before what the earlier ones wrote was scrutinized, or while something unexpected was found.
+
+    Args:
+        earlier: runs of the same journal.
+        wave: that comes next; None: all of the plan, which waits for nothing.
+        accepted: how many unexpected findings a person accepts.
+
+    Raises:
+        GuardRefusedError: a wave was not scrutinized, or with another number of unexpected findings.
+    """
+    unexpected = 0
+    for number in range(1, wave or 1):
+        scrutiny = earlier.scrutinies.get(number)
+        if scrutiny is None or scrutiny.absent:
+            why = "was not scrutinized" if scrutiny is None else f"was not judged by {list_names(scrutiny.absent)}"
+            raise GuardRefusedError(f"wave {wave}", f"wave {number} {why}", Remedy(Advice.SCRUTINIZE_WAVE, str(number)))
+        unexpected += scrutiny.unexpected
+    if unexpected != accepted:
+        problem = f"the waves before it have {count_noun(unexpected, 'finding')} that the plan does not have"
+        raise GuardRefusedError(f"wave {wave}", problem, Remedy(Advice.FIX_OR_ACCEPT_FINDINGS, str(unexpected)))
 
 
 def demand_layout(store: MetadataStore, root: str, named: keys.Layout | None) -> keys.Layout:

@@ -7,6 +7,8 @@ done      batch, versions: one a write, null where the bytes were there before; 
           presumed: places that an earlier run announced: with a version they have the bytes that were announced,
           and only that says that the earlier run wrote them
 verified  checked, changed: keys read back before cookies, and how many of them were not as written
+scrutiny  wave (null: the whole plan), ledgers, unexpected: findings that the plan does not have; undecided: ledgers;
+          absent: inventories of the plan that could not be used
 stopped   reason: more conflicts than the run was to bear
 end       counts, exit_code
 undo      hash: what was confirmed; removes: whether what was created goes, too
@@ -124,6 +126,18 @@ class Verified(_Line):
     checked: int
     changed: int
     event: ClassVar[str] = "verified"
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedWave(_Line):
+    """What an apply wrote was judged by what bookies hold."""
+
+    wave: int | None
+    ledgers: int
+    unexpected: int
+    undecided: int
+    absent: Sequence[str]
+    event: ClassVar[str] = "scrutiny"
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,6 +291,9 @@ def read_event(record: Record) -> Event | None:
             return Done(line["batch"], line["versions"], line.get("presumed", ()), conflicts)
         case "done":
             return AclDone(line["key"])
+        case "scrutiny":
+            names = ("wave", "ledgers", "unexpected", "undecided", "absent")
+            return JudgedWave(*(line[name] for name in names))
         case "undo":
             return UndoBegun(line.get("hash", ""), bool(line.get("removes")))
         case "undone":
@@ -342,6 +359,7 @@ class EarlierRuns:
         presumed_locks: actions whose lock was announced, to be made or removed, without a line of what became of it,
             each with the lock's value (base64) if it was to be removed.
         undo: the last event of an undo.
+        scrutinies: the last scrutiny of each wave.
         has_announced: whether anything may have been written.
     """
 
@@ -357,6 +375,7 @@ class EarlierRuns:
     released: set[int] = field(default_factory=set)
     presumed_locks: dict[int, str | None] = field(default_factory=dict)
     undo: UndoBegun | UndoEnded | None = None
+    scrutinies: dict[int | None, JudgedWave] = field(default_factory=dict)
     has_announced: bool = False
     _open: OpenBatches = field(default_factory=OpenBatches)
 
@@ -378,6 +397,8 @@ class EarlierRuns:
                 self._close(self._open.close(done), done)
             case UndoBegun() | UndoEnded() as undo:
                 self.undo = undo
+            case JudgedWave() as scrutiny:
+                self.scrutinies[scrutiny.wave] = scrutiny
             case _:
                 pass
 

@@ -9,13 +9,17 @@ import click
 
 from reconcile.cli.approval import approval_option, carry_approval, demand_approval
 from reconcile.cli.command import Command, Exit
+from reconcile.cli.option_groups.wire import take_wire, wire_options
 from reconcile.cli.options import (
     FOLDER,
     PLACE,
+    carry_options,
+    inventory_options,
     make_context,
     make_output,
     output_options,
     quote_command,
+    read_aliases,
     reason_option,
 )
 from reconcile.cli.output import Result
@@ -24,9 +28,10 @@ from reconcile.words import count_noun, count_released_holds, printable
 from recovery.place import DatasetPlace
 
 if TYPE_CHECKING:
-    from reconcile.jobs.changes.apply import Confirmation, Review
+    from reconcile.jobs.changes.apply import AppliedAndJudged, Confirmation, Review
+    from reconcile.jobs.changes.touched import Touched
     from reconcile.plan.manifest import PlanCounts
-    from reconcile.write.apply_results import Applied, Tally
+    from reconcile.write.apply_results import Tally
     from reconcile.write.audit_journal import Approval
 
 from reconcile.words import list_names
@@ -45,9 +50,10 @@ _LOCKS: Final = {("lock", "lock"): "locks of guarded ledgers", ("lock", "release
         Exit.DONE: "all was written and read back",
         Exit.FAILED: "the store did not answer, or the journal's disk is full, before anything was written",
         Exit.USAGE: "a plan, a journal or a URI that cannot be used",
+        Exit.FOUND: "all was written, and its scrutiny found what the plan does not have; the next wave waits",
         Exit.REFUSED: "a guard refused: not confirmed, not approved by a second person where "
         "that is asked for, another cluster's root, bookies that are running or were not "
-        "looked at, an ACL that nothing names, "
+        "looked at, an ACL that nothing names, a wave before with findings or without a scrutiny, "
         "replication that is enabled where ledgers are guarded by names alone",
         Exit.PARTLY: "stopped midway, or keys were left as they are: run it again with --resume",
     },
@@ -65,10 +71,20 @@ _LOCKS: Final = {("lock", "lock"): "locks of guarded ledgers", ("lock", "release
 @click.option("--accept-unseen", type=int, default=0, metavar="N", help="So many bookies were not looked at.")
 @click.option("--accept-unfrozen", is_flag=True, help="Write although bookies are registered in this root.")
 @click.option("--wave", type=click.IntRange(1), metavar="N", help="Only this wave of a plan that was split; in order.")
+@inventory_options("Judge what is written by this. [default: the inventories that the plan was made from]")
+@click.option("--wire", is_flag=True, help="Ask running bookies, too, for what was written.")
+@click.option(
+    "--accept-findings",
+    type=click.IntRange(0),
+    default=0,
+    metavar="N",
+    help="So many findings of earlier waves are accepted.",
+)
 @click.option("--journal", type=FOLDER, help="Where every write is recorded. [default: PLAN/journal]")
 @click.option("--resume", is_flag=True, help="Go on with the journal that is there.")
 @approval_option
 @reason_option
+@wire_options
 @output_options
 def apply(
     plan: DatasetPlace,
@@ -78,6 +94,9 @@ def apply(
     accept_unseen: int,
     accept_unfrozen: bool,  # noqa: FBT001 - click's option
     wave: int | None,
+    inventories: tuple[str, ...],
+    wire: bool,  # noqa: FBT001 - click's option
+    accept_findings: int,
     journal: Path | None,
     resume: bool,  # noqa: FBT001 - click's option
     approval: "Approval | None",
@@ -88,6 +107,9 @@ def apply(
 
     What is absent is created; what stands at a key already is left as it is and listed. Every write is journalled
     before and after, and read back; a run that was stopped is gone on with by --resume.
+
+    At the end the rules of `scrutinize` judge each record that was written, by the plan's inventories and by what
+    running bookies answer. A wave waits until the one before was judged, and nothing was found that the plan lacks.
     """
     from reconcile.jobs.changes import apply as job
     from reconcile.plan.manifest import read_plan_manifest
@@ -104,6 +126,10 @@ def apply(
         resume=resume,
         reason=reason,
         approval=approval,
+        inventories=inventories,
+        aliases=read_aliases(shared["aliases"]),
+        wire=take_wire(shared, wire=wire, without=frozenset({"aliases"})),
+        accept_findings=accept_findings,
     )
     review = job.review(request)
     confirmation = job.Confirmation(confirm, accept_unseen)
@@ -116,13 +142,15 @@ def apply(
     more += ["--acl", acl] if acl else []
     more += ["--accept-unseen", str(confirmation.unseen)] if confirmation.unseen else []
     more += ["--accept-unfrozen"] if accept_unfrozen else []
+    more += [*carry_options("--inventory", "--inventory-dir", "--aliases"), *(["--wire"] if wire else [])]
+    more += ["--accept-findings", str(accept_findings)] if accept_findings else []
     more += ["--reason", reason] if reason else []
     more += [*carry_approval(approval), "--confirm", review.hash]
     command = quote_command("bkmeta", "apply", plan, "--metadata", uri, *more)
     with add_remedy(f"what was written is recorded in {job.journal_folder(request)}, go on: {command} --resume"):
-        applied = job.apply(request, review, confirmation, make_context(output))
-    counts = read_plan_manifest(review.plan).counts
-    sys.exit(output.show(_make_result(applied, plan, uri, command, counts)))
+        done = job.apply(request, review, confirmation, make_context(output))
+    manifest = read_plan_manifest(review.plan)
+    sys.exit(output.show(_make_result(done, plan, uri, command, manifest.counts)))
 
 
 def _ask_for_confirmation(review: "Review", accept_unseen: int) -> "Confirmation":
@@ -155,10 +183,32 @@ def _word_tally(tally: "Tally") -> str:
     return ", ".join(f"{count} {noun}" for count, noun in parts if count) or "none"
 
 
-def _make_result(applied: "Applied", plan: DatasetPlace, uri: str, command: str, counts: "PlanCounts") -> Result:
+def _describe_scrutiny(touched: "Touched") -> list[str]:
+    """Say what the scrutiny of what was written found, and what it could not judge."""
+    from reconcile.cli.wording.findings import describe_finding
+
+    pct = 100 * touched.judged / touched.positions if touched.positions else 100.0
+    seen = count_noun(touched.inventories, "inventory", "inventories") + " and running bookies" * touched.asked
+    skipped, undecided = sum(touched.skipped.values()), sum(touched.undecided.values())
+    lines = [
+        (
+            f"scrutiny of {count_noun(touched.ledgers, 'ledger')} that were written, by {seen}: {touched.clean} clean, "
+            f"{skipped} skipped, {undecided} undecided, {touched.with_findings} with findings"
+        ),
+        f"copies judged: {touched.judged} of {touched.positions} ({pct:.1f} %)",
+    ]
+    if touched.expected:
+        lines.append(f"the plan has these findings, too: {touched.expected}")
+    if touched.absent:
+        lines.append(f"not used, because it is gone or has changed: {list_names(touched.absent)}; give --inventory")
+    return lines + [describe_finding(row) for row in touched.worst]
+
+
+def _make_result(done: "AppliedAndJudged", plan: DatasetPlace, uri: str, command: str, counts: "PlanCounts") -> Result:
     from reconcile.cli.wording.plans import describe_reuse
     from reconcile.cli.wording.starts import AFTER_THAW, list_starts
 
+    applied, touched = done.applied, done.touched
     tallies = applied.tallies
     created = sum(t.written for (kind, op), t in tallies.items() if kind == "ledger" and op in ("create", "hold"))
     changed = sum(t.written for (kind, op), t in tallies.items() if kind == "ledger" and op in ("replace", "remove"))
@@ -171,6 +221,8 @@ def _make_result(applied: "Applied", plan: DatasetPlace, uri: str, command: str,
     if conflicts:
         keys = "1 key holds" if conflicts == 1 else f"{conflicts} keys hold"
         verdict += f"; {keys} something else: left as found"
+    if touched.unexpected:
+        verdict += f"; its scrutiny has {count_noun(touched.unexpected, 'finding')} that the plan does not have"
     if applied.changed_count:
         keys = "1 key no longer holds" if applied.changed_count == 1 else f"{applied.changed_count} keys no longer hold"
         verdict = f"{keys} what was written: somebody else writes here. {verdict}"
@@ -188,21 +240,26 @@ def _make_result(applied: "Applied", plan: DatasetPlace, uri: str, command: str,
     if counts.ids_reused:
         verdict += f"; {count_noun(counts.ids_reused, 'id')} of two ledgers (ID_REUSE)"
         details += describe_reuse(str(plan), counts.ids_reused, counts.reuse_locks)
+    details += _describe_scrutiny(touched)
     details.append(f"every write is recorded in {applied.journal}")
     details += list_starts(applied.bookies, AFTER_THAW if applied.starts_after_thaw else "now")
+    code = applied.exit_code or (Exit.FOUND if touched.unexpected else Exit.DONE)
     following = quote_command("bkmeta", "verify", plan, "--metadata", uri, "--sample", "all", "--disk", "ID=DIR")
     return Result(
         "apply",
         verdict,
-        applied.exit_code,
+        code,
         counts={f"{op} {kind}": asdict(tally) for (kind, op), tally in sorted(tallies.items())},
         coverage={"read_back": applied.checked, "changed": applied.changed_count},
         details=details,
-        following=following if not applied.exit_code else f"look into the conflicts above, then: {command} --resume",
+        following=following
+        if not code
+        else f"look into the {'conflicts' if applied.exit_code else 'findings'} above, then: {command} --resume",
         facts={
             "journal": str(applied.journal),
             "conflicts": [asdict(conflict) for conflict in applied.conflicts],
             "cookies_withheld": applied.cookies_withheld,
             "bookies": [start.to_json() for start in applied.bookies],
+            "scrutiny": touched.to_json(),
         },
     )

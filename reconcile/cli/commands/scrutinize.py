@@ -32,6 +32,7 @@ from reconcile.cli.options import (
 )
 from reconcile.cli.output import Result
 from reconcile.cli.settings import effective_settings
+from reconcile.cli.wording.findings import describe_finding
 from reconcile.words import count_noun, list_names
 from recovery.place import DatasetPlace
 
@@ -295,7 +296,7 @@ def _make_result(scrutinized: "Scrutinized", min_coverage: float, out: DatasetPl
         ),
         *([f"suppressed: {scrutinized.suppressed}"] if scrutinized.suppressed else []),
         *(f"{category}: {count}" for category, count in scrutinized.found.items()),
-        *(_describe(row) for row in scrutinized.worst),
+        *(describe_finding(row) for row in scrutinized.worst),
     ]
     following = ""
     if scrutinized.failing:
@@ -337,12 +338,3 @@ def _make_result(scrutinized: "Scrutinized", min_coverage: float, out: DatasetPl
             "out": None if out is None else str(out),
         },
     )
-
-
-def _describe(row: Any) -> str:  # noqa: ANN401 - a row of FINDINGS
-    """Return a finding as one line."""
-    from recovery.model.ids import LedgerId
-
-    about = row["subject"] if row["ledger"] is None else f"ledger {LedgerId(row['scope'], row['ledger'])}"
-    evidence = "; ".join(f"{item['field']} {item['value']}" for item in row["evidence"] if item["value"])
-    return f"{row['severity']} {row['category']} {about}: {evidence}"

@@ -40,6 +40,9 @@ _WORDS: Final[Mapping[Advice, str]] = {
     "only what was replaced: --replaced-only",
     Advice.END_UNDO: "end it: bkmeta undo {value}; then apply with a journal of its own",
     Advice.APPLY_WITH_NEW_JOURNAL: "to apply again, leave --resume out and name a new journal: --journal {value}",
+    Advice.SCRUTINIZE_WAVE: "scrutinise it: --wave {value} --resume, with --inventory DIR or --wire",
+    Advice.FIX_OR_ACCEPT_FINDINGS: "fix them, then apply that wave with --resume; or accept them: "
+    "--accept-findings {value}",
     Advice.APPLY_WAVES_BEFORE: "apply them first, in their order; one that was begun with --resume",
     Advice.REMOVE_REHEARSAL: "remove it with --remove, or name another root",
     Advice.END_APPLY: "let it come to its end first: bkmeta apply … --resume",

@@ -1,6 +1,7 @@
 """A plan into the store that it is for."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -9,7 +10,8 @@ import pyarrow.compute as pc
 
 from reconcile.errors import Advice, GuardRefusedError, PlanError, Remedy
 from reconcile.estimates import Step
-from reconcile.jobs.context import Context, connect, throttle
+from reconcile.jobs.changes.touched import Touched, open_evidence, scrutinize_touched
+from reconcile.jobs.context import Context, Wire, connect, throttle
 from reconcile.jobs.starts import decide_starts_now
 from reconcile.plan.manifest import COOKIES_WAIT, PlanManifest, read_plan_manifest
 from reconcile.plan.plan_reader import open_whole
@@ -19,6 +21,7 @@ from reconcile.write import apply as engine
 from reconcile.write import guards
 from reconcile.write.apply_results import Applied
 from reconcile.write.audit_journal import Approval
+from reconcile.write.journal_events import JudgedWave
 from recovery.codecs.store_kind import kind_of
 from recovery.dataset import Dataset
 from recovery.errors import InputError
@@ -43,6 +46,10 @@ class ApplyRequest:
         resume: go on with the journal that is there.
         reason: why, for the journal.
         approval: who else confirmed it, for the journal; None: nobody.
+        inventories: what is written is judged by, in place of the plan's; none: those that the plan was made from.
+        wire: how running bookies are asked for what was written; None: they are not.
+        aliases: other names of bookies in records → ids.
+        accept_findings: unexpected findings of the waves before that a person accepts.
     """
 
     plan: DatasetPlace
@@ -55,6 +62,18 @@ class ApplyRequest:
     resume: bool = False
     reason: str | None = None
     approval: Approval | None = None
+    inventories: tuple[str, ...] = ()
+    wire: Wire | None = None
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    accept_findings: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedAndJudged:
+    """What was written, and what the scrutiny of it found."""
+
+    applied: Applied
+    touched: Touched
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +143,8 @@ def review(request: ApplyRequest) -> Review:
     )
 
 
-def apply(request: ApplyRequest, reviewed: Review, confirmation: Confirmation, context: Context) -> Applied:
-    """Write what a plan proposes, and nothing over anything.
+def apply(request: ApplyRequest, reviewed: Review, confirmation: Confirmation, context: Context) -> AppliedAndJudged:
+    """Write what a plan proposes, and nothing over anything; then judge what was written by what bookies hold.
 
     Args:
         request: what is applied, and how.
@@ -144,6 +163,7 @@ def apply(request: ApplyRequest, reviewed: Review, confirmation: Confirmation, c
     _demand_confirmation(reviewed, confirmation)
     if request.has_acl:
         _demand_acls(plan)
+    evidence = open_evidence(manifest, request.inventories, request.wire, request.aliases)
     with connect(request.uri, context, writable=True) as opened:
         if binding.root and binding.root != opened.root:
             problem = f"the plan was made for the root {binding.root}"
@@ -165,7 +185,16 @@ def apply(request: ApplyRequest, reviewed: Review, confirmation: Confirmation, c
             approval=request.approval,
             principals=list_principals(context.access, opened),
             instance_ids=binding.instance_ids,
+            accept_findings=request.accept_findings,
         )
+        scrutinies: list[Touched] = []
+
+        def judge() -> JudgedWave:
+            touched = scrutinize_touched(plan, request.wave, opened, evidence, context)
+            scrutinies.append(touched)
+            undecided = sum(touched.undecided.values())
+            return JudgedWave(request.wave, touched.ledgers, touched.unexpected, undecided, touched.absent)
+
         context.reporter.expect(Step.APPLY, count_writes(plan))
         with context.reporter.progress("writing", "writes") as progress:
             applied = engine.apply(
@@ -176,9 +205,11 @@ def apply(request: ApplyRequest, reviewed: Review, confirmation: Confirmation, c
                 options,
                 now=context.now,
                 progress=throttle(progress),
+                judge=judge,
             )
         starts = decide_starts_now(manifest, opened, _find_unfinished(manifest, applied, request))
-        return replace(applied, bookies=starts.bookies, starts_after_thaw=starts.after_thaw)
+        applied = replace(applied, bookies=starts.bookies, starts_after_thaw=starts.after_thaw)
+        return AppliedAndJudged(applied, scrutinies[-1])
 
 
 def _find_unfinished(manifest: PlanManifest, applied: Applied, request: ApplyRequest) -> str:

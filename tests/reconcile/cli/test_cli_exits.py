@@ -305,6 +305,9 @@ ELSEWHERE: dict[tuple[str, Exit], str] = {
     ("audit verify", Exit.FOUND): f"{WRITE}/test_undo_zookeeper.py::test_the_journals_tell_who_did_what",
     ("audit verify", Exit.PARTLY): f"{WRITE}/test_undo_zookeeper.py::test_the_journals_tell_who_did_what",
     ("apply", Exit.DONE): f"{CLI}/test_cli_bad_input_real.py::test_apply_that_is_stopped",
+    ("apply", Exit.FOUND): (
+        "reconcile/jobs/changes/test_touched.py::test_the_next_wave_waits_for_the_scrutiny_of_the_one_before"
+    ),
     ("apply", Exit.PARTLY): f"{CLI}/test_cli_bad_input_real.py::test_what_stands_in_the_way_is_left",
     **{
         (name, Exit.PARTLY): f"{DELETES}/test_packed.py::test_a_node_that_others_change_all_the_time"

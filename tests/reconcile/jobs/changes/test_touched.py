@@ -1,0 +1,160 @@
+"""What an apply wrote is judged by what bookies hold, and the next wave waits for that."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from backends.memory import MemoryStore
+from backends.registry import OpenStore
+from reconcile.jobs.changes.touched import open_evidence
+from reconcile.plan.manifest import InputDataset, read_plan_manifest
+from recovery.dataset import Dataset, open_dataset
+from recovery.errors import InputError
+from tests.support.command import Done, run
+from tests.support.inventories import write_inventory
+from tests.support.plan_folder import Ledger, write_plan
+
+URI: Final = "zk+hierarchical://h:1/ledgers"
+BOOKIES: Final = ("b1:3181", "b2:3181", "b3:3181")
+LEDGERS: Final = range(60)
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> MemoryStore:
+    """A store in memory that `apply` is connected with."""
+    found = MemoryStore()
+
+    @contextmanager
+    def connected(*_: object, **__: object) -> Iterator[OpenStore]:
+        yield OpenStore(found, "/ledgers", "hierarchical", URI)
+
+    monkeypatch.setattr("reconcile.jobs.changes.apply.connect", connected)
+    return found
+
+
+def write_bookies(folder: Path, lacking: frozenset[int] = frozenset(), *, instance: str = "an-instance") -> list[str]:
+    """Write an inventory of each bookie; the first one lacks some ledgers. Return the options that name them."""
+    words = []
+    for number, bookie in enumerate(BOOKIES):
+        held = set(LEDGERS) - (lacking if number == 0 else set())
+        path = write_inventory(folder / str(number), bookie, held, instance=instance, last=4, entries=5)
+        words += ["--inventory", str(path)]
+    return words
+
+
+def plan_of(folder: Path, capsys: pytest.CaptureFixture[str], **known: Any) -> Dataset:
+    """Return a plan of all ledgers in two waves; the keywords are what it knows of ledger 7."""
+    ledgers = [
+        Ledger(n, ((0, BOOKIES),), quorums=(3, 3, 2), last=4, length=500, **(known if n == 7 else {})) for n in LEDGERS
+    ]
+    write_plan(folder / "whole", ledgers)
+    assert run(capsys, "plan", "split", folder / "whole", "--waves", "50%,rest", "--out", folder / "plan").code == 0
+    return open_dataset(folder / "plan", "plan")
+
+
+def apply(capsys: pytest.CaptureFixture[str], plan: Dataset, *words: str) -> Done:
+    """Apply a plan."""
+    return run(capsys, "apply", plan.path, "--metadata", URI, "--confirm", plan.manifest["hash"], *words)
+
+
+def wave_of(plan: Dataset, ledger: int) -> int:
+    """Return the wave that writes a ledger."""
+    rows = plan.read("actions", columns=["ledger", "wave"]).to_pylist()
+    return int(next(row["wave"] for row in rows if row["ledger"] == ledger))
+
+
+def test_the_next_wave_waits_for_the_scrutiny_of_the_one_before(
+    store: MemoryStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A copy that the plan counts and no bookie holds: 3, and the next wave is refused until it is there."""
+    plan = plan_of(tmp_path, capsys)
+    number = next(n for n in LEDGERS if wave_of(plan, n) == 1)
+    whole = write_bookies(tmp_path / "whole-bookies")
+    lacking = write_bookies(tmp_path / "bookies", frozenset({number}))
+    first = apply(capsys, plan, "--wave", "1", *lacking, "--json").result
+    assert (first["exit_code"], first["scrutiny"]["unexpected"], first["scrutiny"]["with_findings"]) == (3, 1, 1)
+    assert first["scrutiny"]["ledgers"] == sum(wave_of(plan, n) == 1 for n in LEDGERS)
+    assert first["scrutiny"]["judged"] == first["scrutiny"]["positions"] == 15 * first["scrutiny"]["ledgers"]
+    refused = apply(capsys, plan, "--wave", "2", "--resume", *lacking)
+    assert (refused.code, "1 finding that the plan does not have" in refused.err) == (5, True)
+    assert "--accept-findings 1" in refused.err
+    again = apply(capsys, plan, "--wave", "1", "--resume", *whole)
+    assert (again.code, "scrutiny of" in again.out) == (0, True)
+    assert apply(capsys, plan, "--wave", "2", "--resume", *whole).code == 0
+    assert len(store.children("/ledgers") or ()) > 1
+
+
+def test_findings_that_a_person_accepts_stop_no_wave(
+    store: MemoryStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With exactly their number; with another one it is refused."""
+    plan = plan_of(tmp_path, capsys)
+    lacking = write_bookies(tmp_path / "bookies", frozenset(n for n in LEDGERS if wave_of(plan, n) == 1))
+    found = apply(capsys, plan, "--wave", "1", *lacking)
+    count = sum(wave_of(plan, n) == 1 for n in LEDGERS)
+    assert (found.code, "critical BELOW_WRITE_QUORUM" in found.out) == (3, False)
+    assert "warning BELOW_WRITE_QUORUM ledger" in found.out
+    assert apply(capsys, plan, "--wave", "2", "--resume", "--accept-findings", "1", *lacking).code == 5
+    assert apply(capsys, plan, "--wave", "2", "--resume", "--accept-findings", str(count), *lacking).code == 0
+    assert store.children("/ledgers/cookies") is None
+
+
+def test_what_the_plan_knows_is_expected(
+    store: MemoryStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Copies that the plan itself counted as missing are no news; a plan that is not cut is judged at its end."""
+    plan = plan_of(tmp_path, capsys, missing=5)
+    done = apply(capsys, plan, *write_bookies(tmp_path / "bookies", frozenset({7})), "--json").result
+    scrutiny = done["scrutiny"]
+    assert (done["exit_code"], scrutiny["expected"], scrutiny["unexpected"], scrutiny["clean"]) == (0, 1, 0, 59)
+    assert store.get("/ledgers/LAYOUT") is not None
+
+
+def test_a_wave_that_no_scrutiny_judged_stops_the_next(
+    store: MemoryStore, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Inventories of the plan that are gone are named; what they would show is undecided, and the next wave waits."""
+    plan = plan_of(tmp_path, capsys)
+    gone = InputDataset("inventory", str(tmp_path / "gone"), "0" * 64)
+    manifest = read_plan_manifest(plan)
+    bound = replace(manifest, binding=replace(manifest.binding, inputs=(gone,)))
+    monkeypatch.setattr("reconcile.jobs.changes.apply.read_plan_manifest", lambda _plan: bound)
+    first = apply(capsys, plan, "--wave", "1", "--json").result
+    assert (first["exit_code"], first["scrutiny"]["absent"]) == (0, [str(tmp_path / "gone")])
+    assert first["scrutiny"]["undecided"] == {"not seen": first["scrutiny"]["ledgers"]}
+    refused = apply(capsys, plan, "--wave", "2", "--resume")
+    assert (refused.code, "wave 1 was not judged by" in refused.err, "--wire" in refused.err) == (5, True, True)
+    assert apply(capsys, plan, "--wave", "2", "--resume", *write_bookies(tmp_path / "bookies")).code == 5
+    given = write_bookies(tmp_path / "more")
+    assert apply(capsys, plan, "--wave", "1", "--resume", *given).code == 0
+    assert apply(capsys, plan, "--wave", "2", "--resume", *given).code == 0
+    assert store.get("/ledgers/LAYOUT") is not None
+
+
+def test_inventories_of_another_cluster_are_refused_before_anything_is_written(
+    store: MemoryStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The plan names its cluster, and an inventory another one."""
+    plan = plan_of(tmp_path, capsys)
+    foreign = write_bookies(tmp_path / "bookies", instance="another")
+    assert apply(capsys, plan, *foreign).code == 2
+    assert store.children("/ledgers") is None
+    with pytest.raises(InputError, match="the plan is of"):
+        open_evidence(read_plan_manifest(plan), foreign[1::2], None, {})
+
+
+def test_the_plans_own_inventories_are_used_only_with_the_same_content(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One that was collected again since has another digest."""
+    plan = plan_of(tmp_path, capsys)
+    paths = write_bookies(tmp_path / "bookies")[1::2]
+    digests = [open_dataset(path, "inventory").digest for path in paths]
+    inputs = tuple(InputDataset("inventory", *pair) for pair in zip(paths, [*digests[:2], "0" * 64], strict=True))
+    manifest = read_plan_manifest(plan)
+    evidence = open_evidence(replace(manifest, binding=replace(manifest.binding, inputs=inputs)), (), None, {})
+    assert (len(evidence.inventories), evidence.absent) == (2, (paths[2],))
