@@ -3,9 +3,11 @@
     scripts/soak mutants [COUNT] [FILE or FOLDER…]      scripts/soak mutants --list [FILE or FOLDER…]
 
 Each change must fail a test that belongs to its file. One that does not is a survivor: it needs a test, or a reason in
-`tests/mutants.toml`. What was tried is remembered in `.cache/mutants.jsonl`: the next run tries COUNT (0: all) of those
-that are left. A change is tried again when its function, or a test that was asked, is not what it was. Exit 1 if a
-survivor has no reason.
+`tests/mutants.toml`. What was tried is remembered in `tests/mutants.jsonl`, a line for each function: its file, its
+name, the hash of its code, how many changes, how many of them a test noticed, the names of the others. The next run, on
+any machine, tries COUNT (0: all) of those that are left, and again what no test noticed and has no reason. A change is
+tried again when its function is not what it was. On this machine `.cache/mutants.jsonl` remembers each change: one is
+also tried again when the test that noticed it is not what it was. Exit 1 if a survivor has no reason.
 """
 
 import argparse
@@ -22,10 +24,11 @@ from pathlib import Path
 from typing import Final
 
 from scripts.mutants.changes import Mutant, mutants
-from scripts.mutants.results import Outcome, Result, is_current, load_results
+from scripts.mutants.results import Outcome, find_known, load_results, load_tried, save_tried
 from scripts.mutants.session import SPOKEN, Work, serve
 
 REASONS: Final = Path("tests/mutants.toml")
+TRIED: Final = Path("tests/mutants.jsonl")
 RESULTS: Final = Path(".cache/mutants.jsonl")
 _RULES: Final = ("tests/reconcile/rules", "tests/reconcile/plan", "tests/reconcile/compare")
 _JUDGE: Final = ("tests/reconcile/check/scrutiny", "tests/reconcile/check/records", "tests/reconcile/explain")
@@ -84,35 +87,50 @@ def run_apart(work: Work) -> int:
     return int(tried.value)
 
 
-def summarize(every: Sequence[Mutant]) -> int:
-    """Print what became of the changes of each file, and each survivor without a reason; return how many these are."""
-    results, reasons = load_results(RESULTS), tomllib.loads(REASONS.read_text()) if REASONS.exists() else {}
-    bare: list[tuple[Mutant, Result]] = []
+def load_reasons() -> Mapping[str, Mapping[str, str]]:
+    """Return why changes may survive, by file and name."""
+    return tomllib.loads(REASONS.read_text()) if REASONS.exists() else {}
+
+
+def summarize(every: Sequence[Mutant], known: Mapping[tuple[str, str], Outcome]) -> int:
+    """Print what became of the changes of each file and package; name and count the survivors without a reason."""
+    reasons, rows = load_reasons(), dict[str, list[int]]()
+    bare: list[Mutant] = []
     print(f"{'changes':>8}{'tried':>8}{'noticed':>8}{'reason':>8}{'none':>8}{'left':>8}")
-    total = [0] * 6
-    for path in dict.fromkeys(mutant.path for mutant in every):
-        mine = [mutant for mutant in every if mutant.path == path]
-        known = [(mutant, results[path, mutant.name]) for mutant in mine if (path, mutant.name) in results]
-        tried = [(mutant, result) for mutant, result in known if is_current(result, mutant)]
-        lived = [(mutant, result) for mutant, result in tried if result.outcome is Outcome.SURVIVED]
-        without = [(mutant, result) for mutant, result in lived if mutant.name not in reasons.get(path, {})]
+    for path, some in groupby(every, lambda mutant: mutant.path):
+        mine, given = list(some), reasons.get(path, {})
+        tried = [mutant for mutant in mine if (path, mutant.name) in known]
+        lived = [mutant for mutant in tried if known[path, mutant.name] is Outcome.SURVIVED]
+        without = [mutant for mutant in lived if mutant.name not in given]
         row = [len(mine), len(tried), len(tried) - len(lived), len(lived) - len(without), len(without)]
         row.append(len(mine) - len(tried))
         print("".join(f"{number:8}" for number in row), f" {path}")
-        total = [one + other for one, other in zip(total, row, strict=True)]
+        for name in (find_package(path), "all"):
+            rows[name] = [one + other for one, other in zip(rows.get(name, [0] * 6), row, strict=True)]
         bare += without
-        for mutant, result in tried:
-            if result.outcome is not Outcome.SURVIVED and mutant.name in reasons.get(path, {}):
+        for mutant in tried:
+            if mutant not in lived and mutant.name in given:
                 print(f"  {REASONS} gives a reason that is not needed any more: {mutant.name}")
-    print("".join(f"{number:8}" for number in total), " all")
+    for name in sorted(rows, key=lambda name: name == "all"):
+        print("".join(f"{number:8}" for number in rows[name]), f" {name}")
     if bare:
         print("\nno test notices, and no reason is given:")
-    for path, some in groupby(bare, lambda pair: pair[0].path):
+    for path, some in groupby(bare, lambda mutant: mutant.path):
         print(f'\n["{path}"]')
-        for mutant, result in some:
-            reached = "" if result.tests else ": no test reaches it"
-            print(f'{json.dumps(mutant.name, ensure_ascii=False)} = ""  # line {mutant.lines[0]}{reached}')
+        for mutant in some:
+            print(f'{json.dumps(mutant.name, ensure_ascii=False)} = ""  # line {mutant.lines[0]}')
     return len(bare)
+
+
+def list_left(every: Sequence[Mutant]) -> list[Mutant]:
+    """Return the changes that were not tried, and those that survived without a reason."""
+    known, reasons = find_known(every, load_results(RESULTS), load_tried(TRIED)), load_reasons()
+    return [
+        mutant
+        for mutant in every
+        if (outcome := known.get((mutant.path, mutant.name))) is None
+        or (outcome is Outcome.SURVIVED and mutant.name not in reasons.get(mutant.path, {}))
+    ]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -128,14 +146,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--tests", action="append", help="asks only these; what they do not notice is asked of all later"
     )
     given = parser.parse_intermixed_args(arguments)
-    wanted = given.files or [name for name in TESTS if Path(name).exists()]
-    paths = [path for name in wanted for path in list_files(name)]
+    folders = given.files or [name for name in TESTS if Path(name).exists()]
+    paths = list(dict.fromkeys(path for name in folders for path in list_files(name)))
     packages = {path: find_package(path) for path in paths}
     every = [mutant for path in paths for mutant in mutants(path, Path(path).read_text())]
-    every = [m for m in every if (m.is_predicate or given.sums) and (given.name is None or given.name in m.name)]
-    left = given.count or len(every)
+    predicates = [mutant for mutant in every if mutant.is_predicate]
+    wanted = [m for m in (every if given.sums else predicates) if given.name is None or given.name in m.name]
+    left = given.count or len(wanted)
     for package in () if given.list else dict.fromkeys(packages.values()):
-        mine = [mutant for mutant in every if packages[mutant.path] == package]
+        mine = [mutant for mutant in wanted if packages[mutant.path] == package]
+        if given.name is None:
+            mine = list_left(mine)
         with tempfile.TemporaryDirectory(prefix="bkmeta-mutants-") as name:
             copied(Path(name).resolve())
             folder, again = str(Path(name).resolve()), given.name is not None
@@ -144,7 +165,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             left -= run_apart(Work(folder, results, tests, watched, mine, left, given.quick, again=again))
         if left <= 0:
             break
-    return 1 if summarize(every) else 0
+    known = find_known(every, load_results(RESULTS), load_tried(TRIED))
+    save_tried(TRIED, predicates, known)
+    return 1 if summarize(wanted, known) else 0
 
 
 if __name__ == "__main__":

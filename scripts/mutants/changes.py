@@ -39,7 +39,7 @@ class Mutant:
         lines: first and last line, from 1, of what is changed.
         function: qualified name of the outermost function around it; empty: none.
         first_line: of that function, with its decorators; 0: none.
-        text: hash of that function's text; of the file's where there is no function.
+        text: hash of that function's code; of the file's code outside of functions where there is no function.
         is_predicate: whether it decides: a comparison, a mask, a condition. Otherwise it counts or adds.
     """
 
@@ -124,8 +124,8 @@ def mutants(path: str, source: str) -> Iterator[Mutant]:
     starts = [0]
     for line in source.encode().splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
-    raw, seen = source.encode(), dict[str, int]()
-    outermost = [("", 0, hash_text(raw))]
+    raw, seen, tree = source.encode(), dict[str, int](), ast.parse(source)
+    outermost = [("", 0, _hash_code(tree))]
 
     def put(node: ast.expr, other: ast.AST, where: str, *, decides: bool) -> Mutant:
         begin, last = starts[node.lineno - 1] + node.col_offset, node.end_lineno or node.lineno
@@ -157,19 +157,33 @@ def mutants(path: str, source: str) -> Iterator[Mutant]:
             is_outer = isinstance(node, ast.FunctionDef) and field == "body" and not outermost[-1][0]
             if is_outer and isinstance(node, ast.FunctionDef):
                 first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
-                text = raw[starts[first - 1] : starts[node.end_lineno or first]]
-                outermost.append((where, first, hash_text(text)))
+                outermost.append((where, first, _hash_code(node)))
             yield from of(child, where, is_bool=is_bool, costs=costs)
             if is_outer:
                 outermost.pop()
 
-    yield from of(ast.parse(source), "", is_bool=False)
+    yield from of(tree, "", is_bool=False)
 
 
 def _nodes(value: object) -> Iterator[ast.AST]:
     for each in value if isinstance(value, list) else [value]:
         if isinstance(each, ast.AST):
             yield each
+
+
+def _hash_code(node: ast.Module | ast.FunctionDef) -> str:
+    """Return the hash of a function, or of what a file has outside of functions, without comments and docstrings."""
+    bare = copy.deepcopy(node)
+    for each in ast.walk(bare):
+        if isinstance(node, ast.Module) and isinstance(each, ast.FunctionDef):
+            each.body = []
+        elif isinstance(each, ast.Module | ast.ClassDef | ast.FunctionDef):
+            each.body = [part for part in each.body if not _is_text(part)]
+    return hash_text(ast.unparse(bare).encode())
+
+
+def _is_text(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
 def hash_text(text: bytes) -> str:

@@ -1,8 +1,9 @@
-"""What became of changes, remembered from run to run."""
+"""What became of changes, remembered from run to run: one by one on this machine, by function in the repository."""
 
 import ast
 import json
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from functools import cache
@@ -87,3 +88,77 @@ def remember(path: Path, result: Result) -> None:
 def is_current(result: Result, mutant: Mutant) -> bool:
     """Say whether a result is of the function as it is now, and of the test that noticed as it is now."""
     return result.text == mutant.text and (result.outcome is Outcome.SURVIVED or result.asked == hash_test(result.by))
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A function of which each change was tried, as the repository remembers it.
+
+    Attributes:
+        path: of the file.
+        function: as in `Mutant`; empty: what the file has outside of functions.
+        text: as in `Mutant`.
+        changes: how many there are.
+        survived: names of those that no test noticed.
+    """
+
+    path: str
+    function: str
+    text: str
+    changes: int
+    survived: Sequence[str]
+
+    @property
+    def noticed(self) -> int:
+        """Return how many changes a test noticed."""
+        return self.changes - len(self.survived)
+
+
+def load_tried(path: Path) -> list[Tried]:
+    """Return what the repository remembers."""
+    rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    return [Tried(path, function, text, changes, names) for path, function, text, changes, _, names in rows]
+
+
+def find_known(
+    every: Sequence[Mutant], results: Mapping[tuple[str, str], Result], tried: Sequence[Tried]
+) -> dict[tuple[str, str], Outcome]:
+    """Return what became of changes, by file and name: a function that was edited since counts as not tried.
+
+    What this machine remembers of a function as it is now comes before what the repository remembers.
+    """
+    lines = {(line.path, line.function, line.text, line.changes): line for line in tried}
+    found = {}
+    for (path, function, text), mutants in _by_function(every).items():
+        line = lines.get((path, function, text, sum(mutant.is_predicate for mutant in mutants)))
+        for mutant in mutants:
+            result = results.get((path, mutant.name))
+            if result and result.text == text:
+                if is_current(result, mutant):
+                    found[path, mutant.name] = result.outcome
+            elif line and mutant.is_predicate:
+                found[path, mutant.name] = Outcome.SURVIVED if mutant.name in line.survived else Outcome.NOTICED
+    return found
+
+
+def save_tried(path: Path, every: Sequence[Mutant], known: Mapping[tuple[str, str], Outcome]) -> None:
+    """Write down the functions of which all changes were tried; lines of other files stay while the files do."""
+    paths = {mutant.path for mutant in every}
+    lines = [line for line in load_tried(path) if line.path not in paths and Path(line.path).exists()]
+    for (file, function, text), mutants in _by_function(every).items():
+        outcomes = [known.get((file, mutant.name)) for mutant in mutants]
+        if None not in outcomes:
+            pairs = zip(mutants, outcomes, strict=True)
+            survived = [mutant.name for mutant, outcome in pairs if outcome is Outcome.SURVIVED]
+            lines.append(Tried(file, function, text, len(mutants), survived))
+    lines.sort(key=lambda line: line.path)
+    rows = [[line.path, line.function, line.text, line.changes, line.noticed, line.survived] for line in lines]
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+
+
+def _by_function(every: Iterable[Mutant]) -> dict[tuple[str, str, str], list[Mutant]]:
+    found = defaultdict(list)
+    for mutant in every:
+        found[mutant.path, mutant.function, mutant.text].append(mutant)
+    return found

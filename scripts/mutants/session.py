@@ -35,7 +35,7 @@ from scripts.mutants.changes import Mutant, hash_text
 from scripts.mutants.results import Outcome, Result, hash_asked, hash_test, is_current, load_results, remember
 
 SOME: Final = {
-    "BKMETA_SOAK_HISTORIES": "30", "BKMETA_SOAK_NASTY": "24", "BKMETA_SOAK_IMPACT": "60", "BKMETA_SOAK_DECISIONS": "15",
+    "BKMETA_SOAK_HISTORIES": "20", "BKMETA_SOAK_NASTY": "12", "BKMETA_SOAK_IMPACT": "60", "BKMETA_SOAK_DECISIONS": "15",
     "BKMETA_SOAK_DELETES": "120",
 }  # fmt: skip
 """A part of what `scripts/test` judges: each change is judged by so many histories, or clusters, again."""
@@ -207,7 +207,11 @@ class _Session(_Steady):
             test = hash_test(item.nodeid)
             seen = known.get(item.nodeid)
             if not seen or seen[0] != test or any(hashes.get(path) != of for path, (of, _) in seen[2].items()):
-                code = _forked(partial(_traced, session, item, self._work.watched), _TOGETHER_S)
+                most_s = int(min(self._work.quick_s, _TOGETHER_S)) + 1
+                code = _forked(partial(_traced, session, item, self._work.watched), most_s)
+                if code in (-signal.SIGXCPU, -signal.SIGKILL):
+                    self._out.write(f"not asked, for it takes longer: {item.nodeid}\n")
+                    continue
                 cpu_s, lines = (None, {}) if code else json.loads(Path(_LINES).read_text())
                 seen = known[item.nodeid] = [test, cpu_s, {path: [hashes[path], some] for path, some in lines.items()}]
             if seen[1] is None:
@@ -276,9 +280,10 @@ class _Session(_Steady):
                 context = multiprocessing.get_context("spawn")
                 process = context.Process(target=_run_cold, args=(self._work.folder, self._work.tests, names, cpu_s))
                 process.start()
-                process.join(_WAITING * cpu_s)
-                code = process.exitcode if process.exitcode is not None else -signal.SIGXCPU
-                process.kill()
+                if not _ended(process.sentinel, process.pid or 0, cpu_s):
+                    process.kill()
+                process.join()
+                code = process.exitcode
         finally:
             file.write_text(source)
         if code == _BROKEN:
@@ -358,7 +363,7 @@ def _forked(act: Callable[[], int], cpu_s: int) -> int:
             sys.stdout.flush()
             os._exit(code)
     handle = os.pidfd_open(pid)
-    if not select.select([handle], [], [], _WAITING * cpu_s)[0]:
+    if not _ended(handle, pid, cpu_s):
         os.kill(pid, signal.SIGKILL)
     os.close(handle)
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
@@ -366,3 +371,14 @@ def _forked(act: Callable[[], int], cpu_s: int) -> int:
         os.killpg(pid, signal.SIGKILL)  # processes that tests left
     shutil.rmtree(scratch, ignore_errors=True)
     return code
+
+
+def _ended(handle: int, pid: int, cpu_s: int) -> bool:
+    """Wait for a process; say whether it ended in time. Where others have the processors its time stands still."""
+    begin, lost_s = time.monotonic(), 0.0
+    while (left_s := _WAITING * cpu_s + lost_s - (time.monotonic() - begin)) > 0:
+        if select.select([handle], [], [], min(left_s, _LEAST_S))[0]:
+            return True
+        with suppress(FileNotFoundError, ProcessLookupError):
+            lost_s = int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
+    return False

@@ -8,7 +8,7 @@ import pytest
 
 from scripts.mutants import __main__ as program
 from scripts.mutants.changes import mutants
-from scripts.mutants.results import Outcome, hash_test, load_results
+from scripts.mutants.results import Outcome, hash_test, load_results, save_tried
 from scripts.mutants.session import Work
 
 JUDGE: Final = '''"""Judges."""
@@ -103,7 +103,7 @@ def test_a_run_goes_on_where_the_last_one_was_stopped(tree: Path) -> None:
     tried, outcomes = run(tree)
     assert outcomes["is_enough: want > 8 -> want >= 8"] is Outcome.NOTICED, "a survivor that one more test executes"
     assert outcomes["total: max(numbers) -> min(numbers)"] is Outcome.SURVIVED, "the test that noticed says less now"
-    outside, of_total, of_turns = 3, 4, 4
+    outside, of_total, of_turns = 1, 4, 4
     assert tried == outside + 1 + of_total + of_turns, "nothing of what is as it was"
     assert run(tree)[0] == 0
 
@@ -138,6 +138,53 @@ def choose(a, b, rows, has=True) -> bool:
     assert every["True -> False"].function == "", "a default is evaluated outside of its function"
     assert every["~b -> b"].lines == (5, 5)
     assert (every["~b -> b"].function, every["~b -> b"].first_line) == ("choose", 2)
+
+
+@pytest.fixture
+def remembered(tree: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return what the repository remembers of a tree in which `is_enough` was tried, and `want > 8` survived."""
+    monkeypatch.chdir(tree)
+    monkeypatch.setattr(program, "TESTS", {"judging": ("tests",)})
+    every = [mutant for mutant in mutants("judging/judge.py", JUDGE) if mutant.function == "is_enough"]
+    lives = "is_enough: want > 8 -> want >= 8"
+    outcomes = {m.name: Outcome.SURVIVED if m.name == lives else Outcome.NOTICED for m in every}
+    mine = [mutant for mutant in every if mutant.is_predicate]
+    save_tried(program.TRIED, mine, {(mutant.path, mutant.name): outcomes[mutant.name] for mutant in mine})
+    return program.TRIED
+
+
+def show_left(capsys: pytest.CaptureFixture[str]) -> list[int]:
+    """Return the last row that `--list` prints: changes, tried, noticed, with a reason, without one, left."""
+    program.main(["--list", "0", "judging"])
+    rows = [line for line in capsys.readouterr().out.splitlines() if line.endswith("  all")]
+    return [int(number) for number in rows[0].split()[:-1]]
+
+
+def test_the_repository_remembers_functions(remembered: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without `.cache` a run goes on from the tracked file: comments and docstrings do not make a function another."""
+    changes, tried, noticed, explained, bare, left = show_left(capsys)
+    assert (tried, noticed, explained, bare) == (5, 4, 0, 1)
+    assert left == changes - 5
+    judge = Path("judging/judge.py")
+    judge.write_text(JUDGE.replace("    return have", '    """Judge."""\n    # enough?\n    return have'))
+    assert show_left(capsys) == [changes, tried, noticed, explained, bare, left]
+    every = [mutant for mutant in mutants("judging/judge.py", judge.read_text()) if mutant.is_predicate]
+    named = {mutant.name for mutant in program.list_left(every)}
+    assert "is_enough: want > 8 -> want >= 8" in named, "what has no reason is tried again"
+    assert len(named) == left + 1
+    program.REASONS.write_text('["judging/judge.py"]\n"is_enough: want > 8 -> want >= 8" = "of no matter"\n')
+    assert len(program.list_left(every)) == left
+    assert len(remembered.read_text().splitlines()) == 1
+
+
+def test_a_function_that_changed_counts_as_not_tried(remembered: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its line is not believed, and goes; what changes outside of it leaves its line as it is."""
+    judge = Path("judging/judge.py")
+    judge.write_text(JUDGE.replace("LEAST = 3", "LEAST = 4"))
+    assert show_left(capsys)[1] == 5
+    judge.write_text(JUDGE.replace("have >= want", "have + 1 >= want"))
+    assert show_left(capsys)[1] == 0
+    assert remembered.read_text() == ""
 
 
 def test_the_summary_counts_each_file(
