@@ -44,6 +44,7 @@ COMMANDS: Final = {
     "export": "Write ledgers' entries from bookies' disks as files, whatever their records say.",
     "check-impact": "Say whether bookies or racks may be taken away.",
     "scrutinize": "Say whether bookies and metadata agree, ledger by ledger.",
+    "scrutiny": "Compare two scrutinies: what is new, gone, changed.",
     "orphans": "Find ledgers that nobody names, data without a record, and deletes that went past bkmeta.",
     "drill": "Try what would come back if the store were lost now.",
     "delete": "Delete ledgers in two phases, by a certificate.",

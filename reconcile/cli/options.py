@@ -80,7 +80,7 @@ def quote_command(*words: object) -> str:
 
 
 def output_options(command: Callable[P, R]) -> Callable[P, R]:
-    """Add --json and --progress."""
+    """Add --json, --short and --progress."""
     command = click.option(
         "--progress",
         type=click.Choice(["auto", "json", "none"]),
@@ -88,6 +88,7 @@ def output_options(command: Callable[P, R]) -> Callable[P, R]:
         show_default=True,
         help="A bar on a terminal, JSON events on stderr, or nothing.",
     )(command)
+    command = click.option("--short", is_flag=True, help="The verdict alone: one line.")(command)
     return click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text.")(command)
 
 
@@ -167,8 +168,11 @@ def parse_ledger(text: str, scope: str | None = None, *, hint: str = "LEDGER") -
 
 
 def make_output(values: dict[str, Any]) -> Output:
-    """Take --json and --progress out of a command's arguments."""
-    return Output(as_json=values.pop("as_json"), progress=values.pop("progress"))
+    """Take --json, --short and --progress out of a command's arguments."""
+    short = values.pop("short")
+    if short and values["as_json"]:
+        raise click.UsageError("--short is text: give it or --json")
+    return Output(as_json=values.pop("as_json"), progress=values.pop("progress"), short=short)
 
 
 def make_context(output: Output) -> "Context":

@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING, Final, Self, TextIO
 
 import click
 
+from reconcile.chosen_settings import list_chosen
 from reconcile.cli.command import Exit
+from reconcile.cli.settings import TYPED, effective_settings
 from reconcile.estimates import Step, estimate_s, in_words
 from reconcile.words import printable, printable_line
 
 if TYPE_CHECKING:
+    from reconcile.chosen_settings import Setting
     from reconcile.jobs.context import Progress
 
 SCHEMA_VERSION: Final = 1
@@ -32,7 +35,7 @@ class Span:
 
 
 class PaintedLine(str):
-    """A line for people, made of pieces, some of them in a colour; as text it has none."""
+    """A line for people, made of pieces, some of them in a colour; as text it has nsetting."""
 
     __slots__ = ("spans",)
 
@@ -87,12 +90,14 @@ _WORTH_SAYING_S: Final = 60
 class Output:
     """Prints results, errors and progress in the way that was asked for."""
 
-    def __init__(self, *, as_json: bool, progress: str) -> None:
+    def __init__(self, *, as_json: bool, progress: str, short: bool = False) -> None:
         self._json = as_json
         self._progress = progress
+        self._short = short
 
     def show(self, result: Result) -> int:
-        """Print a result; return its exit code."""
+        """Print a result, with the settings that were not defaults; return its exit code."""
+        chosen = list_settings()
         if self._json:
             click.echo(
                 json.dumps(
@@ -103,6 +108,9 @@ class Output:
                         "counts": result.counts,
                         "coverage": result.coverage,
                         "next": result.following,
+                        "settings": {
+                            setting.name: {"value": setting.value, "from": setting.origin} for setting in chosen
+                        },
                         **result.facts,
                     }
                 )
@@ -110,11 +118,17 @@ class Output:
             return result.exit_code
         colour = _COLOURS.get(result.exit_code, "red")
         click.echo(_style(_fit(printable_line(result.verdict), sys.stdout), colour))
+        if self._short:
+            return result.exit_code
         for line in result.details:
             if isinstance(line, PaintedLine):
                 click.echo("  " + "".join(_paint(span) for span in line.spans))
             else:
                 click.echo(_fit(f"  {printable_line(line)}", sys.stdout) if line else "")
+        if words := [
+            f"{setting.name} {setting.value} ({setting.origin})" for setting in chosen if setting.origin != TYPED
+        ]:
+            click.echo(_fit(f"  settings that were not typed: {printable_line('; '.join(words))}", sys.stdout))
         if result.following:
             click.echo(f"\nnext: {printable(result.following)}")
         return result.exit_code
@@ -140,7 +154,7 @@ class Output:
     def progress(self, title: str, unit: str) -> "Iterator[Progress]":
         """Give a function to call with (done, of all): a bar on a terminal, events with --progress json, else nothing.
 
-        What is done is said at once, before anything of it is done.
+        What is done is said at once, before anything of it is dsetting.
 
         Args:
             title: what is done, for people; with the stage behind it, unless `STAGES` has words for that.
@@ -163,6 +177,11 @@ class Output:
                 )
         else:
             yield lambda done, total, stage="": None  # noqa: ARG005 - the protocol's names
+
+
+def list_settings() -> "list[Setting]":
+    """Return the settings of the command that runs, as far as they are no defaults; none where a program calls."""
+    return [] if click.get_current_context(silent=True) is None else list_chosen(effective_settings())
 
 
 def _paint(span: Span) -> str:

@@ -10,8 +10,9 @@ from reconcile.cli.incident import OPTION as INCIDENT
 from reconcile.cli.incident import incident_file
 
 _PREFIX: Final = "BKMETA_"
+TYPED: Final = "option"
 _SOURCES: Final = {
-    click.core.ParameterSource.COMMANDLINE: "option",
+    click.core.ParameterSource.COMMANDLINE: TYPED,
     click.core.ParameterSource.ENVIRONMENT: "environment",
     click.core.ParameterSource.DEFAULT_MAP: "incident file",
 }

@@ -27,6 +27,7 @@ from reconcile.deletes.verification.unreferenced import find_births, judge_refer
 from reconcile.deletes.verification.wanted import Wanted
 from reconcile.findings.categories import Category
 from reconcile.findings.table import Run, Statement, make_ledger_findings
+from reconcile.rules.copy_bytes import state_bytes
 from reconcile.rules.sides import ABSENT, Relation, compare, take_rows, unite
 from recovery.model import tables
 from recovery.model.ids import LedgerId, to_unsigned
@@ -180,6 +181,7 @@ def _state_record(rows: pa.Table, copies: pa.Table, listings: tuple[Listing, Lis
             indexed["entries_max"].take(pa.array(entries, mask=entries == ABSENT)),
             "inventories",
         ),
+        *state_bytes(rows, copies),
     ]
 
 

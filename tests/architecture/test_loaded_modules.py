@@ -62,6 +62,7 @@ ALLOWED: Final[dict[str, tuple[str, frozenset[str]]]] = {
     "plan split": ("plan split {plan} --out {out} --waves canary,rest", ARROW),
     "plan edit": ("plan edit {plan} --out {out} --drop 1", ARROW),
     "scrutinize": ("scrutinize --metadata {zookeeper} --out {out}", LIVE),
+    "scrutiny diff": ("scrutiny diff {odd} {odd}", ARROW),
     "drill": ("drill --metadata {zookeeper} --inventory {inventory} --out {out}", LIVE | FILES | {"jinja2"}),
     "rehearse": ("rehearse {plan} --metadata {zookeeper}", LIVE),
     "apply": ("apply {plan} --metadata {zookeeper} --confirm {hash}", LIVE),

@@ -16,6 +16,9 @@ A mark says since when by its own ctime, else by its node's. One that is older t
 A lock says since when by its node's ctime, where the store keeps one (etcd does not). Where entries of a closed ledger
 are on no bookie, and every bookie was asked, its mark is critical, however it came to stand.
 
+A mark names bookies that lack copies. The fragments of a ledger are its segments: one that names none of these
+bookies is done, for a worker writes the record again with the bookie that took the copy. The others are not.
+
 Where the bookie that is lacking is one of the open segment, and that is not the ledger's only one, the finding is
 OPEN_FRAGMENT_PENDING: a worker waits `OPEN_GRACE_S` for the writer to go on without it, then it ends the segment.
 """
@@ -33,6 +36,7 @@ import pyarrow.compute as pc
 from reconcile.findings.categories import TRAITS, Category
 from reconcile.findings.table import Run, Statement, make_ledger_findings
 from reconcile.rules.sides import ABSENT, unite
+from reconcile.words import list_names
 from recovery.codecs.keys import read_marks
 from recovery.codecs.replication_lock import REUSE, decode_holder, is_guard, ledger_of_lock
 from recovery.codecs.replication_mark import list_replicas, read_mark_times
@@ -45,6 +49,8 @@ Ints = npt.NDArray[np.int64]
 
 OPEN_GRACE_S: Final = 30.0
 """Seconds: the default of BookKeeper's openLedgerRereplicationGracePeriod."""
+_FRAGMENTS: Final = 12
+"""Fragments of a ledger that a finding lists."""
 _VOTES: Final = "/underreplication/auditorelection/V_"
 MARKS: Final = pa.schema(
     [
@@ -186,10 +192,11 @@ def find_overdue(stored: pa.Table, late: pa.Table, lost: Ints, replication: Repl
     """
     if not late.num_rows:
         return FINDINGS.empty_table()
-    records = stored.select(["state", "segments"]).take(late["record"]).to_pylist()
+    records = stored.select(["state", "segments", "last_entry"]).take(late["record"]).to_pylist()
     ledgers = [LedgerId(*pair) for pair in zip(late["scope"].to_pylist(), late["ledger"].to_pylist(), strict=True)]
     reasons = [_explain(*pair, replication) for pair in zip(ledgers, records, strict=True)]
     replicas = [list_replicas(raw) for raw in late["raw"].to_pylist()]
+    fragments = [_sort_fragments(*pair, replication) for pair in zip(records, replicas, strict=True)]
     pending = np.array([_is_open_there(*pair, replication) for pair in zip(records, replicas, strict=True)], np.bool_)
     pending &= pc.less(late["since"], run.at - timedelta(seconds=OPEN_GRACE_S)).to_numpy()
     lost = lost[late["record"].to_numpy()]
@@ -202,6 +209,8 @@ def find_overdue(stored: pa.Table, late: pa.Table, lost: Ints, replication: Repl
             Statement("store", "marked since", overdue["since"]),
             Statement("store", "bookies that are believed to lack it", texts.take(rows)),
             Statement("store", "why it stands", pa.array(reasons, pa.string()).take(rows)),
+            Statement("store", "fragments done", pa.array([done for done, _ in fragments], pa.string()).take(rows)),
+            Statement("store", "fragments not done", pa.array([left for _, left in fragments], pa.string()).take(rows)),
             Statement("bookies", "entries that no bookie has", pa.array(lost).take(rows)),
         ]
         named = pa.array([list(names) for names in replicas], pa.list_(pa.string())).take(rows)
@@ -213,13 +222,38 @@ def find_overdue(stored: pa.Table, late: pa.Table, lost: Ints, replication: Repl
     return pa.concat_tables(parts)
 
 
+def _find_lacking(record: Mapping[str, Any], replicas: Sequence[str], replication: Replication) -> frozenset[str]:
+    """Return the bookies that lack copies: those that the mark names; without any, those that are not registered."""
+    members = {name for segment in record["segments"] or () for name in segment["members"]}
+    return frozenset(replicas or members - replication.registered)
+
+
+def _sort_fragments(record: Mapping[str, Any], replicas: Sequence[str], replication: Replication) -> tuple[str, str]:
+    """Return the fragments of a ledger that no lacking bookie is named for, and the others, in words."""
+    segments: Sequence[Any] = record["segments"] or []
+    lacking = _find_lacking(record, replicas, replication)
+    ends = [segment["first"] - 1 for segment in segments[1:]] + [record["last_entry"]]
+    done: list[str] = []
+    left: list[str] = []
+    for segment, end in zip(segments, ends, strict=False):
+        entries = f"{segment['first']}…{'' if end is None else end}"
+        if names := sorted(lacking.intersection(segment["members"])):
+            left.append(f"{entries} ({', '.join(names)})")
+        else:
+            done.append(entries)
+    return _word_fragments(done, len(segments)), _word_fragments(left, len(segments))
+
+
+def _word_fragments(names: Sequence[str], count: int) -> str:
+    return f"{len(names)} of {count}: {list_names(names, _FRAGMENTS)}" if names else "none"
+
+
 def _is_open_there(record: Mapping[str, Any], replicas: Sequence[str], replication: Replication) -> bool:
     """Say whether what is lacking is of the segment that is written to, and an earlier segment shows entries."""
     segments: Sequence[Any] = record["segments"] or []
     if record["state"] != "OPEN" or len(segments) < 2:
         return False
-    lacking = set(replicas) or {name for name in segments[-1]["members"] if name not in replication.registered}
-    return not lacking.isdisjoint(segments[-1]["members"])
+    return not _find_lacking(record, replicas, replication).isdisjoint(segments[-1]["members"])
 
 
 def _explain(ledger: LedgerId, record: Mapping[str, Any], replication: Replication) -> str:

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from reconcile.check.preflight.gc_settings import COLLECTION_STOPS
 from reconcile.findings.categories import Category
 from reconcile.findings.table import Run, Statement, make_ledger_findings
+from reconcile.rules.copy_bytes import state_bytes
 from reconcile.rules.sides import ABSENT, unite
 from recovery.codecs.store_kind import ZOOKEEPER, StoreKind
 from recovery.model.tables import KEY_COLUMNS
@@ -63,6 +64,7 @@ def find_unlisted(
         ),
         Statement("bookies", "hold it", pa.array([", ".join(names) for names in holders], pa.string())),
         Statement("bookies", "entries on one of them, at most", alone["entries_max"]),
+        *state_bytes(alone, copies_alone),
         Statement("bookies", "have collected it", pa.array([", ".join(names) for names in collected], pa.string())),
         *([] if kind.has_replication else [Statement("store", "why it may still be held", COLLECTION_STOPS)]),
     ]

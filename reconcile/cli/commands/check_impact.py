@@ -12,6 +12,7 @@ import click
 
 from reconcile.check.impact.names import Level, Target
 from reconcile.cli.command import Command, Exit
+from reconcile.cli.option_groups.deletes import read_ledger_file
 from reconcile.cli.options import (
     DURATION,
     FILE,
@@ -88,6 +89,7 @@ def _split(_context: click.Context, _option: click.Parameter, values: tuple[str,
 @click.option("--weights", type=FILE, help="Capacity of bookies: lines of `id weight`. [default: 1 each]")
 @click.option("--default-quorum", callback=parse_quorum, metavar="E/W/A", help="What new ledgers need.")
 @click.option("--ledgers", multiple=True, metavar="LEDGER", help="Only these ledgers.")
+@click.option("--from", "source", type=FILE, help="Only the ledgers of this file, one a line.")
 @names_options
 @references_option
 @inventory_options("What a bookie really holds, or a table of entries; it counts instead of what records promise.")
@@ -136,6 +138,7 @@ def check_impact(
     weights: Path | None,
     default_quorum: tuple[int, int, int] | None,
     ledgers: tuple[str, ...],
+    source: Path | None,
     scope: str | None,
     qualified: tuple[str, ...],
     references: tuple[str, ...],
@@ -167,7 +170,9 @@ def check_impact(
         raise click.UsageError("a list of bookies or hosts is empty")
     for names, option in ((sets, "--bookies"), (unrecoverable, "--unrecoverable")):
         demand_bookie_ids([name for part in names for name in part], option)
-    named = parse_ledgers(ledgers, scope, qualified, hint="--ledgers") or None
+    named = parse_ledgers(ledgers, scope, qualified, hint="--ledgers")
+    if source is not None:
+        named = tuple(dict.fromkeys([*named, *read_ledger_file(source, scope)]))
     with output.progress("loading what the check needs", "modules"):
         from reconcile.check.impact.segments.columns import Shape
         from reconcile.check.placement_files import read_placement, read_topology
@@ -190,7 +195,7 @@ def check_impact(
         placement=PlacementSettings() if placement is None else read_placement(placement),
         weights={} if weights is None else read_weights(weights),
         default_quorum=None if default_quorum is None else Shape(*default_quorum),
-        ledgers=named,
+        ledgers=named or None,
         references=read_references(references, context),
         most_unavailable=most_unavailable,
         margin=None if margin is None else Level(margin),

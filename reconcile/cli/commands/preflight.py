@@ -112,7 +112,7 @@ def preflight(
     more of the bookies' inventories it is given.
     """
     # With --json people still read it, and programs get stdout for themselves.
-    _print_first_ten_minutes(uri, to_stderr=bool(shared["as_json"]))
+    _print_first_ten_minutes(uri, to_stderr=bool(shared["as_json"] or shared["short"]))
     output = make_output(shared)
     if uri is None:
         more = "bkmeta preflight --metadata URI --inventory DIR … says whether data can be deleted right now"

@@ -32,17 +32,19 @@ from reconcile.cli.options import (
 )
 from reconcile.cli.output import Result
 from reconcile.cli.settings import effective_settings
-from reconcile.cli.wording.findings import describe_finding
+from reconcile.cli.wording.findings import describe_finding, describe_gone
 from reconcile.words import count_noun, list_names
 from recovery.place import DatasetPlace
 
 if TYPE_CHECKING:
+    from reconcile.check.scrutiny.run_differences import GoneFinding
     from reconcile.jobs.scrutiny.request import Scrutinized
 
 _SHARE: Final = re.compile(r"([0-9]{1,4})/([0-9]{1,4})")
 _MOST_SHARES: Final = 4096
+_SHOWN: Final = 20
 _TYPED: Final = click.core.ParameterSource.COMMANDLINE
-_OF_STORES: Final = frozenset({"uri", "against", "out", "share", "fail_on", "as_json", "progress"})
+_OF_STORES: Final = frozenset({"uri", "against", "out", "share", "fail_on", "as_json", "short", "progress"})
 """Parameters that mean something with --against."""
 
 
@@ -292,15 +294,25 @@ def _make_result(scrutinized: "Scrutinized", min_coverage: float, out: DatasetPl
         *(
             []
             if scrutinized.new is None
-            else [f"since the run before: {scrutinized.new} new, {scrutinized.resolved} resolved"]
+            else [
+                (
+                    f"since the run before: {scrutinized.new} new, {scrutinized.resolved} resolved, "
+                    f"{scrutinized.not_looked_for} not looked for again"
+                )
+            ]
         ),
         *([f"suppressed: {scrutinized.suppressed}"] if scrutinized.suppressed else []),
+        *(describe_gone(finding) for finding in _list_gone(scrutinized)),
         *(f"{category}: {count}" for category, count in scrutinized.found.items()),
         *(describe_finding(row) for row in scrutinized.worst),
     ]
     following = ""
     if scrutinized.failing:
-        where = "with --out RUN all of them are kept" if out is None else f"all are in {out}/findings"
+        where = (
+            "with --out RUN all of them are kept"
+            if out is None
+            else f"all are in {out}/findings, the ids of each category's ledgers in {out}/ledgers"
+        )
         sources = carry_options("--metadata", "--inventory", "--inventory-dir")
         following = f"{where}; of one ledger: " + quote_command("bkmeta", "explain", "LEDGER", *sources)
     elif coverage["without_lists"]:
@@ -316,6 +328,7 @@ def _make_result(scrutinized: "Scrutinized", min_coverage: float, out: DatasetPl
         "rechecked": scrutinized.rechecked,
         "new": scrutinized.new,
         "resolved": scrutinized.resolved,
+        "not_looked_for": scrutinized.not_looked_for,
     }
     return Result(
         "scrutinize",
@@ -335,6 +348,12 @@ def _make_result(scrutinized: "Scrutinized", min_coverage: float, out: DatasetPl
             "found": dict(scrutinized.found),
             "by_severity": dict(scrutinized.by_severity),
             **sums,
+            "gone": [finding.to_json() for finding in _list_gone(scrutinized)],
             "out": None if out is None else str(out),
         },
     )
+
+
+def _list_gone(scrutinized: "Scrutinized") -> "tuple[GoneFinding, ...]":
+    """Return the first findings that are gone and were more than notes; all are in the run's `gone.jsonl`."""
+    return tuple(finding for finding in scrutinized.gone if finding.row["severity"] != "info")[:_SHOWN]

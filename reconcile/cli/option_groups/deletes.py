@@ -203,6 +203,15 @@ def list_lines(rows: "Mapping[LedgerId, object]") -> list[str]:
     return [*lines, *([f"and {len(rows) - SHOWN} more: --json names all"] if len(rows) > SHOWN else [])]
 
 
+def read_ledger_file(path: Path, scope: str | None) -> "tuple[LedgerId, ...]":
+    """Return the ledgers that a file names, one a line; of a scope where a line has a number alone.
+
+    Raises:
+        InputError: the file cannot be read, or has a line that names no ledger.
+    """
+    return tuple(ledger for ledger, _ in _read_rows(path, scope))
+
+
 def _read_rows(path: Path, scope: str | None) -> "list[tuple[LedgerId, dict[str, Any]]]":
     """Return the ledger that each line names, and the JSON that it is; empty where it is none."""
     lines = read_operator_text(path, _REMEDY).splitlines()

@@ -59,10 +59,11 @@ from reconcile.stores import catalog_path, is_live
 from reconcile.words import count_noun, list_names
 from recovery.codecs.registration import address_in, decode_registration
 from recovery.codecs.store import REPLICATION_DISABLED
-from recovery.dataset import prepare, write_manifest
+from recovery.dataset import prepare, read_part, write_manifest
 from recovery.errors import FormatError, InputError
 from recovery.manifest import Part
-from recovery.model.ids import bucket_ranges
+from recovery.model.ids import LedgerId, bucket_ranges
+from recovery.out_folder import write_whole
 from recovery.place import DatasetPlace
 from recovery.spark import over_buckets
 
@@ -73,6 +74,8 @@ _VOTE: Final = re.compile(r'bookieId:\s*"([^"]*)"')
 _OWN: Final = re.compile(r"cursor |schema of |offload")
 """How the owner of a ledger begins that an upper layer keeps for its own bookkeeping."""
 _SOME: Final = 5
+IDS: Final = "ledgers.txt"
+"""Beside the dataset: the ids of the ledgers that are hit, one a line."""
 
 
 def check_impact(request: ImpactRequest, context: Context) -> ImpactAnswer:
@@ -472,6 +475,7 @@ class _Check:
         return tuple(s for s in read_statements(self._request.uri, self._request.cache) if s.bookie not in repeated)
 
     def _write_manifest(self, out: DatasetPlace, answer: ImpactAnswer, total: RangeAnswer) -> None:
+        _write_ids(out, [str(part["file"]) for part in total.parts if part["rows"]])
         write_manifest(
             out,
             "impact",
@@ -486,6 +490,17 @@ class _Check:
             secret=False,
             extra={"answer": str(answer.verdict)},
         )
+
+
+def _write_ids(out: DatasetPlace, files: Sequence[str]) -> None:
+    """Write the ids of the ledgers of some parts, one a line, each once."""
+    pairs: set[LedgerId] = set()
+    for file in files:
+        rows = read_part(out, file, columns=["scope", "ledger"]).group_by(["scope", "ledger"]).aggregate([])
+        keys = zip(rows["scope"].to_pylist(), rows["ledger"].to_pylist(), strict=True)
+        pairs.update(LedgerId(*key) for key in keys)
+    with write_whole(out / IDS, secret=False) as ids:
+        ids.sink.writelines(f"{ledger}\n".encode() for ledger in sorted(pairs))
 
 
 def _needs_places(request: ImpactRequest) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 from reconcile.check.scrutiny.judge import Demands
 from reconcile.check.scrutiny.lifecycle import Suppression
+from reconcile.check.scrutiny.run_differences import GoneFinding
 from reconcile.jobs.context import Wire
 from recovery.model.ids import BUCKETS
 from recovery.place import DatasetPlace
@@ -88,7 +89,9 @@ class Scrutinized:
         failing: how many there are.
         suppressed: findings that somebody answers for.
         new: findings that the earlier run did not have; None: there is none.
-        resolved: findings of the earlier run, in this run's share, that are gone; None: there is none.
+        resolved: findings of the earlier run that were looked for again and are gone; None: there is none.
+        not_looked_for: those that are gone, and that this run did not look for; None likewise.
+        gone: both, each with what resolved it, or why it was not looked for.
     """
 
     listed: int
@@ -105,6 +108,8 @@ class Scrutinized:
     suppressed: int
     new: int | None
     resolved: int | None
+    not_looked_for: int | None = None
+    gone: tuple[GoneFinding, ...] = ()
 
     @property
     def adds_up(self) -> bool:

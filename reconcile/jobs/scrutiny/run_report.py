@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -21,11 +21,16 @@ from recovery.dataset import Dataset, open_dataset, read_part, sort_by_key, writ
 from recovery.errors import InputError
 from recovery.manifest import Part
 from recovery.model import tables
+from recovery.model.ids import LedgerId
 from recovery.out_folder import write_whole
 from recovery.place import DatasetPlace
 
 METRICS: Final = "metrics.prom"
 REPAIRS: Final = "repair.jsonl"
+GONE: Final = "gone.jsonl"
+"""Findings of the run before that are gone, each with what resolved it."""
+IDS: Final = "ledgers"
+"""Folder of a file for each category: the ids of its ledgers, one a line."""
 _POINTS: Final = 90
 """Scrutinies that the trend shows, the last one included."""
 _SHOWN: Final = 20
@@ -80,16 +85,6 @@ def raise_verdicts(out: DatasetPlace, parts: Mapping[str, list[Part]], later: pa
     return raised
 
 
-def count_known(out: DatasetPlace, parts: Sequence[Part], before: Collection[bytes]) -> tuple[int, int]:
-    """Count the findings that the run before had, too, and the others."""
-    known = new = 0
-    for part in parts:
-        ids = read_part(out, part.file, columns=["id"])["id"].to_pylist() if part.rows else []
-        had = sum(key in before for key in ids)
-        known, new = known + had, new + len(ids) - had
-    return known, new
-
-
 def find_worst(out: DatasetPlace, parts: Sequence[Part], severe: Sequence[str]) -> list[Mapping[str, Any]]:
     """Return the first findings at or above the severity that fails, the gravest first."""
     found: dict[str, list[Mapping[str, Any]]] = {severity: [] for severity in severe}
@@ -121,7 +116,7 @@ def write_report(out: DatasetPlace, inventories: Sequence[Dataset], context: Con
 
 
 def write_beside(request: ScrutinyRequest, result: Scrutinized, parts: Sequence[Part], run: Run) -> None:
-    """Write what other programs take: figures, and commands that mend."""
+    """Write what other programs take: figures, commands that repair, what is gone, ids of ledgers by category."""
     from reconcile.jobs.scrutiny.metrics import format_metrics  # noqa: PLC0415 - at the end of a run alone
 
     text = format_metrics(result, run.at.timestamp())
@@ -133,6 +128,27 @@ def write_beside(request: ScrutinyRequest, result: Scrutinized, parts: Sequence[
         for part in parts:
             rows = read_part(request.out, part.file).to_pylist() if part.rows else []
             repairs.sink.writelines(f"{json.dumps(command)}\n".encode() for command in list_repairs(rows))
+    if result.new is not None:
+        with write_whole(request.out / GONE, secret=False) as gone:
+            gone.sink.writelines(f"{json.dumps(finding.to_json())}\n".encode() for finding in result.gone)
+    _write_ids(request.out / IDS, request.out, parts)
+
+
+def _write_ids(folder: DatasetPlace, out: DatasetPlace, parts: Sequence[Part]) -> None:
+    """Write the ids of each category's ledgers, but of findings that are suppressed."""
+    ids: dict[str, set[LedgerId]] = {}
+    for part in parts:
+        columns = ["category", "scope", "ledger", "status"]
+        rows = read_part(out, part.file, columns=columns) if part.rows else tables.FINDINGS.empty_table()
+        rows = rows.filter(pc.and_(pc.is_valid(rows["ledger"]), pc.equal(rows["status"], "open")))
+        for category in pc.unique(rows["category"]).to_pylist():
+            of_category = rows.filter(pc.equal(rows["category"], category))
+            pairs = zip(of_category["scope"].to_pylist(), of_category["ledger"].to_pylist(), strict=True)
+            ids.setdefault(category, set()).update(LedgerId(*pair) for pair in pairs)
+    for category, ledgers in ids.items():
+        folder.mkdir(parents=True, exist_ok=True)
+        with write_whole(folder / f"{category}.txt", secret=False) as file:
+            file.sink.writelines(f"{ledger}\n".encode() for ledger in sorted(ledgers))
 
 
 def _replace_file(path: Path, text: str) -> None:

@@ -25,6 +25,7 @@ from reconcile.check.scrutiny.evidence_age import Moment, find_ages
 from reconcile.check.scrutiny.judge import Demands
 from reconcile.check.scrutiny.lifecycle import Lifecycle
 from reconcile.check.scrutiny.replication import Replication
+from reconcile.check.scrutiny.run_differences import RunDifferences, compare_runs
 from reconcile.check.scrutiny.vanished import Window
 from reconcile.clusters import demand_of_cluster, name_earlier
 from reconcile.findings.categories import SEVERITY_ORDER
@@ -57,7 +58,6 @@ from reconcile.jobs.scrutiny.range_task import (
 from reconcile.jobs.scrutiny.request import Scrutinized, ScrutinyRequest
 from reconcile.jobs.scrutiny.returned_writers import compare_all
 from reconcile.jobs.scrutiny.run_report import (
-    count_known,
     find_worst,
     make_trend,
     raise_verdicts,
@@ -210,7 +210,7 @@ def _scrutinize(request: ScrutinyRequest, context: Context, wait: Callable[[floa
     sums.add("findings", count_findings(rows))
     sums.open.update(count_open(rows))
     remove_tree(request.out / SPILL)
-    result = _finish(request, sums, bookies, second_look, run, lifecycle, window)
+    result = _finish(request, sums, bookies, second_look, run, window)
     for path in overtaken:
         path.unlink(missing_ok=True)
     write_report(request.out, bookies.inventories, context, is_covered=result.is_covered(request.min_coverage))
@@ -426,20 +426,32 @@ def _finish(
     bookies: AskedBookies,
     second_look: SecondLook,
     run: Run,
-    lifecycle: Lifecycle,
     window: Window | None,
 ) -> Scrutinized:
     by_severity: Counter[str] = Counter()
     for counted in sums.findings.values():
         by_severity.update(counted)
     severe = SEVERITY_ORDER[: SEVERITY_ORDER.index(request.fail_on) + 1]
-    new = resolved = None
-    if lifecycle.first_seen is not None:
-        known, new = count_known(request.out, sums.parts["findings"], lifecycle.first_seen)
-        resolved = len(lifecycle.first_seen) - known
     summary = bookies.summary
     kinds: Counter[str] = Counter() if summary is None else Counter(str(result.kind) for result in summary.bookies)
     whole = request.share[1] == 1
+    coverage = {
+        "bookies": len(bookies.known),
+        "inventories": len(bookies.given),
+        "asked": 0 if summary is None else len(summary.bookies),
+        "answered": kinds[Kind.COLLECTED],
+        "without_lists": kinds[Kind.NO_LISTS],
+        "silent": sorted(bookies.silent),
+        "not_registered": list(bookies.absent),
+        "positions": sums.positions,
+        "judged": sums.judged,
+        "share": list(request.share),
+        "placement": dict(sums.placement),
+        "undated": _list_undated(second_look.task),
+        "references": len(request.references),
+        "marks_kept": second_look.replication.is_kept,
+    }
+    differences = _compare_with_earlier(request, sums, second_look.task, coverage)
     result = Scrutinized(
         # Not counted from what was judged: a ledger that got lost on the way shows.
         listed=second_look.task.catalog.rows("ledgers") if whole else sums.listed,
@@ -450,26 +462,14 @@ def _finish(
         found={category: counted.total() for category, counted in sorted(sums.findings.items())},
         by_severity={severity: by_severity[severity] for severity in SEVERITY_ORDER},
         rechecked=second_look.looked_at,
-        coverage={
-            "bookies": len(bookies.known),
-            "inventories": len(bookies.given),
-            "asked": 0 if summary is None else len(summary.bookies),
-            "answered": kinds[Kind.COLLECTED],
-            "without_lists": kinds[Kind.NO_LISTS],
-            "silent": sorted(bookies.silent),
-            "not_registered": list(bookies.absent),
-            "positions": sums.positions,
-            "judged": sums.judged,
-            "share": list(request.share),
-            "placement": dict(sums.placement),
-            "undated": _list_undated(second_look.task),
-            "marks_kept": second_look.replication.is_kept,
-        },
+        coverage=coverage,
         worst=tuple(find_worst(request.out, sums.parts["findings"], severe)),
         failing=sum(sums.open[severity] for severity in severe),
         suppressed=by_severity.total() - sums.open.total(),
-        new=new,
-        resolved=resolved,
+        new=None if differences is None else differences.new.num_rows,
+        resolved=None if differences is None else len(differences.resolved),
+        not_looked_for=None if differences is None else len(differences.gone) - len(differences.resolved),
+        gone=() if differences is None else differences.gone,
     )
     write_beside(request, result, sums.parts["findings"], run)
     write_manifest(
@@ -481,7 +481,7 @@ def _finish(
         secret=True,
         extra={
             "settings": dict(request.settings),
-            "result": {name: value for name, value in asdict(result).items() if name != "worst"},
+            "result": _drop_rows(result),
             "adds_up": result.adds_up,
             WINDOWS: note_window(second_look.task.earlier, window),
             _MOMENTS: _note_moment(second_look.task, run),
@@ -489,6 +489,24 @@ def _finish(
         },
     )
     return result
+
+
+def _drop_rows(result: Scrutinized) -> dict[str, Any]:
+    """Return what the manifest keeps of a result: all but findings, which have files of their own."""
+    values = asdict(replace(result, worst=(), gone=()))
+    return {name: value for name, value in values.items() if name not in ("worst", "gone")}
+
+
+def _compare_with_earlier(
+    request: ScrutinyRequest, sums: _Sums, task: RangeTask, coverage: Mapping[str, Any]
+) -> RunDifferences | None:
+    """Compare the findings of this run with those of the run before; None: there is none."""
+    if task.earlier is None:
+        return None
+    parts = {name: [asdict(part) for part in parts] for name, parts in sums.parts.items()}
+    about = {"kind": "scrutiny", "schema_version": list(tables.SCHEMA_VERSION), "tables": parts}
+    now = Dataset(task.out, {**about, "coverage": coverage, "settings": request.settings})
+    return compare_runs(task.earlier, now, (task.earlier_store, task.catalog), request.buckets)
 
 
 def _list_undated(task: RangeTask) -> list[str]:

@@ -63,6 +63,19 @@ def test_the_example_of_the_seed_is_told_in_its_numbers(
     ]  # fmt: skip
 
 
+def test_a_list_of_hit_ledgers_is_what_the_next_question_takes(
+    example: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """--out writes ids, --from reads them: the same bookies hit the same ledgers, and no other is asked about."""
+    shards = ",".join(SHARDS[:3])
+    whole = ask(capsys, example, "--bookies", shards, "--out", tmp_path / "out", "--json").result
+    ids = (tmp_path / "out" / "ledgers.txt").read_text().split()
+    assert ids == ["9"]
+    chosen = ask(capsys, example, "--bookies", shards, "--from", tmp_path / "out" / "ledgers.txt", "--json").result
+    assert (chosen["counts"]["ledgers"], chosen["impacts"]) == (1, whole["impacts"])
+    assert chosen["settings"]["--from"]["value"].endswith("ledgers.txt")
+
+
 def test_programs_have_every_key_and_people_the_same_verdict(
     example: Dataset, capsys: pytest.CaptureFixture[str]
 ) -> None:

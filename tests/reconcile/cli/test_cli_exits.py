@@ -19,6 +19,7 @@ from tests.support.command import ROOT, Done, commands, run
 from tests.support.impacts import write_catalog
 from tests.support.inventories import write_inventory
 from tests.support.plan_folder import Ledger, write_plan
+from tests.support.service import write_findings
 
 pytestmark = pytest.mark.long
 
@@ -59,6 +60,11 @@ class World:
         """Collect the bookie."""
         journals, ledgers = self.bookie.journal_dirs[0], self.bookie.ledger_dirs[0]
         return ["collect", "--ledger-dir", ledgers, "--journal-dir", journals, "--out", self.new, *more]
+
+    def scrutinize(self, name: str, *ledgers: int) -> Path:
+        """Write a scrutiny that found something wrong with ledgers."""
+        write_findings(self.root / name, ledgers)
+        return self.root / name
 
 
 @pytest.fixture
@@ -173,6 +179,9 @@ LINES: dict[tuple[str, Exit], Line] = {
     ("plan show", Exit.DONE): lambda w: ["plan", "show", w.plan.path],
     ("plan show", Exit.FAILED): lambda w: ["plan", "show", w.broken.path],
     ("plan show", Exit.USAGE): lambda w: ["plan", "show", w.inventory],
+    ("scrutiny diff", Exit.DONE): lambda w: ["scrutiny", "diff", w.scrutinize("run", 5), w.root / "run"],
+    ("scrutiny diff", Exit.USAGE): lambda w: ["scrutiny", "diff", w.plan.path, w.new],
+    ("scrutiny diff", Exit.FOUND): lambda w: ["scrutiny", "diff", w.scrutinize("one", 5), w.scrutinize("two", 6)],
     ("plan diff", Exit.DONE): lambda w: ["plan", "diff", w.plan.path, w.plan.path],
     ("plan diff", Exit.USAGE): lambda w: ["plan", "diff", w.plan.path, w.new],
     ("plan diff", Exit.FOUND): lambda w: ["plan", "diff", w.plan.path, w.other.path],

@@ -41,13 +41,13 @@ def folders(made: BookieDir) -> list[str]:
 
 @each_command
 def test_every_command_says_how_it_is_used(name: str) -> None:
-    """Each takes --json and --progress, each option has help, and there is one example of the command itself.
+    """Each takes --json, --short and --progress, each option has help, and there is one example of the command itself.
 
     Where ledgers are named their halves are, too, by both options.
     """
     command = commands()[name]
     options = {name for parameter in command.params for name in parameter.opts}
-    assert {"--json", "--progress"} <= options
+    assert {"--json", "--short", "--progress"} <= options
     names_ledgers = any(parameter.name in ("ledger", "ledgers", "dropped") for parameter in command.params)
     both = {"--ledger-scope-id", "--ledger-qualified-name"}
     assert both & options == (both if names_ledgers else set())

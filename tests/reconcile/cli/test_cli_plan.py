@@ -135,6 +135,37 @@ def test_a_plan_whose_file_is_cut_is_named(made: Dataset, capsys: pytest.Capture
     assert "again" in done.err
 
 
+def test_short_prints_the_verdict_alone(made: Dataset, capsys: pytest.CaptureFixture[str]) -> None:
+    """One line, the same as of --json, with the same exit code; it is text, so --json beside it is refused."""
+    whole = run(capsys, "plan", "show", made.path, "--json")
+    short = run(capsys, "plan", "show", made.path, "--short")
+    assert (short.code, short.out) == (whole.code, f"{whole.result['verdict']}\n")
+    assert run(capsys, "plan", "show", made.path, "--short", "--json").code == 2
+
+
+def test_every_answer_has_the_settings_that_were_no_defaults(
+    started: Dataset, store: MemoryStore, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Programs get all of them; people those that they did not type: of the incident file and the environment."""
+    monkeypatch.setenv("BKMETA_ZK_AUTH", "me:secret")
+    incident = tmp_path / "incident.toml"
+    incident.write_text('store = "zk+hierarchical://h:1/ledgers"\n')
+    run(capsys, "apply", started.path, "--incident", incident, "--confirm", started.manifest["hash"])
+    disks = make_bookie(tmp_path / "b1", {}, bookie="b1").all_dirs
+    words = ["verify", started.path, "--incident", incident, *(f"--disk=b1={folder}" for folder in disks)]
+    settings = run(capsys, *words, "--sample", "7", "--json").result["settings"]
+    assert settings["--sample"] == {"value": "7", "from": "option"}
+    assert settings["--metadata"] == {"value": "zk+hierarchical://h:1/ledgers", "from": "incident file"}
+    assert settings["BKMETA_ZK_AUTH"] == {"value": "set", "from": "environment"}
+    assert "--deadline" not in settings
+    [line] = [line for line in run(capsys, *words, "--sample", "7").out.splitlines() if "not typed" in line]
+    assert "--metadata zk+hierarchical://h:1/ledgers (incident file)" in line
+    assert "BKMETA_ZK_AUTH set (environment)" in line
+    assert "--sample" not in line
+    assert "secret" not in line
+
+
 def test_diff_tells_same_from_different(made: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Plans that write the same are exit code 0, others 3, with every difference counted and the first listed."""
     same = write_plan(tmp_path / "same", LEDGERS, secrets=9)

@@ -136,3 +136,26 @@ def test_on_etcd_bookies_are_registered_elsewhere_and_no_auditor_is_missed() -> 
     kept = Replication.from_nodes(pa.Table.from_pylist(nodes, schema=tables.CATALOG_NODES), ETCD)
     assert (kept.writable, kept.read_only, kept.is_kept) == (frozenset(["bk1:1"]), frozenset(["bk2:1"]), False)
     assert list(list_unaware({"bk3:1": 4}, kept, 0, 1e6)) == []
+
+
+def test_an_overdue_mark_says_which_fragments_are_done() -> None:
+    """A segment without a bookie that lacks copies is done; the others name these bookies."""
+    segments = [
+        {"first": 0, "members": ["bk3", "bk4"]},
+        {"first": 10, "members": ["bk1", "bk3"]},
+        {"first": 25, "members": ["bk1", "bk2"]},
+    ]
+    row = {"ledger": 7, "bucket": LedgerId(0, 7).bucket, "raw": b"", "state": "CLOSED", "last_entry": 40}
+    records = pa.Table.from_pylist(
+        [fill_row(tables.CATALOG_LEDGERS, {**row, "segments": segments})], schema=tables.CATALOG_LEDGERS
+    )
+    [found] = overdue(records, around([mark(7, 2)]))
+    assert said(found)["store", "fragments done"] == "1 of 3: 0…9"
+    assert said(found)["store", "fragments not done"] == "2 of 3: 10…24 (bk1), 25…40 (bk1)"
+    # A mark that names no bookie: those that are not registered lack copies.
+    [path] = mark_keys(*(pa.array([half]).to_numpy() for half in (0, 7)))
+    unnamed = node(path, "mark", b"", at=NOW - timedelta(hours=2))
+    [found] = overdue(records, around([unnamed], ("bk1", "bk3", "bk4")))
+    assert said(found)["store", "fragments not done"] == "1 of 3: 25…40 (bk2)"
+    [found] = overdue(records, around([unnamed]))
+    assert said(found)["store", "fragments done"].startswith("3 of 3: ")

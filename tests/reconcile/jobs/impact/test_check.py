@@ -116,6 +116,8 @@ def test_segments_that_ended_on_one_rack_are_lost_with_it(tmp_path: Path) -> Non
     made = write_catalog(tmp_path / "catalog", racks, ledgers)
     ask(made, taken=Taken(domains=("/rackA",)), topology=racks, out=tmp_path / "out", most_unavailable=50)
     rows = open_dataset(tmp_path / "out", "impact").read("impacts").to_pylist()
+    ids = (tmp_path / "out" / "ledgers.txt").read_text().split()
+    assert ids == [str(number) for number in sorted({row["ledger"] for row in rows})]
     lost = {(row["ledger"], row["segment"]) for row in rows if row["impact"] == "READ_AVAILABILITY_LOSS"}
     run = Run("scrutiny", AT)
     found, counts = find_misplaced_segments(made.read("ledgers"), racks, PlacementSettings(min_racks=2), run)
