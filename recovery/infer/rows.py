@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recovery.infer.copies import Ints, Mask
+from recovery.infer.entry_counts import find_thin
 from recovery.infer.facts import DIGESTS, NO_LAC, Facts
 from recovery.infer.prior import Source
 from recovery.infer.readings import MOST_RUNS, Reading
@@ -103,7 +104,7 @@ def build_table(known: Facts, explained: Explained, proposals: Proposals) -> pa.
         "holes": _list_holes(known, proposals, restored),
         "holders": _list_holders(known),
         "highest": pa.nulls(known.count, pa.int64()),
-        "alternatives": _list_alternatives(known, explained, restored),
+        "alternatives": _list_alternatives(known, explained, restored, proposals.universal),
         "raw": pa.nulls(known.count, pa.binary()),
         "contradictions": pa.nulls(known.count, tables.RECONSTRUCTION.field("contradictions").type),
     }
@@ -204,18 +205,18 @@ _READS_AS: Final = (
 _SHAPE, _END = range(len(_FIELDS))
 
 
-def _list_alternatives(known: Facts, explained: Explained, restored: Mask) -> pa.Array:
+def _list_alternatives(known: Facts, explained: Explained, restored: Mask, universal: Mask) -> pa.Array:
     """Return other shapes that explain a ledger, and the other ends that a reader could be given."""
     kept = restored[explained.other_ledger]
     ledger, shape = explained.other_ledger[kept], explained.other_shape[kept]
     at_end = explained.end == known.copies.end
     # Where entries above the end are held, the end may have been any of them, too.
     highest = np.where(at_end, explained.end - 1, known.copies.end)
-    # Of a shape with more copies than there are bookies of it, one is lost: a recovery may have asked that one first.
-    writes = np.array([shape.write for shape in explained.shapes], np.int64)
-    holders = np.bincount(known.copies.row_ledger, minlength=known.count)
-    least = explained.least.copy()
-    least[ledger[writes[shape] > holders[ledger]]] = -1
+    # Where an entry has fewer copies than W, a recovery may have asked who lost it, or never got it, and ended before.
+    writes = np.array([*(shape.write for shape in explained.shapes), 0], np.int64)
+    widest = np.where((explained.missing > 0) & ~universal, writes[explained.shape], 0)
+    np.maximum.at(widest, ledger, writes[shape])
+    least = np.minimum(explained.least, find_thin(known.copies, widest) - 1)
     shorter = np.flatnonzero(restored & (least <= highest))
     texts = pa.array([f"{shape.ensemble}/{shape.write}" for shape in explained.shapes], pa.string())
     weights = np.array([*(shape.weight for shape in explained.shapes), 0.0])

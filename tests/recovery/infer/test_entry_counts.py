@@ -5,7 +5,8 @@ from random import Random
 import numpy as np
 import pytest
 
-from recovery.infer.entry_counts import count_below
+from recovery.infer.copies import CopyColumns
+from recovery.infer.entry_counts import count_below, find_thin
 from recovery.model.groups import KeyedGroups, group_entries
 from recovery.testing import simulator
 
@@ -36,3 +37,27 @@ def test_entries_are_counted_by_row_and_position(ensemble: int, write: int, seed
         [[sum(simulator.holds(p, e, ensemble, write) for e in cell) for cell in line] for p in positions]
         for line in below
     ]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_first_entry_with_too_few_copies(seed: int) -> None:
+    """Whole copies, stripes, holes and late beginnings; a ledger that nobody holds has none."""
+    rng = Random(seed)
+    held: list[list[set[int]]] = []
+    for _ in range(12):
+        end = rng.randrange(1, 30)
+        whole = set(range(end + 1))
+        kinds = (whole, {e for e in whole if e % 3}, whole - {rng.randint(0, end)}, set(range(end // 2, end + 1)))
+        held.append([own for _ in range(rng.randint(0, 4)) if (own := rng.choice(kinds))])
+    rows = [(ledger, sorted(own)) for ledger, bookies in enumerate(held) for own in bookies]
+    laid = [group_entries(np.array(own, np.int64)) for _, own in rows]
+    groups = np.repeat(np.arange(len(rows)), [len(group.first) for group in laid])
+    columns = (np.concatenate([getattr(group, name) for group in laid]) for name in ("first", "last", "size", "period"))
+    copies = CopyColumns.sum_up(len(held), np.array([ledger for ledger, _ in rows]), groups, *columns)
+    wanted = np.array([rng.randint(0, 4) for _ in held])
+    expected = []
+    for bookies, fewest in zip(held, wanted.tolist(), strict=True):
+        end = max((max(own) for own in bookies), default=-1)
+        counts = [sum(entry in own for own in bookies) for entry in range(end + 1)]
+        expected.append(next((entry for entry, count in enumerate(counts) if count < fewest), end + 1))
+    assert find_thin(copies, wanted).tolist() == expected

@@ -17,11 +17,13 @@ from recovery.model.metadata import State
 from recovery.testing import inventories
 from recovery.testing.cluster_judge import ClusterJudge
 from recovery.testing.evidence import Evidence, Reference
+from recovery.testing.histories import PASSWORD
 from recovery.testing.judge import NOTHING, reconstruct_alone
 from recovery.testing.protocol import World, Writer
 from tests.recovery.infer.test_search_open_repaired import (
     BEFORE,
     ORDINARY,
+    copy_closed_segment,
     find_ends,
     make_world,
     open_ledger,
@@ -321,3 +323,50 @@ def test_a_member_that_lost_an_entry_denies_none(*, lost: bool) -> None:
         assert (row["outcome"], row["reason"]) == ("guarded", Refusal.RAGGED_TAIL)
     else:
         assert row["last_entry"] == writer.record.acked == BEFORE - 1
+
+
+def test_an_end_that_a_recovery_found_on_who_had_lost_the_rest_is_listed() -> None:
+    """One newcomer was wiped, the other away: the recovery closed before both, and all that was acknowledged is back.
+
+    One bookie has all entries, as in ledgers of W = 1, and others the first of them: more holders than W.
+    """
+    world = make_world((2, 2, 2), 4)
+    names = list(world.bookies)
+    for number in range(ORDINARY):
+        single = world.create(ORDINARY + 1 + number, (1, 1, 1), [names[number % 4]], password=PASSWORD)
+        single.write([10] * 12)
+        single.close()
+    writer = open_ledger(world, (2, 2, 2), ORDINARY, names[:2])
+    world.bookies[names[1]].kill()
+    writer.fail(names[:2])
+    newcomers = iter(names[2:])
+    assert writer.change(lambda _: next(newcomers))
+    writer.write([10] * 20)
+    copy_closed_segment(world, writer, names[1], names[2])
+    world.bookies[names[1]].start()
+    world.bookies[names[3]].wipe()
+    world.bookies[names[2]].up = False
+    assert world.recover(ORDINARY, list, lambda found: found[0])
+    world.bookies[names[2]].up = True
+    assert (writer.record.last, writer.record.acked) == (BEFORE - 1, BEFORE + 19)
+    row = judged(world, None)
+    assert (row["outcome"], row["write_quorum"], row["last_entry"]) == ("restored", 1, BEFORE + 19)
+    assert find_ends(row) == [f"{BEFORE - 1}..{BEFORE + 18}"]
+
+
+def test_an_end_that_a_recovery_found_on_who_lost_its_tail_is_listed() -> None:
+    """It lost the end of what it had, and no trace of that is left; the other member was away."""
+    world = make_world((2, 2, 2), 4)
+    names = list(world.bookies)
+    writer = open_ledger(world, (2, 2, 2), ORDINARY, names[:2])
+    writer.write([10] * 20)
+    lost = world.bookies[names[1]].shelves[ORDINARY].fresh
+    for entry in [entry for entry in lost if entry > BEFORE]:
+        del lost[entry]
+    world.bookies[names[0]].kill()
+    assert world.recover(ORDINARY, list, lambda found: found[0])
+    world.bookies[names[0]].start()
+    assert (writer.record.last, writer.record.acked) == (BEFORE, BEFORE + 19)
+    row = judged(world, (2, 2, 2))
+    assert row["last_entry"] == BEFORE + 19
+    assert find_ends(row) == [f"{BEFORE}..{BEFORE + 18}"]
