@@ -40,6 +40,7 @@ from recovery.codecs import ledger_metadata, store
 from recovery.dataset import Dataset, prepare
 from recovery.model import tables
 from recovery.model.ids import LedgerId
+from recovery.model.metadata import NO_ENTRY, State
 from recovery.place import DatasetPlace, copy_tree, to_place
 
 
@@ -200,6 +201,7 @@ class _Editor:
         self._counted: set[LedgerId] = set()
         self._lost: set[LedgerId] = set()
         self._chosen: dict[LedgerId, tuple[bytes, str]] = {}
+        self._highest: dict[LedgerId, int] = {}
         self.nodes = NodeEditor(edits.replace_below, edits.acl, edits.nodes)
         self.replaced_cookies: dict[str, bytes] = {}
         self.changed: Counter[str] = Counter()
@@ -269,7 +271,10 @@ class _Editor:
             others, listed = rows.filter(pc.invert(beside)), rows.filter(beside).to_pylist()
             readings = alternatives.read_numbers(reconstruction, named & set(self._edits.choose))
             self._deleted |= _of_outcome(reconstruction, "deleted")
-            self._counted |= named & _list_ledgers(reconstruction.filter(_are_beside(reconstruction, named)))
+            own = reconstruction.filter(_are_beside(reconstruction, named))
+            self._counted |= named & _list_ledgers(own)
+            for known in own.filter(pc.is_valid(own["highest"])).select(["scope", "ledger", "highest"]).to_pylist():
+                self._highest[LedgerId(known["scope"], known["ledger"])] = known["highest"]
             kept = []
             for row in listed:
                 ledger = LedgerId(row["scope"], row["ledger"])
@@ -278,12 +283,21 @@ class _Editor:
                     continue
                 self._found.add(ledger)
                 edited = self._edit_action(ledger, row, readings.get(ledger, {}))
+                self.changed["beyond_end"] += self._ends_below(ledger, edited) - self._ends_below(ledger, row)
                 if edited is not None:
                     kept.append(edited)
             kept += self._removals(named & self._edits.accept_loss, listed, buckets)
             edited_rows = pa.concat_tables([others, pa.Table.from_pylist(kept, schema=tables.ACTIONS)])
             rows = edited_rows.take(pc.sort_indices(edited_rows, [("seq", "ascending")]))
         return with_ids(rows)
+
+    def _ends_below(self, ledger: LedgerId, action: Mapping[str, Any] | None) -> bool:
+        """Whether an action writes a closed record above whose end bookies hold entries."""
+        if action is None or action["kind"] == REUSE_LOCK or action["op"] not in ("create", "replace"):
+            return False
+        record = ledger_metadata.decode(action["value"])
+        end = NO_ENTRY if record.last_entry is None else record.last_entry
+        return record.state is State.CLOSED and self._highest.get(ledger, NO_ENTRY) > end
 
     def _edit_action(
         self, ledger: LedgerId, row: dict[str, Any], readings: Mapping[str, tuple[str, int]]

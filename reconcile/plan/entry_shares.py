@@ -16,17 +16,15 @@ _READABLE: Final = ("restored", "guarded")
 
 
 def add_highest(rows: pa.Table, copies: pa.Table) -> pa.Table:
-    """Return the rows with the highest entry on a bookie, in logs too, of each ledger whose end no record has.
+    """Return the rows with the highest entry on a bookie, in logs too, of each ledger.
 
     Args:
         rows: RECONSTRUCTION.
         copies: COPIES of these ledgers, or of more.
     """
-    numbered = rows.select(["scope", "ledger"]).append_column("place", pa.array(np.arange(rows.num_rows)))
-    has_record = pc.is_in(rows["outcome"], pa.array(_READABLE))
-    numbered = numbered.filter(pc.or_(pc.invert(has_record), pc.is_null(rows["last_entry"])))
-    if not numbered.num_rows:
+    if not rows.num_rows:
         return rows
+    numbered = rows.select(["scope", "ledger"]).append_column("place", pa.array(np.arange(rows.num_rows)))
     ends = copies.select(["scope", "ledger", "last"]).join(numbered, ["scope", "ledger"], join_type="inner")
     highest = np.full(rows.num_rows, -1)
     np.maximum.at(highest, ends["place"].to_numpy(), pc.fill_null(ends["last"], -1).to_numpy())

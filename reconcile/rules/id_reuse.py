@@ -10,7 +10,10 @@
                                                                 acknowledge one, and on two at least: one alone may be
                                                                 left from before its place in the ensemble was taken.
                                                                 Not where a member has a copy: re-replication took the
-                                                                places of bookies that may be back
+                                                                places of bookies that may be back. Nor on a bookie
+                                                                that has such an entry with the header that members
+                                                                have, two of them: a writer replaced it, and sent the
+                                                                entry again
 
 A recovery starts from the length of some member's last entry, and corrects it by each entry that it reads: one that
 reads none leaves a larger length than the end has, or, where the last segment is empty, a smaller one or none.
@@ -20,6 +23,7 @@ from before its last ids. Bookies that hold the older ledger, and that the recor
 """
 
 import hashlib
+from collections.abc import Collection, Mapping
 from typing import Final
 
 import numpy as np
@@ -41,6 +45,8 @@ _DIGITS: Final = 12
 _UNKNOWN: Final = ("which of the two ledgers is wanted under this id",)
 
 
+_Header = tuple[int, int, int, str]
+"""Entry, LAC, length, digest; empty: none agreed."""
 _FEWEST: Final = 2
 """Bookies outside a record with entries above its end that show another ledger, where A is 1."""
 
@@ -185,7 +191,13 @@ def _find_other_headers(copies: pa.Table, stored: pa.Table) -> dict[int, dict[st
             headers.setdefault(row, {})[bookie] = words
     is_copied = np.zeros(pairs.num_rows, np.bool_)
     is_copied[pair[_fill(pc.greater_equal(lac, entry))]] = True
-    _add_beyond_end(headers, copies, stored, pairs, is_copied)
+    above = np.flatnonzero(_fill(pc.and_(is_closed, pc.greater(end, 0))))
+    columns = [pairs[name].take(pa.array(pair[above])) for name in ("at", "bookie")]
+    columns += [column.take(pa.array(above)) for column in (entry, lac, length, pc.fill_null(digest, ""))]
+    seen_above: dict[int, dict[str, set[_Header]]] = {}
+    for row, bookie, *header in zip(*(column.to_pylist() for column in columns), strict=True):
+        seen_above.setdefault(row, {}).setdefault(bookie, set()).add((header[0], header[1], header[2], header[3]))
+    _add_beyond_end(headers, copies, stored, pairs, is_copied, seen_above)
     return headers
 
 
@@ -200,6 +212,7 @@ def _add_beyond_end(
     stored: pa.Table,
     pairs: pa.Table,
     is_copied: npt.NDArray[np.bool_],
+    seen_above: Mapping[int, Mapping[str, set[_Header]]],
 ) -> None:
     """Add the bookies that have entries above the end of closed records, where these cannot be left of the ledger.
 
@@ -209,6 +222,7 @@ def _add_beyond_end(
         stored: CATALOG_LEDGERS.
         pairs: copy and at: rows of both that belong to one ledger.
         is_copied: which of these have a header that re-replication made.
+        seen_above: row of the store → bookie → headers of entries above its end.
     """
     last = copies["last"].take(pairs["copy"])
     claimed = stored.select(["state", "last_entry"]).take(pairs["at"])
@@ -226,10 +240,22 @@ def _add_beyond_end(
     for row, ends in above.items():
         known = ledger_metadata.decode(stored["raw"][row].as_py())
         named = {member for segment in known.segments for member in segment.members}
-        strays = sorted(ends.keys() - named)
+        strays = _leave_out_replaced(ends.keys() - named, named, seen_above.get(row, {}))
         if len(strays) >= max(known.ack_quorum, _FEWEST) and named.isdisjoint(copied.get(row, ())):
             for bookie in strays:
                 headers.setdefault(row, {}).setdefault(bookie, f"entries up to {ends[bookie]} on {bookie}")
+
+
+def _leave_out_replaced(strays: set[str], members: Collection[str], headers: Mapping[str, set[_Header]]) -> list[str]:
+    """Return the bookies beside a record that no writer replaced: members have no entry above the end that they have.
+
+    One member may be one of the other ledger's.
+    """
+    shown = {bookie: headers[bookie] for bookie in members if bookie in headers}
+    same = {stray for stray in strays if any(headers.get(stray, set()) & own for own in shown.values())}
+    of_same = set[_Header]().union(*(headers[stray] for stray in same))
+    is_sent_again = sum(not own.isdisjoint(of_same) for own in shown.values()) >= _FEWEST
+    return sorted(strays - same if is_sent_again else strays)
 
 
 def _fill(mask: pa.ChunkedArray) -> npt.NDArray[np.bool_]:

@@ -272,7 +272,7 @@ RECONSTRUCTION: Final = pa.schema(
         # Entries up to the end that no bookie is seen to serve; null: not looked for, or in too many pieces.
         _field("holes", GROUPS, null=True),
         _field("holders", _TEXTS),  # bookies that hold anything of it in index or journal; else in logs
-        _field("highest", _I64, null=True),  # of a ledger without a record, the highest entry on a bookie, in logs too
+        _field("highest", _I64, null=True),  # the highest entry on a bookie, in logs too; null: none has any
         _field("alternatives", _list_of(field=_TEXT, value=_TEXT, reads_as=_TEXT, weight=pa.float64())),
         _field("raw", _BYTES, null=True),  # the exact record, where an earlier one is its base
         # What a snapshot's record says and bookies do not show; null: nothing, or there is no such record.

@@ -40,6 +40,7 @@ def write_inventory(
     last: int | None = None,
     entries: int = 0,
     dirs: Sequence[Mapping[str, Any]] = (),
+    cookie: bytes | None = None,
 ) -> Path:
     """Write the inventory of one bookie; `formatted` are the times of its VERSION files, `entries` each ledger has."""
     ids = np.array(sorted(ledgers), np.int64)
@@ -54,6 +55,8 @@ def write_inventory(
         "ended": ended,
         "complete": True,
         "dirs": list(dirs),
+        "cookie": cookie,
+        "mode": "disks",
     }
     groups = [{"first": 0, "last": 0, "size": entries, "period": 0}] if entries else []
     row = fill_row(

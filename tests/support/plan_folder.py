@@ -241,6 +241,10 @@ def write_plan(
                 "guarded_by_names": actions["guard"].to_pylist().count("named"),
                 **{f"entries_{share}": count for share, count in count_entries(rows).items()},
                 "held": outcomes.count("held"),
+                "beyond_end": sum(
+                    row["outcome"] != "held" and row["highest"] is not None and row["highest"] > row["last_entry"]
+                    for row in rows.select(["outcome", "highest", "last_entry"]).to_pylist()
+                ),
                 "in_store_already": len(reused),
                 "ids_reused": len(reused),
                 "reuse_locks": len(reused),

@@ -207,6 +207,7 @@ def _describe_scrutiny(touched: "Touched") -> list[str]:
 def _make_result(done: "AppliedAndJudged", plan: DatasetPlace, uri: str, command: str, counts: "PlanCounts") -> Result:
     from reconcile.cli.wording.plans import describe_reuse
     from reconcile.cli.wording.starts import AFTER_THAW, list_starts
+    from reconcile.jobs.starts import BookieStarts
 
     applied, touched = done.applied, done.touched
     tallies = applied.tallies
@@ -259,7 +260,7 @@ def _make_result(done: "AppliedAndJudged", plan: DatasetPlace, uri: str, command
             "journal": str(applied.journal),
             "conflicts": [asdict(conflict) for conflict in applied.conflicts],
             "cookies_withheld": applied.cookies_withheld,
-            "bookies": [start.to_json() for start in applied.bookies],
+            "bookies": BookieStarts(applied.bookies, applied.starts_after_thaw).to_json(),
             "scrutiny": touched.to_json(),
         },
     )

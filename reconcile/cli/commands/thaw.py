@@ -13,6 +13,7 @@ from reconcile.cli.options import (
     FOLDER,
     carry_options,
     inventory_options,
+    lost_option,
     make_context,
     make_output,
     output_options,
@@ -66,6 +67,7 @@ _AFTER_THAW: Final = (
     metavar="N",
     help="So many copies that closed records leave out may be deleted though nothing else has all their entries.",
 )
+@lost_option
 @approval_option
 @reason_option
 @output_options
@@ -79,6 +81,7 @@ def thaw(
     accept_absent: int,
     accept_unseen: int | None,
     accept_left_out: int,
+    lost: tuple[str, ...],
     **shared: Any,  # noqa: ANN401 - click's options
 ) -> None:
     """Give the bookies back what freeze took. WRITES rights; from then on what has no record is deleted.
@@ -90,6 +93,7 @@ def thaw(
     """
     from reconcile.jobs.changes import freeze as job
     from recovery.dataset import open_dataset
+    from recovery.infer.lost_disks import LostDisk
 
     output = make_output(shared)
     demand_identity(uri)
@@ -105,6 +109,7 @@ def thaw(
         approval,
         tuple(open_dataset(path, "inventory") for path in inventories),
         job.Accepted(accept_absent, accept_unseen, accept_left_out),
+        tuple(map(LostDisk.parse, lost)),
     )
     done = job.thaw(
         request,
@@ -113,7 +118,7 @@ def thaw(
         lambda proposal, confirms: demand_approval("thaw", approval, proposal.hash, confirms),
     )
     if isinstance(done, job.Waiting):
-        options = [*carry_options("--inventory", "--inventory-dir"), *carry_approval(approval)]
+        options = [*carry_options("--inventory", "--inventory-dir", "--lost"), *carry_approval(approval)]
         options += ["--accept-absent", str(accept_absent)] if accept_absent else []
         options += ["--accept-unseen", str(accept_unseen)] if accept_unseen is not None else []
         options += ["--accept-left-out", str(accept_left_out)] if accept_left_out else []
@@ -122,7 +127,9 @@ def thaw(
 
 
 def _make_result(thawed: "Thawed", request: "ThawRequest") -> Result:
-    """Say what the rights are now."""
+    """Say what the rights are now, and which bookies may start."""
+    from reconcile.cli.wording.starts import AFTER_THAW, list_starts
+
     state, counts = thawed.state, thawed.counts
     compared = counts.get("held") is not None
     verdict, code = "thawed: the rights are what they were before the freeze", 0
@@ -134,9 +141,11 @@ def _make_result(thawed: "Thawed", request: "ThawRequest") -> Result:
     details = [
         "replication is still disabled" if state.replication_disabled else "replication is enabled",
         *([] if compared else ["not compared with what bookies hold: no --inventory was given"]),
+        *([] if request.inventories else ["not looked at: which bookies may start; give --inventory of each"]),
         *_describe_guards(counts.get("guarded") or 0),
         f"not seen: {_AFTER_THAW}",
         "not looked at: which ledgers are held; the plan's report lists them",
+        *list_starts(thawed.starts.bookies, AFTER_THAW if thawed.starts.after_thaw else "now"),
     ]
     return Result(
         "thaw",
@@ -147,7 +156,12 @@ def _make_result(thawed: "Thawed", request: "ThawRequest") -> Result:
         details=details,
         following="when all is verified, and bkmeta verify tells of no ledger guarded by names alone, enable "
         "replication by hand: bookkeeper shell autorecovery -enable",
-        facts={"root": thawed.root, "state": str(state.state), "journal": str(request.journal)},
+        facts={
+            "root": thawed.root,
+            "state": str(state.state),
+            "journal": str(request.journal),
+            "bookies": thawed.starts.to_json(),
+        },
     )
 
 

@@ -140,7 +140,7 @@ def make_verify_result(command: str, read: "ReadBack", plan: DatasetPlace) -> Re
             "problems": [{**asdict(problem), "ledger": str(problem.ledger)} for problem in verified.problems],
             "guards": [{"ledger": str(ledger), "detail": detail} for ledger, detail in guards.listed],
             "looked_at_locks_early": read.is_early,
-            "bookies": [start.to_json() for start in read.starts.bookies],
+            "bookies": read.starts.to_json(),
         },
     )
 

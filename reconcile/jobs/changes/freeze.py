@@ -16,6 +16,7 @@ from reconcile.check import thaw_guards
 from reconcile.check.guard_locks import count_guards
 from reconcile.errors import Advice, GuardRefusedError, JournalError, Remedy
 from reconcile.jobs.context import Context, add_remedy
+from reconcile.jobs.starts import BookieStarts, decide_starts_of, list_known
 from reconcile.stores import Access, AccessAs, list_session_principals, open_store
 from reconcile.write import audit_journal, guards
 from reconcile.write.freezing import freeze as engine
@@ -25,6 +26,7 @@ from recovery.codecs.store import LAYOUT, Layout
 from recovery.codecs.store_kind import kind_of
 from recovery.dataset import Dataset
 from recovery.errors import InputError
+from recovery.infer.lost_disks import LostDisk
 
 TYPED: Final = 8
 """Digits of the hash that count as having read it."""
@@ -80,10 +82,12 @@ class ThawRequest(FreezeRequest):
     Attributes:
         inventories: of the bookies.
         accepted: what may be deleted.
+        lost: disks that are gone for good, as was stated when the plan was made.
     """
 
     inventories: tuple[Dataset, ...] = ()
     accepted: Accepted = Accepted()
+    lost: tuple[LostDisk, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,12 +152,14 @@ class Thawed:
         state: of the rights.
         was_frozen: whether the journal had a freeze in force.
         counts: what the guards counted.
+        starts: which bookies may start now; none without an inventory.
     """
 
     root: str
     state: freeze_state.FreezeState
     was_frozen: bool
     counts: Mapping[str, int | None]
+    starts: BookieStarts
 
 
 def freeze(request: FreezeRequest, context: Context, ask: Ask) -> Waiting | Frozen:
@@ -192,6 +198,8 @@ def thaw(
             problem = "holds no journal of a freeze, which alone knows the former rights"
             raise JournalError(str(request.journal), problem, Remedy(Advice.NAME_FREEZE_JOURNAL))
         counts: dict[str, int | None] = {}
+        # What cannot be used is refused before anything is changed.
+        known = list_known(run.store, run.root, request.inventories, request.lost) if request.inventories else ()
         if history.originals:
             counts = _demand_safe(run, request)
 
@@ -199,8 +207,12 @@ def thaw(
             return engine.propose_thaw(run.store, run.root, history or FreezeHistory())
 
         waiting = run.change("thaw", propose, ask, counts, approve)
+        if waiting:
+            return waiting
         state = freeze_state.read_freeze_state(run.store, run.root)
-        return waiting or Thawed(run.root, state, bool(history.originals), counts)
+        is_shut = state.frozen and guards.demand_layout(run.store, run.root, run.layout) is Layout.FLAT
+        starts = decide_starts_of(known, run.store, run.root, after_thaw=is_shut)
+        return Thawed(run.root, state, bool(history.originals), counts, starts)
 
 
 def _demand_safe(run: "_Run", request: ThawRequest) -> dict[str, int | None]:

@@ -1,5 +1,7 @@
 """Which bookies of a plan may start now: by the store's cookies, and in a frozen flat root after its thaw alone."""
 
+from pathlib import Path
+
 import pytest
 
 from backends.memory import MemoryStore
@@ -11,6 +13,11 @@ from reconcile.jobs.starts import BookieStarts, decide_starts_now
 from reconcile.plan.bookie_starts import KnownBookie, Source, hash_cookie
 from reconcile.plan.manifest import PlanBinding, PlanManifest
 from reconcile.write.freezing.freeze_state import FreezeState, State
+from recovery.codecs.cookie import Cookie, encode
+from recovery.dataset import open_dataset
+from recovery.errors import InputError
+from recovery.infer.lost_disks import LostDisk
+from tests.support.inventories import write_inventory
 
 WHOLE = KnownBookie("a:1", Source.DISKS, complete=True, cookie=hash_cookie(b"own"))
 
@@ -34,6 +41,9 @@ def test_no_bookie_starts_in_a_frozen_flat_root(monkeypatch: pytest.MonkeyPatch,
         layout == "flat" and state is State.FROZEN,
     )
     assert "1 of 1 bookie may start only after bkmeta thaw" in next(list_starts(found.bookies, AFTER_THAW))
+    [told] = found.to_json()
+    assert told["may_start"] is not found.after_thaw
+    assert ("thaw first" in told["reason"], told["is_kept_out"]) == (found.after_thaw, found.after_thaw)
 
 
 def test_a_plan_that_knows_no_bookies_asks_and_says_nothing() -> None:
@@ -41,3 +51,27 @@ def test_a_plan_that_knows_no_bookies_asks_and_says_nothing() -> None:
     found = decide_starts_now(PlanManifest(), opened_with(b"own", "hierarchical"))
     assert found == BookieStarts()
     assert not list(list_starts(found.bookies, "now"))
+
+
+def test_which_bookies_of_inventories_may_start(tmp_path: Path) -> None:
+    """By what inventories and the store's cookies say, as a plan says it: whole, lost, without cookie, never seen."""
+    own = {name: encode(Cookie(5, name, ("/j",), ("/l",))) for name in ("a:1", "b:1", "c:1")}
+    store = MemoryStore()
+    store.write([Write(f"/ledgers/cookies/{name}", raw) for name, raw in own.items()])
+    inventories = [
+        open_dataset(write_inventory(tmp_path / name[0], name, (), instance="i", cookie=own.get(name)), "inventory")
+        for name in ("a:1", "d:1")
+    ]
+    lost = (LostDisk("c:1"), LostDisk("e:1"))
+    known = starts.list_known(store, "/ledgers", inventories, lost)
+    found = starts.decide_starts_of(known, store, "/ledgers", after_thaw=False)
+    assert [one["bookie"] for one in found.to_json() if one["may_start"]] == ["a:1"]
+    assert {one.bookie: one.reason for one in found.bookies if not one.may_start} == {
+        "b:1": "it was not collected",
+        "c:1": "its disks are stated to be lost",
+        "d:1": "the store has no cookie of it",
+        "e:1": "its disks are stated to be lost, the store has no cookie of it",
+    }
+    assert "it starts if its folders are all there" in found.bookies[0].keeping
+    with pytest.raises(InputError):
+        starts.list_known(store, "/ledgers", inventories, (LostDisk("a:1"),))

@@ -1,5 +1,6 @@
 """Plans that a person changes: what is written then, what waits, and that the hash tells."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -303,3 +304,28 @@ def test_entries_and_reasons_are_counted_by_what_becomes_of_them_now(tmp_path: P
     gone = edited(chosen, tmp_path / "b", drop=frozenset({LedgerId(0, 3)}), accept_loss=frozenset({LedgerId(0, 5)}))
     assert count(gone) == (10, 20 + 30, 0, 0)
     assert gone.manifest["reasons"] == {}
+
+
+def test_what_ends_below_entries_that_bookies_hold_is_counted_again(tmp_path: Path) -> None:
+    """A choice moves an end up or down, another is dropped, and what was held is readable up to a record's end."""
+    record = LedgerMetadata(3, 3, 2, 2, State.CLOSED, 9, 90, (Segment(0, ("b1", "b2", "b3")),), Digest.CRC32C, b"")
+    offers = {end: ledger_metadata.encode(replace(record, last_entry=end)) for end in (4, 9)}
+    ledgers = [
+        Ledger(1, SEGMENTS, last=4, highest=9, offers={"up": offers[9]}),
+        Ledger(2, SEGMENTS, last=9, highest=9, offers={"down": offers[4]}),
+        Ledger(3, SEGMENTS, last=4, highest=9),
+        Ledger(4, SEGMENTS, last=9, highest=9, reason="hole", offers={GUARDED: offers[4]}),
+    ]
+    made = write_plan(tmp_path / "plan", ledgers, words="CLOSED, 5 entries, 3/2/2")
+
+    def count(name: str, **edits: Any) -> int:
+        counted = edited(made, tmp_path / name, **edits).manifest["counts"]["beyond_end"]
+        assert isinstance(counted, int)
+        return counted
+
+    one, two, three, four = (LedgerId(0, n) for n in range(1, 5))
+    assert count("up", choose={one: "up"}) == 1
+    assert count("down", choose={two: "down"}) == 3
+    assert count("dropped", drop=frozenset({three}), accept_loss=frozenset({one})) == 0
+    assert count("guarded", choose={four: GUARDED}) == 3
+    assert count("as it was", acl="world:anyone:cdrwa") == 2

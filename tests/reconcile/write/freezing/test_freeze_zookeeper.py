@@ -171,11 +171,15 @@ def test_frozen_as_others_see_it_and_thawed_as_it_was(
     }
     done = run(capsys, "thaw", "--metadata", address, "--inventory", held, "--confirm", offered["hash"][:8], "--json")
     assert (done.code, done.result["state"]) == (0, "thawed")
+    [start] = done.result["bookies"]
+    assert (start["bookie"], start["may_start"], start["reason"]) == ("b1", False, "the store has no cookie of it")
     after = rights(nobody, root)
     assert before.items() <= after.items()
     assert after["/underreplication/disable"] == after["/underreplication/locks"] == before["/"]
     assert sorted(nobody.get_children(f"{root}/00")) == ["0000", "0001", "0009"]
-    assert run(capsys, "thaw", "--metadata", address).out.startswith("nothing to do")
+    again = run(capsys, "thaw", "--metadata", address)
+    assert again.out.startswith("nothing to do")
+    assert "not looked at: which bookies may start" in again.out
 
 
 def test_a_root_that_is_gone_is_made_frozen(
