@@ -21,6 +21,10 @@ class Category(StrEnum):
     """The store has a record that no BookKeeper can read."""
     ENTRIES_BEYOND_LAST_ENTRY = "ENTRIES_BEYOND_LAST_ENTRY"
     """Bookies hold entries above the last entry of a closed ledger."""
+    LAC_BEYOND_LAST_ENTRY = "LAC_BEYOND_LAST_ENTRY"
+    """A bookie has an explicit LAC above the last entry of a closed ledger, and no bookie has an entry there."""
+    LEDGER_IN_LIMBO = "LEDGER_IN_LIMBO"
+    """A bookie lost data, and does not yet say which entries of a closed ledger it has."""
     ENTRIES_MISSING = "ENTRIES_MISSING"
     """A closed ledger's last entry is above everything that bookies hold."""
     QUORUM_DIFFERS = "QUORUM_DIFFERS"
@@ -91,6 +95,8 @@ class Category(StrEnum):
     """A write set of a segment lacks what the placement policy would rather have."""
     UNDER_REPLICATED_OVERDUE = "UNDER_REPLICATED_OVERDUE"
     """A ledger is marked as under-replicated for longer than the grace."""
+    REPLICATION_STALLED = "REPLICATION_STALLED"
+    """Marks of closed ledgers neither fell nor changed for long: no replication worker makes progress."""
     RECOVERY_STUCK = "RECOVERY_STUCK"
     """A ledger is in recovery, and its record has not changed for longer than the grace."""
     BOOKIE_SILENT = "BOOKIE_SILENT"
@@ -153,6 +159,7 @@ class Traits:
             none: it reads the record and the mark again.
         of_copies: how far copies are from what a record asks for, which may change between two looks of `scrutinize`.
         sought_everywhere: entries are looked for on every bookie before `scrutinize` says it.
+        of_share: it is of no ledger, and the ledgers of a share decide it: another share's scrutiny says nothing of it.
         shell_repairs: the shell's `recover` mends it, so `scrutinize` writes that command. What is lost or stands
             elsewhere no shell mends; copies too many need no mending.
     """
@@ -164,6 +171,7 @@ class Traits:
     of_records_alone: bool = False
     of_copies: bool = False
     sought_everywhere: bool = False
+    of_share: bool = False
     shell_repairs: bool = False
 
 
@@ -193,6 +201,14 @@ TRAITS: Final[Mapping[Category, Traits]] = {
     Category.ENTRIES_BEYOND_LAST_ENTRY: Traits(
         "critical",
         "never trim them; find out why they were written: bkmeta explain LEDGER",
+    ),
+    Category.LAC_BEYOND_LAST_ENTRY: Traits(
+        "critical",
+        "look for bookies and old disks that have the entries; find out who closed the ledger: bkmeta explain LEDGER",
+    ),
+    Category.LEDGER_IN_LIMBO: Traits(
+        "info",
+        "none, while the bookie's data integrity check copies it; else see what the bookie logs",
     ),
     Category.ENTRIES_MISSING: Traits(
         "critical",
@@ -254,6 +270,7 @@ TRAITS: Final[Mapping[Category, Traits]] = {
     Category.REFERENCE_UNREADABLE: Traits(
         "warning",
         "look at the record; what it names stands among the ledgers that nothing references",
+        of_share=True,
     ),
     Category.CURSOR_BEYOND_END: Traits(
         "warning",
@@ -273,7 +290,9 @@ TRAITS: Final[Mapping[Category, Traits]] = {
     Category.COOKIE_WITHOUT_BOOKIE: Traits("warning", "collect that bookie, or decommission it"),
     Category.BOOKIE_WITHOUT_COOKIE: Traits("warning", "its cookie is in the plan, unless ledgers wait for a person"),
     Category.COOKIE_DIFFERS: Traits("critical", "find out whether its disks were wiped or moved before it starts"),
-    Category.GENERATOR_BEHIND: Traits("critical", "let no client create ledgers before the generator is past them"),
+    Category.GENERATOR_BEHIND: Traits(
+        "critical", "let no client create ledgers before the generator is past them", of_share=True
+    ),
     Category.ID_FAR_ABOVE: Traits(
         "warning",
         "look at the ledger (bkmeta explain); if it is one: recover again with --raise-past ID",
@@ -335,6 +354,12 @@ TRAITS: Final[Mapping[Category, Traits]] = {
     Category.AUDITOR_UNAWARE: Traits(
         "warning",
         "see that auto-recovery runs and is enabled; bookkeeper shell whoisauditor, triggeraudit",
+        of_share=True,
+    ),
+    Category.REPLICATION_STALLED: Traits(
+        "warning",
+        "see that replication workers run, and what they log: bookkeeper shell listunderreplicated",
+        of_share=True,
     ),
     Category.ALIAS_UNRESOLVED: Traits(
         "warning",
@@ -349,6 +374,7 @@ TRAITS: Final[Mapping[Category, Traits]] = {
         "critical",
         "keep its old disks; let no other bookie be wiped before its ledgers are replicated: bookkeeper "
         "shell recover BOOKIE",
+        of_share=True,
     ),
     Category.INDEX_INCOMPLETE: Traits(
         "critical",
@@ -383,6 +409,7 @@ TRAITS: Final[Mapping[Category, Traits]] = {
     Category.LISTING_INCOMPLETE: Traits(
         "critical",
         "stop bookies' garbage collection (bkmeta freeze) until it is known what happened",
+        of_share=True,
     ),
     Category.ROOT_MISSING: Traits(
         "critical",

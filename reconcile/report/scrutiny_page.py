@@ -9,6 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from reconcile.check.scrutiny.coverage import describe_not_judged, find_covered_pct
 from reconcile.findings.categories import SEVERITY_ORDER, TRAITS, Category
 from reconcile.report.grids import WIDTH, draw_ledger
 from reconcile.report.pages import make_environment
@@ -94,6 +95,8 @@ def scrutiny_page(
             adds_up=run.manifest["adds_up"],
             made=made.isoformat(timespec="seconds"),
             is_covered=is_covered,
+            covered=find_covered_pct(result["coverage"]),
+            not_judged=describe_not_judged(result["coverage"]),
             lighter=severe - result["failing"],
             categories=ordered,
             bookies=named[:BOOKIES_SHOWN],

@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.findings.categories import Category
-from reconcile.findings.table import Finding, LedgerKey, Run, Statement, make_rows
+from reconcile.findings.table import Finding, LedgerKey, Run, Statement, make_ledger_findings, make_rows
 from reconcile.rules import sides
 from recovery.model import tables
 
@@ -127,6 +127,65 @@ def findings(
         for record in closed.to_pylist()
     )
     return make_rows(rows, run)
+
+
+def find_lacs_beyond(copies: pa.Table, closed: pa.Table, run: Run) -> pa.Table:
+    """Return a finding for each closed ledger above whose end a bookie has an explicit LAC, and no bookie an entry.
+
+    A writer sends an explicit LAC of what was acknowledged: entries up to it were, and are nowhere.
+
+    Args:
+        copies: COPIES of a bucket range.
+        closed: CATALOG_LEDGERS: closed ones.
+        run: this one.
+    """
+    keys = list(tables.KEY_COLUMNS)
+    named = copies.filter(pc.is_valid(copies["explicit_lac"])).select([*keys, "bookie", "explicit_lac"])
+    lacs = named.group_by(keys).aggregate([("explicit_lac", "max")])
+    if not lacs.num_rows or not closed.num_rows:
+        return tables.FINDINGS.empty_table()
+    ends = copies.group_by(keys).aggregate([("last", "max")])
+    lacs = lacs.join(ends, keys).join(closed.select([*keys, "last_entry"]), keys, join_type="inner")
+    above = pc.greater(lacs["explicit_lac_max"], lacs["last_entry"])
+    none_there = pc.fill_null(pc.less_equal(lacs["last_max"], lacs["last_entry"]), fill_value=True)
+    found = lacs.filter(pc.fill_null(pc.and_(above, none_there), fill_value=False))
+    statements = [
+        Statement("store", _END, found["last_entry"]),
+        Statement("bookies", "largest explicit LAC", found["explicit_lac_max"]),
+        Statement("bookies", "entries above the end", "none"),
+    ]
+    return make_ledger_findings(
+        Category.LAC_BEYOND_LAST_ENTRY, found.select(keys), statements, run, subject="last_entry",
+        bookies=_list_bookies(named, found), unknowns=["who has the entries up to the LAC"],
+    )  # fmt: skip
+
+
+def find_limbo(copies: pa.Table, closed: pa.Table, run: Run) -> pa.Table:
+    """Return a finding for each closed ledger that a bookie has in limbo; COPIES and CATALOG_LEDGERS in."""
+    keys = list(tables.KEY_COLUMNS)
+    named = copies.filter(copies["limbo"])
+    if not named.num_rows or not closed.num_rows:
+        return tables.FINDINGS.empty_table()
+    found = named.group_by(keys).aggregate([]).join(closed.select(keys), keys, join_type="inner")
+    statements = [Statement("store", "state", "CLOSED"), Statement("bookies", "in limbo", "yes", "inventory")]
+    return make_ledger_findings(
+        Category.LEDGER_IN_LIMBO,
+        found.select(keys),
+        statements,
+        run,
+        subject="limbo",
+        bookies=_list_bookies(named, found),
+    )
+
+
+def _list_bookies(copies: pa.Table, ledgers: pa.Table) -> pa.Array:
+    """Return the bookies of copies of each of some ledgers, of which there are few."""
+    names: dict[tuple[int, int], set[str]] = {}
+    of_these = copies.filter(pc.is_in(copies["ledger"], value_set=ledgers["ledger"].combine_chunks()))
+    for row in of_these.select(["scope", "ledger", "bookie"]).to_pylist():
+        names.setdefault((row["scope"], row["ledger"]), set()).add(row["bookie"])
+    keys = zip(ledgers["scope"].to_pylist(), ledgers["ledger"].to_pylist(), strict=True)
+    return pa.array([sorted(names[key]) for key in keys], pa.list_(pa.string()))
 
 
 def _make_finding(

@@ -8,6 +8,7 @@ restored it from a backup, or it is a guard's. One of a snapshot is never writte
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
@@ -20,7 +21,7 @@ from reconcile.findings.categories import Category
 from reconcile.findings.table import Finding, Run, Statement, make_ledger_findings
 from reconcile.rules.sides import ABSENT, unite
 from reconcile.rules.used_ids import RaiseTargets, is_behind
-from recovery.codecs import store
+from recovery.codecs import cookie, store
 from recovery.codecs.blocking_cookie import is_blocking
 from recovery.codecs.keys import read_marks
 from recovery.codecs.replication_lock import is_guard, read_reuse_end
@@ -258,8 +259,37 @@ def _names(live: Side, snapshot: Side | None, bookies: Bookies, where: store.Pla
     ids = [Statement(side.name, "instance id", _instance(side.nodes[where.instance_id]["raw"]), side.source)
            for side in sides if where.instance_id in side.nodes]  # fmt: skip
     ids += [Statement("bookies", "instance id", name, "VERSION") for name in bookies.instance_ids]
+    foreign, all_differ = _find_foreign_cookies(live, where)
+    if all_differ:
+        ids += [
+            Statement(live.name, "instance id in every cookie", name, live.source) for name in set(foreign.values())
+        ]
     if len({statement.value for statement in ids}) > 1:
         yield Finding(category=Category.INSTANCE_ID_DIFFERS, subject=where.instance_id, statements=ids)
+    for bookie, name in sorted(foreign.items()) if not all_differ else ():
+        own = Statement(live.name, "instance id", _instance(live.nodes[where.instance_id]["raw"]), live.source)
+        named = Statement(live.name, "instance id in the bookie's cookie", name, live.source)
+        subject = f"{store.COOKIES}/{bookie}"
+        yield Finding(Category.INSTANCE_ID_DIFFERS, subject, [own, named], bookies=[bookie])
+
+
+def _find_foreign_cookies(live: Side, where: store.Places) -> tuple[dict[str, str], bool]:
+    """Return the bookies whose cookies name another cluster than the store, each with its id; and whether all do.
+
+    A cookie of ours that blocks a bookie, and one without an id, as old bookies have it, name none.
+    """
+    node = live.nodes.get(where.instance_id)
+    if node is None:
+        return {}, False
+    named: dict[str, str] = {}
+    for bookie, row in live.kind("cookie").items():
+        with suppress(FormatError):
+            name = None if is_blocking(row["raw"]) else cookie.decode(row["raw"]).instance_id
+            if name is not None:
+                named[bookie] = name
+    own = _instance(node["raw"])
+    foreign = {bookie: name for bookie, name in named.items() if name != own}
+    return foreign, bool(foreign) and len(foreign) == len(named)
 
 
 def _hash(raw: bytes) -> str:

@@ -9,7 +9,7 @@ from typing import Final
 
 import pyarrow as pa
 
-SCHEMA_VERSION: Final = (1, 10)
+SCHEMA_VERSION: Final = (1, 11)
 """Major, minor: readers take any minor of the same major."""
 
 
@@ -379,6 +379,29 @@ VERDICTS: Final = pa.schema(
     ]
 )
 
+MISSING: Final = pa.schema(
+    [
+        *KEY,
+        _field("bookie", _TEXT),  # its id; the ledger's record names it
+        _field("entries", _I64),
+        _field("groups", GROUPS),  # entries that the record asks of the bookie, and that it was seen to lack
+        _field("record_txn", _I64, null=True),  # the store's transaction that last changed the record; null: unknown
+        _field("seen", _TIME),  # begin of the run that saw it
+    ]
+)
+
+WIPED: Final = pa.schema(
+    [
+        _field("bookie", _TEXT),
+        _field("before_txn", _I64),  # what records ask of it that have not changed since this transaction it had lost
+        _field("cookie_txn", _I64, null=True),  # the transaction that made its cookie
+        _field("earlier_cookie_txn", _I64, null=True),  # likewise of the cookie that an earlier run saw
+        _field("evidence", _TEXT),  # cookie: newer than records whose entries it lacks; empty: it has nothing at all
+        _field("since", _TIME),  # begin of the first run that saw it
+        _field("ledgers", _I64),  # of the run's share: closed ledgers with such records, of which it lacks entries
+    ]
+)
+
 DRILLS: Final = pa.schema(
     [
         *KEY,
@@ -417,7 +440,7 @@ PLAN: Final = {
     "sides": SIDES,
     "candidates": CANDIDATES,  # of ledgers that no topic names, where nodes of Pulsar's are brought back
 }
-SCRUTINY: Final = {"findings": FINDINGS, "verdicts": VERDICTS}
+SCRUTINY: Final = {"findings": FINDINGS, "verdicts": VERDICTS, "missing": MISSING, "wiped": WIPED}
 
 
 def _numbers(*names: str) -> pa.Schema:

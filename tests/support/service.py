@@ -31,6 +31,8 @@ from tests.support.inventories import fill_row
 from tests.support.paths import ROOT
 from tests.support.waiting import free_port
 
+_AT: Final = "2026-01-01T00:00:00+00:00"
+
 HEALTH: Final = ("/healthz", "/readyz", "/metrics")
 """Paths at the address of health."""
 TOKEN: Final = "0123456789abcdef-token"
@@ -190,11 +192,12 @@ def write_findings(folder: Path, ledgers: Sequence[int], *, severity: str = "", 
         for ledger in ledgers
     ]
     coverage = {"positions": 30, "judged": 27, "bookies": 3, "answered": 3, "without_lists": 0}
+    marks = {"number": 0, "oldest": None, "change": None, "per_day": None, "same_since": _AT, "same_runs": 1}
     result = {
         "listed": 10 + len(rows), "clean": 10, "skipped": {}, "undecided": {}, "with_findings": len(rows),
         "found": {str(Category.ENTRIES_MISSING): len(rows)}, "by_severity": {rows[0]["severity"]: len(rows)},
-        "rechecked": 0, "coverage": {**coverage, "silent": [], "not_registered": []}, "failing": len(rows),
-        "suppressed": 0, "new": None, "resolved": None, **more,
+        "rechecked": 0, "coverage": {**coverage, "silent": [], "not_registered": [], "passed": {}, "marks": marks},
+        "failing": len(rows), "suppressed": 0, "new": None, "resolved": None, "carried": {}, "of_cluster": [], **more,
     }  # fmt: skip
     result.pop(without, None)
     folder.mkdir(parents=True)

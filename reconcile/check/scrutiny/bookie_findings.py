@@ -53,7 +53,7 @@ def list_suspect_disks(damage: pa.Table) -> Iterator[Finding]:
 
 
 def list_unaware(
-    unmarked: Mapping[str, int], replication: Replication, delay_s: float, waited_s: float
+    unmarked: Mapping[str, int], replication: Replication, delay_s: float, waited_s: Mapping[str, float]
 ) -> Iterator[Finding]:
     """Yield a finding for each lost bookie whose ledgers should be marked by now.
 
@@ -61,20 +61,17 @@ def list_unaware(
         unmarked: bookie that is not registered → ledgers that name it and are not marked.
         replication: of the store.
         delay_s: seconds that the auditor waits for a lost bookie.
-        waited_s: seconds for which the bookies were seen to be gone, at least.
+        waited_s: of each of them, seconds for which every look of this run and of those before saw it gone.
     """
     if not replication.is_kept:
         return
-    why = (
-        replication.disabled
-        if replication.disabled is not None
-        else "nobody is elected auditor"
-        if not replication.auditor
-        else f"the auditor waits {delay_s:.0f} s, and it is gone for {waited_s:.0f} s at least"
-        if waited_s >= delay_s + AUDIT_S
-        else None
-    )
-    for bookie, ledgers in sorted(unmarked.items()) if why is not None else ():
+    general = replication.disabled or (None if replication.auditor else "nobody is elected auditor")
+    for bookie, ledgers in sorted(unmarked.items()):
+        why = general
+        if why is None and waited_s[bookie] >= delay_s + AUDIT_S:
+            why = f"the auditor waits {delay_s:.0f} s, and the bookie is gone for {waited_s[bookie]:.0f} s at least"
+        if why is None:
+            continue
         statements = [
             Statement("store", "registration", "none", "registration"),
             Statement("store", "ledgers that name it and are not marked", ledgers, "records"),

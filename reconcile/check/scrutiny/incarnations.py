@@ -1,22 +1,88 @@
-"""Bookies that may have been started anew without their data: what they lack now may once have been there.
+"""Bookies that were started again without their data, known until their ledgers are repaired.
 
-A bookie that is given empty disks gets a new cookie. What its records asked of it before that it does not have, and its
-old disks may have it: that it lacks an entry says nothing of a record that has not changed since its cookie was made.
-A cookie is also made anew where a store is restored: a bookie that has data of ledgers whose records are older than its
-cookie was not started anew.
+A bookie that is given empty disks gets a new cookie. A cookie is also made again where a store is restored. So what a
+bookie has decides: of the closed ledgers whose records are older than its cookie, and ask entries of it,
 
-INCARNATION_CHANGED  the run before saw another cookie of the bookie, it has no older data, and older records name it
+    it has                       and it
+    nothing of any               was wiped: its cookie shows it
+    nothing of these, and of no other closed ledger that asks entries of it, `MANY` at least, whatever its cookie is
+                                 was wiped: it is empty
+    something of one             was not, as far as this run shows
+
+A run that knows a wiped bookie passes it on. The bookie stays wiped while records that have not changed since ask for
+entries that it lacks: until its ledgers were replicated to other bookies, rewritten or deleted, or it has its data
+again. What it lacks is missing: readers that ask it find nothing. Its old disks may have it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reconcile.check.scrutiny.bookie_findings import count_naming
 from reconcile.findings.categories import Category
 from reconcile.findings.table import Finding, Statement
 from recovery.codecs.store import COOKIES
+from recovery.model.tables import WIPED
+
+MANY: Final = 10
+"""Closed ledgers of which a bookie has nothing, at least: it is empty, whatever its cookie shows."""
+BY_COOKIE: Final = "cookie"
+EMPTY: Final = "empty"
+
+
+@dataclass(frozen=True, slots=True)
+class Traces:
+    """What the closed ledgers whose records ask entries of a bookie show of its past; of several bucket ranges.
+
+    Attributes:
+        older: ledgers whose records are older than its beginning, and that it was asked for.
+        older_held: of these, those of which it has any entry.
+        older_unseen: ledgers with such records that it was not asked for.
+        asked: all ledgers that it was asked for.
+        held: of these, those of which it has any entry.
+    """
+
+    older: int = 0
+    older_held: int = 0
+    older_unseen: int = 0
+    asked: int = 0
+    held: int = 0
+
+    def __add__(self, other: Self) -> Self:
+        """Return the traces of both."""
+        return type(self)(
+            self.older + other.older,
+            self.older_held + other.older_held,
+            self.older_unseen + other.older_unseen,
+            self.asked + other.asked,
+            self.held + other.held,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Wiped:
+    """A bookie that lost its data; a row of WIPED.
+
+    Attributes:
+        bookie: its id.
+        before_txn: what records ask of it that have not changed since this transaction of the store it had lost.
+        cookie_txn: the transaction that made its cookie; None: it is not known.
+        earlier_cookie_txn: likewise of the cookie that an earlier run saw; None: none saw another one.
+        evidence: `BY_COOKIE` or `EMPTY`.
+        since: begin of the first run that saw it.
+        ledgers: closed ledgers with such records, of which it lacks entries.
+    """
+
+    bookie: str
+    before_txn: int
+    cookie_txn: int | None
+    earlier_cookie_txn: int | None
+    evidence: str
+    since: datetime
+    ledgers: int = 0
 
 
 def read_cookies(nodes: pa.Table) -> dict[str, int]:
@@ -26,48 +92,125 @@ def read_cookies(nodes: pa.Table) -> dict[str, int]:
     return {row["path"].removeprefix(begin): row["created_txn"] for row in rows if row["created_txn"] is not None}
 
 
-def find_with_older_data(stored: pa.Table, copies: pa.Table, cookies: Mapping[str, int]) -> set[str]:
-    """Return the bookies that have data of ledgers whose records did not change since the bookie's cookie was made.
+def read_wiped(rows: pa.Table) -> dict[str, Wiped]:
+    """Return bookie → what an earlier run knew of it; WIPED in."""
+    return {row["bookie"]: Wiped(**row) for row in rows.to_pylist()}
+
+
+def make_wiped_rows(wiped: Iterable[Wiped]) -> pa.Table:
+    """Return WIPED."""
+    rows: list[dict[str, Any]] = [{name: getattr(one, name) for name in WIPED.names} for one in wiped]
+    return pa.Table.from_pylist(rows, schema=WIPED)
+
+
+def find_beginnings(cookies: Mapping[str, int], known: Mapping[str, Wiped]) -> dict[str, int]:
+    """Return bookie → the transaction before which nothing shows that it was there with what it has now.
 
     Args:
-        stored: ``scope``, ``ledger`` and ``changed_txn`` of CATALOG_LEDGERS.
-        copies: ``scope``, ``ledger`` and ``bookie`` of COPIES.
         cookies: as `read_cookies` returns them.
+        known: wiped bookies of an earlier run.
     """
-    names = ["scope", "ledger"]
-    pairs = copies.select([*names, "bookie"]).group_by([*names, "bookie"]).aggregate([])
-    pairs = pairs.join(stored.select([*names, "changed_txn"]), names, join_type="inner")
-    made = pa.table({"bookie": pa.array(cookies, pa.string()), "made": pa.array(cookies.values(), pa.int64())})
-    pairs = pairs.join(made, "bookie", join_type="inner")
-    return set(pairs.filter(pc.less(pairs["changed_txn"], pairs["made"]))["bookie"].to_pylist())
+    passed_on = {one.bookie: one.before_txn for one in known.values() if _has_same_cookie(one, cookies)}
+    return {bookie: max(txn, passed_on.get(bookie, txn)) for bookie, txn in cookies.items()} | {
+        bookie: txn for bookie, txn in passed_on.items() if bookie not in cookies
+    }
 
 
-def count_older_records(stored: pa.Table, born: Mapping[str, int]) -> dict[str, int]:
-    """Count the records that name each of some bookies and have not changed since its cookie; CATALOG_LEDGERS in."""
+def _has_same_cookie(known: Wiped, cookies: Mapping[str, int]) -> bool:
+    """Whether no cookie was made for a wiped bookie since; one that was removed with its ledgers left is none."""
+    return cookies.get(known.bookie, known.cookie_txn) == known.cookie_txn
+
+
+def trace_bookies(pairs: pa.Table, beginnings: Mapping[str, int]) -> dict[str, Traces]:
+    """Return the traces of bookies in a bucket range.
+
+    Args:
+        pairs: of a `Judgement`.
+        beginnings: as `find_beginnings` returns them.
+    """
+    began = pa.array([beginnings.get(name) for name in pairs["bookie"].to_pylist()], pa.int64())
+    older = pc.fill_null(pc.less(pairs["changed_txn"], began), fill_value=False)
+    asked = pc.or_(pairs["known"], pairs["holds"])
+    flags = {
+        "older": pc.and_(older, asked),
+        "older_held": pc.and_(older, pairs["holds"]),
+        "older_unseen": pc.and_(older, pc.invert(asked)),
+        "asked": asked,
+        "held": pairs["holds"],
+    }
+    table = pa.table({"bookie": pairs["bookie"], **{name: pc.cast(flag, pa.int64()) for name, flag in flags.items()}})
+    sums = table.group_by("bookie").aggregate([(name, "sum") for name in flags])
+    return {row["bookie"]: Traces(**{name: row[f"{name}_sum"] for name in flags}) for row in sums.to_pylist()}
+
+
+def find_wiped(
+    traces: Mapping[str, Traces],
+    cookies: Mapping[str, int],
+    earlier_cookies: Mapping[str, int],
+    known: Mapping[str, Wiped],
+    txn: int | None,
+    at: datetime,
+) -> list[Wiped]:
+    """Return the bookies that may be wiped; what they lack is counted by `count_lacking`.
+
+    Args:
+        traces: of bookies, in the whole share.
+        cookies: as `read_cookies` returns them.
+        earlier_cookies: likewise, of the store as the run before saw it.
+        known: wiped bookies of that run.
+        txn: the last transaction of the store when it was read; None: it counts none.
+        at: when the run began.
+    """
+    found = []
+    for bookie, seen in sorted(traces.items()):
+        cookie, before = cookies.get(bookie), known.get(bookie)
+        earlier = earlier_cookies.get(bookie, cookie)
+        other = None if earlier == cookie else earlier
+        if before is not None and _has_same_cookie(before, cookies):
+            if seen.older or seen.older_unseen:
+                found.append(before)
+        elif cookie is not None and seen.older and not seen.older_held:
+            found.append(Wiped(bookie, cookie, cookie, other, BY_COOKIE, at))
+        elif txn is not None and seen.asked >= MANY and not seen.held:
+            found.append(Wiped(bookie, txn + 1, cookie, other, EMPTY, at))
+        elif before is not None and seen.older:
+            # Its cookie is new, as after a restore of the store, and it has some of its data again.
+            found.append(Wiped(bookie, cookie or before.before_txn, cookie, other, before.evidence, before.since))
+    return found
+
+
+def count_lacking(wiped: Iterable[Wiped], missing: pa.Table) -> dict[str, int]:
+    """Return bookie → ledgers of which it lacks entries that records ask of it which are the same since it was wiped.
+
+    Args:
+        wiped: bookies.
+        missing: MISSING of some ledgers.
+    """
     counts = {}
-    for bookie, txn in born.items():
-        older = stored.filter(pc.fill_null(pc.less(stored["changed_txn"], txn), fill_value=False))
-        counts[bookie] = count_naming(older, [bookie]).get(bookie, 0)
+    for one in wiped:
+        rows = missing.filter(pc.equal(missing["bookie"], one.bookie))
+        rows = rows.filter(pc.fill_null(pc.less(rows["record_txn"], one.before_txn), fill_value=False))
+        counts[one.bookie] = rows.group_by(["scope", "ledger"]).aggregate([]).num_rows
     return counts
 
 
-def list_changed(
-    changed: Mapping[str, int], earlier_cookies: Mapping[str, int], older: Mapping[str, int]
-) -> Iterator[Finding]:
-    """Yield a finding for each bookie that was started anew since the run before.
-
-    Args:
-        changed: bookies with another cookie than in the run before, with its transaction.
-        earlier_cookies: the transaction of the cookie that it had then.
-        older: records that name each of them and have not changed since its cookie was made.
-    """
-    for bookie, txn in sorted(changed.items()):
-        if older.get(bookie):
-            statements = [
-                Statement("earlier", "cookie made in transaction", earlier_cookies[bookie], "cookies"),
-                Statement("store", "cookie made in transaction", txn, "cookies"),
-                Statement("store", "older records that name it", older[bookie], "records"),
-                Statement("bookies", "data from before", "none that was looked at", "lists"),
-            ]
-            unknown = ["what its disks had before"]
-            yield Finding(Category.INCARNATION_CHANGED, bookie, statements, bookies=[bookie], unknowns=unknown)
+def list_changed(wiped: Iterable[Wiped], traces: Mapping[str, Traces]) -> Iterator[Finding]:
+    """Yield a finding for each wiped bookie whose ledgers are not repaired."""
+    for one in sorted(wiped, key=lambda one: one.bookie):
+        seen = traces.get(one.bookie, Traces())
+        statements = [
+            *(
+                []
+                if one.earlier_cookie_txn is None
+                else [Statement("earlier", "cookie made in transaction", one.earlier_cookie_txn, "cookies")]
+            ),
+            Statement("store", "cookie made in transaction", one.cookie_txn, "cookies"),
+            Statement("store", "ledgers with older records that name it for entries", seen.older, "records"),
+            Statement("bookies", "of these, ledgers that it has entries of", seen.older_held, "lists"),
+            Statement("bookies", "of these, ledgers that it lacks entries of", one.ledgers, "lists"),
+            Statement("bookies", "seen like this since", one.since.isoformat(timespec="seconds"), "runs"),
+        ]
+        if seen.older_unseen:
+            statements.append(Statement("bookies", "of these, not asked for in this run", seen.older_unseen, "lists"))
+        unknown = ["what its old disks have"]
+        yield Finding(Category.INCARNATION_CHANGED, one.bookie, statements, bookies=[one.bookie], unknowns=unknown)

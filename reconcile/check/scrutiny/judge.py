@@ -38,7 +38,8 @@ from reconcile.rules.segments.record_rules import (
     find_stuck_recoveries,
 )
 from reconcile.rules.sides import ABSENT, compare, find_other_records, unite
-from recovery.model.tables import CATALOG_HISTORY, KEY_COLUMNS, VERDICTS
+from recovery.dataset import sort_by_key
+from recovery.model.tables import CATALOG_HISTORY, KEY_COLUMNS, MISSING, VERDICTS
 
 Mask = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
@@ -46,6 +47,8 @@ Ints = npt.NDArray[np.int64]
 CLEAN: Final = "clean"
 SKIPPED: Final = "skipped"
 UNDECIDED: Final = "undecided"
+PASSED: Final = ("marked", "guarded")
+"""Why closed ledgers are skipped whose copies are known all the same."""
 _DOUBTS: Final = np.array(["", *(doubt.name.lower().replace("_", " ") for doubt in Doubt)], object)
 """By `Doubt`: not seen, undated, changed."""
 
@@ -73,16 +76,23 @@ class Judgement:
         findings: FINDINGS.
         verdicts: VERDICTS, a row a ledger, in key order.
         suspect: of each row of the verdicts: it is to be looked at again.
-        positions: copies that records of the ledgers that were judged ask for.
-        judged: of these, those that were seen, or seen to be missing.
+        missing: MISSING: entries that bookies lack, of skipped ledgers, too, as far as their ends are known.
+        pairs: which bookies hold anything of the ledgers whose records ask entries of them: key columns,
+            ``changed_txn`` of the record, and `PAIRS` without their rows.
+        positions: copies that records of closed ledgers ask for.
+        judged: of these, those that were seen, or seen to be missing, of ledgers that were not skipped.
+        passed: reason → copies of the closed ledgers that were skipped.
         placement: segments.
     """
 
     findings: pa.Table
     verdicts: pa.Table
     suspect: Mask
+    missing: pa.Table
+    pairs: pa.Table
     positions: int
     judged: int
+    passed: Mapping[str, int]
     placement: PlacementCounts
 
 
@@ -97,6 +107,7 @@ def judge_range(
     everywhere: bool,
     awaited: frozenset[str] = frozenset(),
     earlier_records: pa.Table | None = None,
+    earlier_missing: pa.Table | None = None,
     heights: entries_beyond_end.Past | None = None,
 ) -> Judgement:
     """Judge the ledgers of a bucket range.
@@ -111,6 +122,7 @@ def judge_range(
         everywhere: every bookie was asked for every ledger here: what none has is lost.
         awaited: bookies that may answer when they are asked again: what they decide is looked at again.
         earlier_records: CATALOG_LEDGERS of these ledgers as the run before saw them; None: there is none.
+        earlier_missing: MISSING of these ledgers as the run before left it; None: there is none.
         heights: what the runs before saw above the ends of ledgers.
     """
     heights = heights or {}
@@ -123,9 +135,13 @@ def judge_range(
         [broken, is_hold, ~closed, guarded, marked, empty], ["broken", "held", "open", "guarded", "marked", "empty"], ""
     )
     judged = stored.filter(pa.array(reason == ""))
-    faults = find_faults(judged, copies, sight)
+    by_reason = {
+        why: find_faults(stored.filter(pa.array(reason == why)), copies, sight, earlier_missing)
+        for why in ("", *PASSED)
+    }
+    faults = by_reason[""]
     late = list_overdue(stored, replication, run, demands.grace_s)
-    lost = _count_lost(stored, reason == "marked", late, copies, sight, everywhere=everywhere)
+    lost = _count_lost(reason == "marked", by_reason["marked"], everywhere=everywhere)
     free = stored.filter(pa.array(~broken & ~is_hold))
     records = free.filter(pa.array((reason != "guarded")[~broken & ~is_hold]))
     # Bookies that were not asked show nothing: what counts is what was shown.
@@ -135,6 +151,8 @@ def judge_range(
         copy_findings.findings(judged, faults, run, everywhere=everywhere),
         *([_find_unknown(judged, copies, faults, run)] if everywhere else ()),
         beyond,
+        entries_beyond_end.find_lacs_beyond(copies, judged, run),
+        entries_beyond_end.find_limbo(copies, judged, run),
         find_overdue(stored, late, lost, replication, run),
         find_single_copies(free, run),
         find_stuck_recoveries(records, _find_among(records, copies.filter(copies["fenced"])), run, demands.grace_s),
@@ -159,7 +177,42 @@ def judge_range(
     grave = findings.filter(pc.not_equal(findings["severity"], "info"))
     doubted = pa.concat_tables([grave, entries_beyond_end.list_unproven(beyond, heights)])
     suspect = _find_among(stored, doubted) | (unseen & name_any(stored, awaited))
-    return Judgement(findings, verdicts, suspect, faults.positions, faults.judged, counts)
+    records = {why: stored.filter(pa.array(reason == why)) for why in by_reason}
+    missing = [_give_missing(records[why], faults.missing, earlier_missing, run) for why, faults in by_reason.items()]
+    pairs = [_give_keys(records[why], faults.pairs) for why, faults in by_reason.items()]
+    return Judgement(
+        findings,
+        verdicts,
+        suspect,
+        pa.concat_tables(missing),
+        pa.concat_tables(pairs),
+        sum(faults.positions for faults in by_reason.values()),
+        faults.judged,
+        {why: by_reason[why].positions for why in PASSED if by_reason[why].positions},
+        counts,
+    )
+
+
+def _give_keys(records: pa.Table, rows: pa.Table) -> pa.Table:
+    """Return rows that name a record by its place, with its key and its last change in place of that."""
+    keys = records.select([*KEY_COLUMNS, "changed_txn"]).take(rows["row"])
+    return pa.table({name: table[name] for table in (keys, rows) for name in table.column_names if name != "row"})
+
+
+def _give_missing(records: pa.Table, rows: pa.Table, earlier: pa.Table | None, run: Run) -> pa.Table:
+    """Return MISSING of `MISSING_ROWS`; what only an earlier look saw keeps its time."""
+    missing = _give_keys(records, rows).rename_columns({"changed_txn": "record_txn"})
+    seen = pa.array([run.at] * missing.num_rows, MISSING.field("seen").type)
+    known = missing["known"].to_numpy()
+    if earlier is not None and not known.all():
+        names = ["scope", "ledger", "bookie"]
+        times = {
+            tuple(row[name] for name in names): row["seen"] for row in earlier.select([*names, "seen"]).to_pylist()
+        }
+        keys = zip(*(missing[name].to_pylist() for name in names), strict=True)
+        pairs = zip(keys, known, strict=True)
+        seen = pa.array([run.at if is_known else times[key] for key, is_known in pairs], seen.type)
+    return sort_by_key(missing.append_column("seen", seen).select(MISSING.names).cast(MISSING))
 
 
 def give_verdicts(
@@ -221,17 +274,12 @@ def _find_guarded(stored: pa.Table, replication: Replication) -> Mask:
     return named | _find_among(stored, pa.table(rows))
 
 
-def _count_lost(
-    stored: pa.Table, marked: Mask, late: pa.Table, copies: pa.Table, sight: Sight, *, everywhere: bool
-) -> Ints:
-    """Return of each ledger how many entries no bookie has, of closed ones whose mark is overdue; of others 0."""
-    lost = np.zeros(stored.num_rows, np.int64)
-    rows = late["record"].to_numpy()
-    rows = np.sort(rows[marked[rows]])
-    if everywhere and len(rows):
-        faults = find_faults(stored.take(pa.array(rows)), copies, sight).faults
-        faults = faults.filter(pc.equal(faults["fault"], int(Fault.LOST)))
-        lost[rows[faults["row"].to_numpy()]] = faults["entries"].to_numpy()
+def _count_lost(marked: Mask, faults: CopyFaults, *, everywhere: bool) -> Ints:
+    """Return of each ledger how many entries no bookie has, of closed ones that are marked; of others 0."""
+    lost = np.zeros(len(marked), np.int64)
+    if everywhere:
+        rows = faults.faults.filter(pc.equal(faults.faults["fault"], int(Fault.LOST)))
+        lost[np.flatnonzero(marked)[rows["row"].to_numpy()]] = rows["entries"].to_numpy()
     return lost
 
 

@@ -80,13 +80,16 @@ def find_unlisted(
 
 
 def raise_old(findings: pa.Table, run: Run, grace_s: float, kind: StoreKind = ZOOKEEPER) -> pa.Table:
-    """Return findings with notes of ledgers that are held without a record for longer than the grace as warnings."""
-    if not kind.has_replication:
-        return findings
-    note = pc.and_(pc.equal(findings["category"], Category.DATA_WITHOUT_RECORD), pc.equal(findings["severity"], "info"))
-    old = pc.and_(
-        note,
-        pc.less(findings["first_seen"], pa.scalar(run.at - timedelta(seconds=grace_s), pa.timestamp("us", "UTC"))),
+    """Return findings with notes that are older than the grace as warnings, of what bookies end by themselves.
+
+    That is what is held without a record, where bookies collect while they run, and ledgers in limbo.
+    """
+    limit = pa.scalar(run.at - timedelta(seconds=grace_s), pa.timestamp("us", "UTC"))
+    names = [Category.LEDGER_IN_LIMBO, *([Category.DATA_WITHOUT_RECORD] if kind.has_replication else [])]
+    note = pc.and_(
+        pc.is_in(findings["category"], value_set=pa.array([str(name) for name in names])),
+        pc.equal(findings["severity"], "info"),
     )
+    old = pc.and_(note, pc.less(findings["first_seen"], limit))
     where = findings.schema.get_field_index("severity")
     return findings.set_column(where, findings.schema.field(where), pc.if_else(old, "warning", findings["severity"]))

@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -245,7 +245,10 @@ def _scrutinize_against(
 
 
 def _make_result(scrutinized: "Scrutinized", min_coverage: float, out: DatasetPlace | None) -> Result:
+    from reconcile.check.scrutiny.coverage import describe_not_judged
+
     covered, lighter = scrutinized.covered_pct, scrutinized.passed_over
+    left = describe_not_judged(scrutinized.coverage)
     code = (
         Exit.FAILED
         if not scrutinized.adds_up
@@ -259,10 +262,12 @@ def _make_result(scrutinized: "Scrutinized", min_coverage: float, out: DatasetPl
         Exit.FAILED: "INVALID: the sums of this run do not add up; report it",
         Exit.FOUND: f"{count_noun(scrutinized.failing, 'finding')} to act on",
         Exit.UNDECIDABLE: f"nothing {'to act on' if lighter else 'found'}, "
-        f"but only {covered:.1f} % of the copies could be judged",
+        f"but only {covered:.1f} % of the copies could be judged; not judged: {left}",
         Exit.DONE: f"nothing to act on; {count_noun(lighter, 'finding')} suppressed or lighter than --fail-on"
         if lighter
-        else "bookies and metadata agree",
+        else "bookies and metadata agree"
+        if not scrutinized.not_judged
+        else f"bookies and metadata agree in {covered:.1f} % of the copies; not judged: {left}",
     }[code]
     skipped, undecided = sum(scrutinized.skipped.values()), sum(scrutinized.undecided.values())
     coverage = scrutinized.coverage
@@ -274,6 +279,8 @@ def _make_result(scrutinized: "Scrutinized", min_coverage: float, out: DatasetPl
         *(f"skipped: {count} {reason}" for reason, count in sorted(scrutinized.skipped.items())),
         *(f"undecided: {count} {reason}" for reason, count in sorted(scrutinized.undecided.items())),
         f"copies judged: {coverage['judged']} of {coverage['positions']} ({covered:.1f} %)",
+        *(f"copies not judged: {count} {reason}" for reason, count in scrutinized.not_judged.items()),
+        *_describe_marks(coverage["marks"]),
         f"bookies: {coverage['bookies']}, {coverage['inventories']} of them by inventory",
         (
             f"bookies asked: {coverage['asked']}; answered: {coverage['answered']}; "
@@ -301,6 +308,7 @@ def _make_result(scrutinized: "Scrutinized", min_coverage: float, out: DatasetPl
                 )
             ]
         ),
+        *(f"not looked for again: {count}, {why}" for why, count in sorted(scrutinized.carried.items())),
         *([f"suppressed: {scrutinized.suppressed}"] if scrutinized.suppressed else []),
         *(describe_gone(finding) for finding in _list_gone(scrutinized)),
         *(f"{category}: {count}" for category, count in scrutinized.found.items()),
@@ -329,6 +337,7 @@ def _make_result(scrutinized: "Scrutinized", min_coverage: float, out: DatasetPl
         "new": scrutinized.new,
         "resolved": scrutinized.resolved,
         "not_looked_for": scrutinized.not_looked_for,
+        "carried": dict(scrutinized.carried),
     }
     return Result(
         "scrutinize",
@@ -357,3 +366,13 @@ def _make_result(scrutinized: "Scrutinized", min_coverage: float, out: DatasetPl
 def _list_gone(scrutinized: "Scrutinized") -> "tuple[GoneFinding, ...]":
     """Return the first findings that are gone and were more than notes; all are in the run's `gone.jsonl`."""
     return tuple(finding for finding in scrutinized.gone if finding.row["severity"] != "info")[:_SHOWN]
+
+
+def _describe_marks(marks: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a line on the marks of closed ledgers, if there are any, or were."""
+    change = marks["change"]
+    if not (marks["number"] or change):
+        return
+    oldest = "" if marks["oldest"] is None else f", the oldest since {marks['oldest']}"
+    rate = "" if change is None else f"; {change:+} since the run before ({marks['per_day']:+} a day)"
+    yield f"marked closed ledgers: {marks['number']}{oldest}{rate}"

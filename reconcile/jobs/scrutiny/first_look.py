@@ -1,6 +1,6 @@
 """What a run knows after its first look, written down: one that is killed goes on from its suspects.
 
-    .spill/first-look.json    asked (a hash of it), at, layout, gaps, answers of the tasks, who was asked, born
+    .spill/first-look.json    asked (a hash of it), at, layout, gaps, answers of the tasks, who was asked
     .spill/suspect-…          suspects, by `RangeTask`
     .spill/compared-…         what waits until entries are compared
 
@@ -10,17 +10,14 @@ more, all is looked at anew. It is taken by a run that was asked the same within
 
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
 from backends.registry import OpenStore
-from reconcile.check.scrutiny import incarnations
 from reconcile.clusters import is_of_cluster
 from reconcile.deletes.own_root import read_instance_id
-from reconcile.findings.table import Finding
 from reconcile.jobs.scrutiny.request import ScrutinyRequest
 from recovery import __version__
 from recovery.bookies.wire_results import BookieResult, Kind, WireSummary
@@ -33,8 +30,6 @@ from recovery.place import DatasetPlace, remove_tree
 STORE: Final = "store"
 _FILE: Final = "first-look.json"
 _VALID: Final = timedelta(days=1)
-_RANGES: Final = 4
-"""Bucket ranges in which data from before a bookie's cookie is looked for: where there is any, each has some."""
 _LATER: Final = ("again-*", "beside*", "raised-*")
 """Parts that are written after the first look."""
 
@@ -84,7 +79,6 @@ class FirstLook:
         gaps: parts of the store that could not be read.
         bookies: who was asked.
         answers: of the tasks, one a bucket range.
-        born: bookies that may have been started anew; see `Sight`.
     """
 
     at: datetime
@@ -92,7 +86,6 @@ class FirstLook:
     gaps: tuple[str, ...]
     bookies: AskedBookies
     answers: list[dict[str, Any]]
-    born: Mapping[str, int]
 
 
 def write_first_look(request: ScrutinyRequest, look: FirstLook) -> None:
@@ -105,7 +98,6 @@ def write_first_look(request: ScrutinyRequest, look: FirstLook) -> None:
         "gaps": look.gaps,
         "answers": look.answers,
         "files": _hash_files(request.out, look.answers),
-        "born": look.born,
         "made": [inventory.path for inventory in bookies.inventories[len(bookies.given) :]],
         "summary": None if bookies.summary is None else asdict(bookies.summary),
         "renames": bookies.renames,
@@ -134,7 +126,7 @@ def read_first_look(request: ScrutinyRequest, given: tuple[Dataset, ...], now: d
     except (OSError, ValueError, KeyError, DatasetError):
         # Whatever of it is damaged, or gone: a new run sees it all anew.
         return None
-    for table in ("findings", "verdicts"):
+    for table in ("findings", "verdicts", "missing", "wiped"):
         for pattern in _LATER:
             for path in (request.out / table).glob(pattern):
                 path.unlink()
@@ -149,9 +141,7 @@ def read_first_look(request: ScrutinyRequest, given: tuple[Dataset, ...], now: d
         tuple(content["known"]),
         tuple(content["absent"]),
     )
-    return FirstLook(
-        began, Layout(content["layout"]), tuple(content["gaps"]), bookies, content["answers"], content["born"]
-    )
+    return FirstLook(began, Layout(content["layout"]), tuple(content["gaps"]), bookies, content["answers"])
 
 
 def goes_on_with(request: ScrutinyRequest, opened: OpenStore) -> bool:
@@ -183,29 +173,3 @@ def _hash_request(request: ScrutinyRequest, given: Sequence[Dataset]) -> str:
         [inventory.digest for inventory in given],
     )  # fmt: skip
     return hashlib.sha256(repr(parts).encode()).hexdigest()
-
-
-def find_born(catalog: Dataset, inventories: Sequence[Dataset], ranges: Sequence[range]) -> dict[str, int]:
-    """Return the bookies of which nothing shows data from before their cookie, with its transaction."""
-    born = incarnations.read_cookies(catalog.read("nodes", columns=["path", "kind", "created_txn"]))
-    for part in ranges[:_RANGES]:
-        stored = catalog.read("ledgers", buckets=part, columns=["scope", "ledger", "changed_txn"])
-        for inventory in inventories:
-            copies = inventory.read("copies", buckets=part, columns=["scope", "ledger", "bookie"])
-            for bookie in incarnations.find_with_older_data(stored, copies, born):
-                del born[bookie]
-    return born
-
-
-def find_changed(
-    catalog: Dataset, earlier_store: Dataset | None, born: Mapping[str, int], ranges: Sequence[range]
-) -> list[Finding]:
-    """Return a finding for each of these bookies that had another cookie in the run before, and is named by records."""
-    if earlier_store is None:
-        return []
-    had = incarnations.read_cookies(earlier_store.read("nodes", columns=["path", "kind", "created_txn"]))
-    changed = {bookie: txn for bookie, txn in born.items() if had.get(bookie, txn) != txn}
-    older: Counter[str] = Counter()
-    for part in ranges if changed else ():
-        older.update(incarnations.count_older_records(catalog.read("ledgers", buckets=part), changed))
-    return list(incarnations.list_changed(changed, had, older))

@@ -5,7 +5,13 @@
     findings{category}              findings, the suppressed ones included
     findings_by_severity{severity}
     failing                         findings that make the run fail
-    copies{state}                   asked, judged
+    skipped{reason}                 ledgers that were skipped
+    undecided{reason}               ledgers that stayed undecided
+    copies{state}                   asked, judged: of all closed ledgers, the skipped ones included
+    copies_not_judged{reason}       the others
+    marks                           under-replication marks of closed ledgers
+    marks_oldest_seconds            since when the oldest is there, since 1970; missing: there is none
+    marks_same_runs                 runs in a row in which no mark fell or changed
     bookies{state}                  known, answered, without_lists, silent, not_registered
     ended_seconds                   when the run ended, since 1970
     adds_up                         1; 0: INVALID
@@ -19,6 +25,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
+from reconcile.check.scrutiny.mark_progress import MarkProgress
 from reconcile.jobs.scrutiny.request import Scrutinized
 
 
@@ -40,7 +47,7 @@ def list_metrics(result: Scrutinized, ended_s: float, *, adds_up: bool) -> Itera
         ended_s: when the last one ended, since 1970.
         adds_up: whether the sums of each run add up.
     """
-    coverage = result.coverage
+    coverage, marks = result.coverage, MarkProgress.from_json(result.coverage["marks"])
     families: list[tuple[str, str, str, Mapping[str, float]]] = [
         ("ledgers", "Ledgers by what became of them.", "verdict", {
             "clean": result.clean, "skipped": sum(result.skipped.values()),
@@ -48,8 +55,15 @@ def list_metrics(result: Scrutinized, ended_s: float, *, adds_up: bool) -> Itera
         ("findings", "Findings by category.", "category", result.found),
         ("findings_by_severity", "Findings by severity.", "severity", result.by_severity),
         ("failing", "Findings that make the run fail.", "", {"": result.failing}),
-        ("copies", "Copies that records ask for.", "state", {
+        ("skipped", "Ledgers that were skipped.", "reason", result.skipped),
+        ("undecided", "Ledgers that stayed undecided.", "reason", result.undecided),
+        ("copies", "Copies that records of closed ledgers ask for.", "state", {
             "asked": coverage["positions"], "judged": coverage["judged"]}),
+        ("copies_not_judged", "Copies that were not judged.", "reason", result.not_judged),
+        ("marks", "Under-replication marks of closed ledgers.", "", {"": marks.number}),
+        ("marks_oldest_seconds", "Since when the oldest mark is there.", "", {
+            "": marks.oldest.timestamp()} if marks.oldest is not None else {}),
+        ("marks_same_runs", "Runs in a row in which no mark fell or changed.", "", {"": marks.same_runs}),
         ("bookies", "Bookies by what came of asking them.", "state", {
             "known": coverage["bookies"], "answered": coverage["answered"],
             "without_lists": coverage["without_lists"], "silent": len(coverage["silent"]),

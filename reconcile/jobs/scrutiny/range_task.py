@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from reconcile.check.scrutiny.incarnations import trace_bookies
 from reconcile.check.scrutiny.judge import Demands, Judgement, judge_range
 from reconcile.check.scrutiny.lifecycle import Lifecycle
 from reconcile.check.scrutiny.replication import Replication
@@ -58,7 +59,7 @@ class RangeTask:
         compares: entries of bookies that were replaced are compared later.
         earlier: the run before.
         earlier_store: the store as that run saw it.
-        born: bookies that may have been started anew without their data; see `Sight`.
+        beginnings: bookie → the transaction before which nothing shows it with what it has now.
         ages: of bookies whose inventories were made before the store was read; see `find_ages`.
     """
 
@@ -75,7 +76,7 @@ class RangeTask:
     compares: bool = False
     earlier: Dataset | None = None
     earlier_store: Dataset | None = None
-    born: Mapping[str, int] = field(default_factory=dict)
+    beginnings: Mapping[str, int] = field(default_factory=dict)
     ages: Mapping[str, int | None] = field(default_factory=dict)
 
     def __call__(self, buckets: range) -> dict[str, Any]:
@@ -90,12 +91,14 @@ class RangeTask:
         verdicts = judged.verdicts.filter(pc.invert(pc.or_(doubtful, aside)))
         of_settled = pc.or_(are_of(judged.findings, verdicts), pc.is_null(judged.findings["ledger"]))
         settled = pa.concat_tables([judged.findings.filter(of_settled), unlisted])
-        settled = raise_old(self.lifecycle.apply(settled), self.run, self.demands.grace_s, kind_of(self.layout))
+        settled = self.apply_lifecycle(settled)
+        missing = judged.missing.filter(pc.invert(are_of(judged.missing, judged.verdicts.filter(doubtful))))
         return {
             "parts": {
                 table: asdict(write_part(to_place(self.out), table, name, [rows], secret=True))
-                for table, rows in (("findings", settled), ("verdicts", verdicts))
+                for table, rows in (("findings", settled), ("verdicts", verdicts), ("missing", missing))
             },
+            "traces": {name: asdict(of) for name, of in trace_bookies(judged.pairs, self.beginnings).items()},
             "suspects": suspects,
             "compared": compared,
             "listed": judged.verdicts.num_rows,
@@ -105,6 +108,7 @@ class RangeTask:
             "vanished": self._find_vanished(buckets, name),
             "positions": judged.positions,
             "judged": judged.judged,
+            "passed": judged.passed,
             "placement": asdict(judged.placement),
             "used": asdict(used_ids.numbers(self.layout, _name_ids(stored, copies))),
         }
@@ -134,9 +138,17 @@ class RangeTask:
         newest = {"newest_kept": newest_kept, "newest_now": newest_now}
         return {"file": file, "listed": earlier.num_rows, **newest, "remembered": pc.min(history["txn"]).as_py()}
 
+    def apply_lifecycle(self, findings: pa.Table) -> pa.Table:
+        """Return findings with what other runs and people know of them; FINDINGS in and out."""
+        return raise_old(self.lifecycle.apply(findings), self.run, self.demands.grace_s, kind_of(self.layout))
+
     def read_earlier_records(self, buckets: range) -> pa.Table | None:
         """Return the records of a range as the run before saw them."""
         return None if self.earlier_store is None else self.earlier_store.read("ledgers", buckets=buckets)
+
+    def read_earlier_missing(self, buckets: range) -> pa.Table | None:
+        """Return what the run before saw bookies to lack, of the ledgers of a range."""
+        return None if self.earlier is None else self.earlier.read("missing", buckets=buckets)
 
     def read_heights(self, buckets: range) -> entries_beyond_end.Past:
         """Return what the run before saw above the ends of the ledgers of a range."""
@@ -156,7 +168,7 @@ class RangeTask:
         """Judge the range; also return findings of ledgers that the store lacks, and keys of those to be compared."""
         replication = Replication.from_nodes(self.catalog.read("nodes"), kind_of(self.layout), buckets)
         bookies, damage = read_all(self.inventories, "bookies"), read_all(self.inventories, "damage")
-        sight = see_bookies(bookies, damage, self.ages, self.born)
+        sight = see_bookies(bookies, damage, self.ages)
         earlier_records = self.read_earlier_records(buckets)
         judged = judge_range(
             stored,
@@ -168,6 +180,7 @@ class RangeTask:
             everywhere=self.everywhere,
             awaited=self.awaited,
             earlier_records=earlier_records,
+            earlier_missing=self.read_earlier_missing(buckets),
             heights=self.read_heights(buckets),
         )
         comparable = find_comparable(stored, judged.findings) if self.compares else judged.verdicts.slice(0, 0)

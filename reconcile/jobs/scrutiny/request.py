@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
+from reconcile.check.scrutiny.coverage import find_covered_pct, list_not_judged
 from reconcile.check.scrutiny.judge import Demands
 from reconcile.check.scrutiny.lifecycle import Suppression
 from reconcile.check.scrutiny.run_differences import GoneFinding
@@ -72,6 +73,23 @@ class ScrutinyRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterFinding:
+    """A finding that is of no ledger.
+
+    Attributes:
+        id: as FINDINGS has it, in hexadecimal digits.
+        category: of it.
+        severity: of it.
+        fails: it makes the run fail.
+    """
+
+    id: str
+    category: str
+    severity: str
+    fails: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Scrutinized:
     """What came of a scrutiny.
 
@@ -90,8 +108,10 @@ class Scrutinized:
         suppressed: findings that somebody answers for.
         new: findings that the earlier run did not have; None: there is none.
         resolved: findings of the earlier run that were looked for again and are gone; None: there is none.
-        not_looked_for: those that are gone, and that this run did not look for; None likewise.
-        gone: both, each with what resolved it, or why it was not looked for.
+        not_looked_for: findings of the earlier run that this run did not look for; None likewise.
+        gone: those that are gone, each with what resolved it, or why it was not looked for.
+        carried: why not → findings that were not looked for and count as before.
+        of_cluster: the findings that are of no ledger.
     """
 
     listed: int
@@ -110,6 +130,18 @@ class Scrutinized:
     resolved: int | None
     not_looked_for: int | None = None
     gone: tuple[GoneFinding, ...] = ()
+    carried: Mapping[str, int] = field(default_factory=dict)
+    of_cluster: tuple[ClusterFinding, ...] = ()
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> Self:
+        """Return what a manifest keeps of a run.
+
+        Raises:
+            TypeError: a run of another version.
+        """
+        of_cluster = tuple(ClusterFinding(**finding) for finding in fields.get("of_cluster", ()))
+        return cls(**{**fields, "of_cluster": of_cluster}, worst=())
 
     @property
     def adds_up(self) -> bool:
@@ -132,7 +164,11 @@ class Scrutinized:
         return self.listed - sum(self.skipped.values())
 
     @property
+    def not_judged(self) -> dict[str, int]:
+        """Copies that records of closed ledgers ask for and that were not judged, by reason."""
+        return list_not_judged(self.coverage)
+
+    @property
     def covered_pct(self) -> float:
         """Percent of the copies that were judged."""
-        asked = self.coverage["positions"]
-        return 100.0 * self.coverage["judged"] / asked if asked else 100.0
+        return find_covered_pct(self.coverage)

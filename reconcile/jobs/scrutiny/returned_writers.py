@@ -15,7 +15,7 @@ from reconcile.check.scrutiny.returned_writers import Comparison, find_candidate
 from reconcile.findings.table import LedgerKey, Run, make_rows
 from reconcile.jobs.context import Wire
 from reconcile.jobs.scrutiny.range_task import COMPARED_FINDINGS, COMPARED_VERDICTS
-from reconcile.jobs.scrutiny.second_look import SecondLook
+from reconcile.jobs.scrutiny.second_look import SecondLook, Settled
 from reconcile.rules.segments.member_names import rename_members
 from recovery.bookies.addresses import Members
 from recovery.bookies.ledger_entries import Content, read_content
@@ -25,6 +25,7 @@ from recovery.codecs import ledger_metadata
 from recovery.codecs.store import Layout
 from recovery.dataset import read_part, sort_by_key
 from recovery.model.ids import LedgerId
+from recovery.model.tables import MISSING
 from recovery.place import to_place
 
 _Place = tuple[str, LedgerKey, int]
@@ -130,9 +131,9 @@ def _read_password(raw: bytes) -> bytes:
 
 
 def compare_all(
-    second_look: SecondLook, settled: Iterable[tuple[pa.Table, pa.Table]], files: Sequence[Mapping[str, str]]
-) -> Iterator[tuple[pa.Table, pa.Table]]:
-    """Yield findings and verdicts with what comparing entries adds: those that are settled, then those in files."""
+    second_look: SecondLook, settled: Iterable[Settled], files: Sequence[Mapping[str, str]]
+) -> Iterator[Settled]:
+    """Yield what became of ledgers, with what comparing entries adds: first those settled, then those in files."""
     task, wire = second_look.task, second_look.wire
     if wire is None:
         yield from settled
@@ -140,12 +141,13 @@ def compare_all(
     members = second_look.read_members(wire)
     comparer = EntryComparer(second_look.opened, second_look.layout, members, wire, task.renames, task.run)
     put_aside = (
-        (
+        Settled(
             read_part(to_place(task.out), paths[COMPARED_FINDINGS]),
             read_part(to_place(task.out), paths[COMPARED_VERDICTS]),
+            MISSING.empty_table(),
         )
         for paths in files
     )
-    for pair in chain(settled, put_aside):
-        findings, verdicts = comparer.compare(*pair)
-        yield task.lifecycle.apply(findings), verdicts
+    for one in chain(settled, put_aside):
+        findings, verdicts = comparer.compare(one.findings, one.verdicts)
+        yield Settled(task.lifecycle.apply(findings), verdicts, one.missing)

@@ -5,6 +5,8 @@ store/       the catalog of the store
 inventories/ the lists of bookies that were asked, of the first look
 findings/    FINDINGS: complete before anything is counted
 verdicts/    VERDICTS: a row a ledger
+missing/     MISSING: entries that bookies lack, a row a ledger and bookie
+wiped/       WIPED: bookies that lost their data, and whose ledgers are not repaired
 """
 
 import time
@@ -21,9 +23,22 @@ import pyarrow.compute as pc
 from backends.errors import AccessDeniedError
 from reconcile.check.placement_files import read_rack_info
 from reconcile.check.scrutiny import bookie_findings
+from reconcile.check.scrutiny.carried import Sought
 from reconcile.check.scrutiny.evidence_age import Moment, find_ages
+from reconcile.check.scrutiny.incarnations import (
+    Traces,
+    Wiped,
+    count_lacking,
+    find_beginnings,
+    find_wiped,
+    list_changed,
+    make_wiped_rows,
+    read_cookies,
+    read_wiped,
+)
 from reconcile.check.scrutiny.judge import Demands
 from reconcile.check.scrutiny.lifecycle import Lifecycle
+from reconcile.check.scrutiny.mark_progress import MarkProgress, follow_marks, list_stalled
 from reconcile.check.scrutiny.replication import Replication
 from reconcile.check.scrutiny.run_differences import RunDifferences, compare_runs
 from reconcile.check.scrutiny.vanished import Window
@@ -37,25 +52,25 @@ from reconcile.jobs.impact.cache import provide_catalog
 from reconcile.jobs.make_plan.request import open_inventories
 from reconcile.jobs.references import ReferenceSources, find_disagreements
 from reconcile.jobs.scrutiny.beside_ledgers import find_beside, find_stale_marks, list_returned_data
+from reconcile.jobs.scrutiny.carried_findings import Carried, find_carried
 from reconcile.jobs.scrutiny.first_look import (
     STORE,
     AskedBookies,
     FirstLook,
-    find_born,
-    find_changed,
     goes_on_with,
     read_first_look,
     write_first_look,
 )
 from reconcile.jobs.scrutiny.range_task import (
     RangeTask,
+    are_of,
     count_findings,
     count_open,
     count_verdicts,
     part_from,
     read_all,
 )
-from reconcile.jobs.scrutiny.request import Scrutinized, ScrutinyRequest
+from reconcile.jobs.scrutiny.request import ClusterFinding, Scrutinized, ScrutinyRequest
 from reconcile.jobs.scrutiny.returned_writers import compare_all
 from reconcile.jobs.scrutiny.run_report import (
     find_worst,
@@ -73,7 +88,7 @@ from recovery.bookies.wire_probe import sample_ledgers
 from recovery.bookies.wire_results import Kind
 from recovery.codecs.store import Layout
 from recovery.codecs.store_kind import kind_of
-from recovery.dataset import COLLECTED, SPILL, Dataset, open_dataset, prepare, write_manifest, write_part
+from recovery.dataset import COLLECTED, SPILL, Dataset, open_dataset, prepare, read_part, write_manifest, write_part
 from recovery.errors import FormatError, InputError
 from recovery.manifest import Part
 from recovery.model import tables
@@ -84,10 +99,14 @@ from recovery.spark import demand_spark, over_buckets
 if TYPE_CHECKING:
     from backends.registry import OpenStore
 
+_OF_COOKIES: Final = ["path", "kind", "created_txn"]
 _SMALL: Final = 10_000
 WITHOUT_SPARK: Final = 100_000
 """Ledgers of a store that are looked at in this process: a session of Spark would take as long to stand."""
 
+_REFERENCES: Final = "references"
+_ABSENT: Final = "absent_since"
+"""What a run's manifest keeps of bookies that are not registered: since which run."""
 _MOMENTS: Final = "moments"
 _KEPT_MOMENTS: Final = 400
 """Of the runs before: inventories are rarely older."""
@@ -109,7 +128,9 @@ class _Sums:
     findings: dict[str, Counter[str]] = field(default_factory=dict)
     open: Counter[str] = field(default_factory=Counter)
     placement: Counter[str] = field(default_factory=Counter)
-    parts: dict[str, list[Part]] = field(default_factory=lambda: {"findings": [], "verdicts": []})
+    passed: Counter[str] = field(default_factory=Counter)
+    traces: dict[str, Traces] = field(default_factory=dict)
+    parts: dict[str, list[Part]] = field(default_factory=lambda: {name: [] for name in tables.SCRUTINY})
 
     def add(self, name: str, counted: Mapping[str, Mapping[str, int]]) -> None:
         """Add counts of verdicts or of findings."""
@@ -162,7 +183,10 @@ def _scrutinize(request: ScrutinyRequest, context: Context, wait: Callable[[floa
         demands = _find_places(request, opened)
         run = Run(at.isoformat(timespec="seconds"), at)
 
-        def make_task(bookies: AskedBookies, born: Mapping[str, int]) -> RangeTask:
+        known = {} if earlier is None else read_wiped(earlier.read("wiped"))
+        cookies = read_cookies(catalog.read("nodes", columns=_OF_COOKIES))
+
+        def make_task(bookies: AskedBookies) -> RangeTask:
             return replace(
                 _make_task(request, catalog, bookies, run, layout),
                 ages=_find_ages(catalog, layout, bookies, earlier),
@@ -171,19 +195,18 @@ def _scrutinize(request: ScrutinyRequest, context: Context, wait: Callable[[floa
                 compares=request.wire is not None,
                 earlier=earlier,
                 earlier_store=earlier_store,
-                born=born,
+                beginnings=find_beginnings(cookies, known),
             )
 
         if begun is None:
             with _start(request, catalog, context) as (carry, tasks):
                 bookies = _ask_bookies(request, catalog, opened, given, context, carry, tasks)
                 ranges = _cut_share(request.buckets, catalog, bookies.inventories)
-                born = find_born(catalog, bookies.inventories, ranges)
                 with context.reporter.progress("judging ledgers", "parts") as progress:
-                    answers = carry(make_task(bookies, born), ranges, throttle(progress))
-            begun = FirstLook(at, layout, gaps, bookies, answers, born)
+                    answers = carry(make_task(bookies), ranges, throttle(progress))
+            begun = FirstLook(at, layout, gaps, bookies, answers)
             write_first_look(request, begun)
-        bookies, answers, task = begun.bookies, begun.answers, make_task(begun.bookies, begun.born)
+        bookies, answers, task = begun.bookies, begun.answers, make_task(begun.bookies)
         sums = _Sums()
         for answer in answers:
             _take_answer(sums, answer)
@@ -193,7 +216,12 @@ def _scrutinize(request: ScrutinyRequest, context: Context, wait: Callable[[floa
             request.recheck_after_s, request.rechecks, wait,
         )  # fmt: skip
         _look_again(request, second_look, answers, sums, context)
-        beside = _find_of_bookies(request, catalog, bookies, second_look)
+        gone = _find_gone(catalog, bookies, second_look, earlier)
+        beside = _find_of_bookies(request, catalog, bookies, second_look, gone)
+        wiped = _find_wiped(request, task, sums, cookies, known)
+        beside += list_changed(wiped, sums.traces)
+        marks = _follow_marks(request, second_look, earlier)
+        beside += list_stalled(marks, replication, request.demands.grace_s, at)
         beside += bookie_findings.list_listing_doubts(gaps, 0, 0)
         doubts, window = find_listing_doubts(request, opened, task, answers, run, context)
         beside += doubts
@@ -202,15 +230,18 @@ def _scrutinize(request: ScrutinyRequest, context: Context, wait: Callable[[floa
         rows = make_rows(beside, run)
         stale = find_stale_marks(opened, catalog, layout, _cut_share(request.buckets, catalog, ()), run)
         sources = ReferenceSources(request.references, request.uri, opened, layout, request.buckets)
-        known = find_disagreements(sources, catalog, task.inventories, run, context, seen=task.everywhere)
-        known_rows = pa.concat_tables([tables.FINDINGS.empty_table(), *known])
+        disagreements = find_disagreements(sources, catalog, task.inventories, run, context, seen=task.everywhere)
+        known_rows = pa.concat_tables([tables.FINDINGS.empty_table(), *disagreements])
         rows = lifecycle.apply(pa.concat_tables([rows, *stale, known_rows]))
-    overtaken = _count_in(request, sums, known_rows)
+    sought = _list_sought(request, demands, bookies, second_look, gone)
+    carried = find_carried(request.out, sums.parts, rows, task, replication, sought, request.buckets)
+    rows = pa.concat_tables([rows, carried.findings])
+    overtaken = _count_in(request, sums, pa.concat_tables([known_rows, carried.findings]))
     sums.parts["findings"].append(write_part(request.out, "findings", "beside", [rows], secret=True))
     sums.add("findings", count_findings(rows))
     sums.open.update(count_open(rows))
     remove_tree(request.out / SPILL)
-    result = _finish(request, sums, bookies, second_look, run, window)
+    result = _finish(request, sums, bookies, second_look, run, _Ending(window, gone, marks, carried, rows))
     for path in overtaken:
         path.unlink(missing_ok=True)
     write_report(request.out, bookies.inventories, context, is_covered=result.is_covered(request.min_coverage))
@@ -356,6 +387,9 @@ def _take_answer(sums: _Sums, answer: Mapping[str, Any]) -> None:
     sums.listed += answer["listed"]
     sums.positions += answer["positions"]
     sums.judged += answer["judged"]
+    sums.passed.update(answer["passed"])
+    for bookie, fields in answer["traces"].items():
+        sums.traces[bookie] = sums.traces.get(bookie, Traces()) + Traces(**fields)
     sums.placement.update(answer["placement"])
     sums.add("verdicts", answer["counts"])
     sums.add("findings", answer["findings"])
@@ -377,12 +411,12 @@ def _look_again(
     with context.reporter.progress("looking again", "parts") as progress:
         show = throttle(progress)
         settled = second_look.settle(files, lambda done: show(done, len(files)))
-        for number, (findings, verdicts) in enumerate(compare_all(second_look, settled, compared)):
-            for name, rows in (("findings", findings), ("verdicts", verdicts)):
+        for number, one in enumerate(compare_all(second_look, settled, compared)):
+            for name, rows in (("findings", one.findings), ("verdicts", one.verdicts), ("missing", one.missing)):
                 sums.parts[name].append(write_part(request.out, name, f"again-{number:05d}", [rows], secret=True))
-            sums.add("verdicts", count_verdicts(verdicts))
-            sums.add("findings", count_findings(findings))
-            sums.open.update(count_open(findings))
+            sums.add("verdicts", count_verdicts(one.verdicts))
+            sums.add("findings", count_findings(one.findings))
+            sums.open.update(count_open(one.findings))
 
 
 def _count_in(request: ScrutinyRequest, sums: _Sums, findings: pa.Table) -> list[DatasetPlace]:
@@ -394,30 +428,141 @@ def _count_in(request: ScrutinyRequest, sums: _Sums, findings: pa.Table) -> list
     return changed.overtaken
 
 
-def _find_of_bookies(
-    request: ScrutinyRequest, catalog: Dataset, bookies: AskedBookies, second_look: SecondLook
-) -> list[Finding]:
-    """Return the findings of bookies; those that did not answer are asked once more before."""
-    why = {} if bookies.summary is None else {result.bookie: result.why for result in bookies.summary.bookies}
+@dataclass(frozen=True, slots=True)
+class _Gone:
+    """Bookies that are not there, each asked or looked for twice.
+
+    Attributes:
+        silent: they are registered, and do not answer.
+        absent: they are not registered; with the begin of the first run that saw it, without one between that did not.
+    """
+
+    silent: tuple[str, ...]
+    absent: Mapping[str, datetime]
+
+
+def _find_gone(catalog: Dataset, bookies: AskedBookies, second_look: SecondLook, earlier: Dataset | None) -> _Gone:
+    """Return the bookies that are not there, after those that did not answer are asked once more."""
     # One that no record names any more, decommissioned and with its cookie still there, is not waited for.
     named = {bookies.renames.get(name, name) for name in sample_ledgers(catalog)}
-    absent = [name for name in bookies.absent if name in named]
-    silent, gone = second_look.recheck_bookies(bookies.silent, absent)
-    task = second_look.task
+    silent, absent = second_look.recheck_bookies(bookies.silent, [name for name in bookies.absent if name in named])
+    known = {} if earlier is None else earlier.manifest.get(_ABSENT, {})
+    at = second_look.task.run.at
+    return _Gone(tuple(silent), {name: datetime.fromisoformat(known.get(name, at.isoformat())) for name in absent})
+
+
+def _find_of_bookies(
+    request: ScrutinyRequest, catalog: Dataset, bookies: AskedBookies, second_look: SecondLook, gone: _Gone
+) -> list[Finding]:
+    """Return the findings of bookies."""
+    why = {} if bookies.summary is None else {result.bookie: result.why for result in bookies.summary.bookies}
     findings = [
-        *bookie_findings.list_silent(silent, why),
+        *bookie_findings.list_silent(gone.silent, why),
         *bookie_findings.list_unresolved(bookies.unresolved),
         *bookie_findings.list_suspect_disks(read_all(bookies.given, "damage")),
-        *find_changed(catalog, task.earlier_store, task.born, _cut_share(request.buckets, catalog, ())),
     ]
     nodes = catalog.read("nodes")
     replication = second_look.replication
     unmarked: Counter[str] = Counter()
-    for part in _cut_share(request.buckets, catalog, ()) if gone else ():
+    for part in _cut_share(request.buckets, catalog, ()) if gone.absent else ():
         stored = catalog.read("ledgers", buckets=part)
-        unmarked.update(bookie_findings.count_naming(stored, set(gone), replication.marks))
+        unmarked.update(bookie_findings.count_naming(stored, gone.absent, replication.marks))
     delay = bookie_findings.read_lost_bookie_delay(nodes)
-    return [*findings, *bookie_findings.list_unaware(unmarked, replication, delay, second_look.waited_s)]
+    now = second_look.context.now()
+    waited_s = {name: max(second_look.waited_s, (now - since).total_seconds()) for name, since in gone.absent.items()}
+    return [*findings, *bookie_findings.list_unaware(unmarked, replication, delay, waited_s)]
+
+
+def _find_wiped(
+    request: ScrutinyRequest, task: RangeTask, sums: _Sums, cookies: Mapping[str, int], known: Mapping[str, Wiped]
+) -> list[Wiped]:
+    """Return the bookies that lost their data and whose ledgers are not repaired, and write them."""
+    had = {} if task.earlier_store is None else read_cookies(task.earlier_store.read("nodes", columns=_OF_COOKIES))
+    txn = task.catalog.manifest["coverage"]["txn"]
+    lacking: Counter[str] = Counter()
+    candidates = find_wiped(sums.traces, cookies, had, known, txn, task.run.at)
+    for part in sums.parts["missing"] if candidates else ():
+        if part.rows:
+            lacking.update(count_lacking(candidates, read_part(request.out, part.file)))
+    wiped = [
+        replace(one, ledgers=lacking[one.bookie])
+        for one in candidates
+        if lacking[one.bookie] or (one.bookie in known and sums.traces[one.bookie].older_unseen)
+    ]
+    sums.parts["wiped"].append(write_part(request.out, "wiped", "wiped", [make_wiped_rows(wiped)], secret=True))
+    return wiped
+
+
+def _follow_marks(request: ScrutinyRequest, second_look: SecondLook, earlier: Dataset | None) -> MarkProgress:
+    """Return what marks of closed ledgers did since the run before."""
+    task, marks = second_look.task, second_look.replication.marks
+    now = _keep_closed(marks, task.catalog, request.buckets)
+    if earlier is None or task.earlier_store is None:
+        return follow_marks(now, task.run.at, None, None, task.run.at)
+    had = Replication.from_nodes(task.earlier_store.read("nodes"), kind_of(task.layout)).marks
+    known = earlier.manifest["coverage"].get("marks")
+    return follow_marks(
+        now,
+        task.run.at,
+        _keep_closed(had, task.earlier_store, request.buckets),
+        None if known is None else MarkProgress.from_json(known),
+        datetime.fromisoformat(earlier.manifest["binding"]["made"]),
+    )
+
+
+def _keep_closed(marks: pa.Table, catalog: Dataset, share: range) -> pa.Table:
+    """Return the marks of closed ledgers of a share."""
+    inside = pc.and_(pc.greater_equal(marks["bucket"], share.start), pc.less(marks["bucket"], share.stop))
+    marks = marks.filter(inside)
+    parts = [marks.slice(0, 0)]
+    for part in _cut_share(share, catalog, ()) if marks.num_rows else ():
+        stored = catalog.read("ledgers", buckets=part, columns=[*tables.KEY_COLUMNS, "state"])
+        closed = stored.filter(pc.fill_null(pc.equal(stored["state"], "CLOSED"), fill_value=False))
+        parts.append(marks.filter(are_of(marks, closed)))
+    return pa.concat_tables(parts)
+
+
+def _list_sought(
+    request: ScrutinyRequest, demands: Demands, bookies: AskedBookies, second_look: SecondLook, gone: _Gone
+) -> Sought:
+    """Return what this run looked at."""
+    given = second_look.given_bookies
+    results = () if bookies.summary is None else bookies.summary.bookies
+    answered = {result.bookie for result in results if result.kind is Kind.COLLECTED and not result.unanswered}
+    seen = (given | answered) - set(gone.silent) - gone.absent.keys()
+    earlier = second_look.task.earlier
+    had = () if earlier is None else earlier.manifest.get(_REFERENCES, ())
+    return Sought(
+        demands.topology is not None,
+        set(had) <= set(request.references),
+        given,
+        seen,
+        frozenset(result.bookie for result in results),
+        second_look.replication.registered,
+        seen.issuperset(bookies.known) and not bookies.unresolved,
+    )
+
+
+def _list_of_cluster(findings: pa.Table, severe: Sequence[str]) -> tuple[ClusterFinding, ...]:
+    """Return the findings that are of no ledger; FINDINGS in."""
+    rows = findings.filter(pc.is_null(findings["ledger"])).select(["id", "category", "severity", "status"]).to_pylist()
+    return tuple(
+        ClusterFinding(
+            row["id"].hex(), row["category"], row["severity"], row["status"] == "open" and row["severity"] in severe
+        )
+        for row in rows
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Ending:
+    """What a run knows at its end beside its sums; `rows`: its findings that are beside the ledgers."""
+
+    window: Window | None
+    gone: _Gone
+    marks: MarkProgress
+    carried: Carried
+    rows: pa.Table
 
 
 def _finish(
@@ -426,8 +571,9 @@ def _finish(
     bookies: AskedBookies,
     second_look: SecondLook,
     run: Run,
-    window: Window | None,
+    ending: _Ending,
 ) -> Scrutinized:
+    task = second_look.task
     by_severity: Counter[str] = Counter()
     for counted in sums.findings.values():
         by_severity.update(counted)
@@ -445,19 +591,22 @@ def _finish(
         "not_registered": list(bookies.absent),
         "positions": sums.positions,
         "judged": sums.judged,
+        "passed": {reason: count for reason, count in sorted(sums.passed.items()) if count},
+        "marks": ending.marks.to_json(),
         "share": list(request.share),
         "placement": dict(sums.placement),
-        "undated": _list_undated(second_look.task),
+        "undated": _list_undated(task),
         "references": len(request.references),
         "marks_kept": second_look.replication.is_kept,
     }
-    differences = _compare_with_earlier(request, sums, second_look.task, coverage)
+    differences = _compare_with_earlier(request, sums, task, coverage)
     result = Scrutinized(
         # Not counted from what was judged: a ledger that got lost on the way shows.
-        listed=second_look.task.catalog.rows("ledgers") if whole else sums.listed,
+        listed=task.catalog.rows("ledgers") if whole else sums.listed,
         clean=sums.verdicts.pop("clean", Counter()).total(),
-        skipped=dict(sums.verdicts.pop("skipped", Counter())),
-        undecided=dict(sums.verdicts.pop("undecided", Counter())),
+        # Verdicts that were given again leave zeros behind.
+        skipped=dict(+sums.verdicts.pop("skipped", Counter())),
+        undecided=dict(+sums.verdicts.pop("undecided", Counter())),
         with_findings=sum(counted.total() for counted in sums.verdicts.values()),
         found={category: counted.total() for category, counted in sorted(sums.findings.items())},
         by_severity={severity: by_severity[severity] for severity in SEVERITY_ORDER},
@@ -468,8 +617,12 @@ def _finish(
         suppressed=by_severity.total() - sums.open.total(),
         new=None if differences is None else differences.new.num_rows,
         resolved=None if differences is None else len(differences.resolved),
-        not_looked_for=None if differences is None else len(differences.gone) - len(differences.resolved),
+        not_looked_for=None
+        if differences is None
+        else len(differences.gone) - len(differences.resolved) + sum(ending.carried.reasons.values()),
         gone=() if differences is None else differences.gone,
+        carried=ending.carried.reasons,
+        of_cluster=_list_of_cluster(ending.rows, severe),
     )
     write_beside(request, result, sums.parts["findings"], run)
     write_manifest(
@@ -483,9 +636,11 @@ def _finish(
             "settings": dict(request.settings),
             "result": _drop_rows(result),
             "adds_up": result.adds_up,
-            WINDOWS: note_window(second_look.task.earlier, window),
-            _MOMENTS: _note_moment(second_look.task, run),
-            "trend": make_trend(second_look.task.earlier, result, run, request.min_coverage),
+            WINDOWS: note_window(task.earlier, ending.window),
+            _ABSENT: {name: since.isoformat() for name, since in sorted(ending.gone.absent.items())},
+            _REFERENCES: list(request.references),
+            _MOMENTS: _note_moment(task, run),
+            "trend": make_trend(task.earlier, result, run, request.min_coverage),
         },
     )
     return result

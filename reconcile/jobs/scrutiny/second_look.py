@@ -57,6 +57,30 @@ def is_of_record(rows: Sequence[Mapping[str, Any]]) -> bool:
     return bool(doubtful) and all(TRAITS[row["category"]].of_records_alone for row in doubtful)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Settled:
+    """What became of some suspects.
+
+    Attributes:
+        findings: FINDINGS.
+        verdicts: VERDICTS.
+        missing: MISSING, as the last look saw it.
+    """
+
+    findings: pa.Table
+    verdicts: pa.Table
+    missing: pa.Table
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Seen:
+    """What one look saw of a suspect: the look, and its rows of FINDINGS and of MISSING."""
+
+    look: Look
+    findings: Sequence[dict[str, Any]] = ()
+    missing: Sequence[dict[str, Any]] = ()
+
+
 @dataclass
 class SecondLook:
     """Looks again at suspects of one run.
@@ -89,10 +113,8 @@ class SecondLook:
     waited_s: float = 0.0
     _tables: dict[str, pa.Table] = field(default_factory=dict)
 
-    def settle(
-        self, files: Sequence[Mapping[str, str]], done: Callable[[int], None]
-    ) -> Iterator[tuple[pa.Table, pa.Table]]:
-        """Yield FINDINGS and VERDICTS of suspects, some at a time; those that wait for a bookie come last.
+    def settle(self, files: Sequence[Mapping[str, str]], done: Callable[[int], None]) -> Iterator[Settled]:
+        """Yield what becomes of suspects, some at a time; those that wait for a bookie come last.
 
         Args:
             files: of suspects, those of each range.
@@ -114,7 +136,7 @@ class SecondLook:
                 standing = self._find_standing(batch, first, versions)
                 if standing.any():
                     confirmed = {
-                        key: (Outcome(Kind.CONFIRMED, findings=_kinds(first[key])), first[key])
+                        key: (Outcome(Kind.CONFIRMED, findings=_kinds(first[key])), _Seen(Look(None), first[key]))
                         for key in _keys_of(batch.filter(pa.array(standing)))
                     }
                     yield self._write_up(batch.filter(pa.array(standing)), confirmed)
@@ -153,21 +175,19 @@ class SecondLook:
         standing = [key in of_record and key not in marked and now.get(key) == versions[key] for key in keys]
         return np.array(standing, np.bool_)
 
-    def _settle_batch(
-        self, verdicts: pa.Table, suspects: Mapping[Key, Suspect], waiting: list[pa.Table]
-    ) -> tuple[pa.Table, pa.Table]:
+    def _settle_batch(self, verdicts: pa.Table, suspects: Mapping[Key, Suspect], waiting: list[pa.Table]) -> Settled:
         """Look at some suspects until each is settled, or waits: these are added to `waiting`."""
-        settled: dict[Key, tuple[Outcome, list[dict[str, Any]]]] = {}
+        settled: dict[Key, tuple[Outcome, _Seen]] = {}
         later: dict[Key, int] = {}
         now = dict(suspects)
         while now:
             seen = self._look(now)
             suspects_left: dict[Key, Suspect] = {}
             for key, suspect in now.items():
-                look, rows = seen.get(key, (Look(None), []))
-                outcome = look_again(suspect, look, rechecks=self.rechecks)
+                last = seen.get(key, _Seen(Look(None)))
+                outcome = look_again(suspect, last.look, rechecks=self.rechecks)
                 if outcome.suspect is None:
-                    settled[key] = (outcome, rows)
+                    settled[key] = (outcome, last)
                 elif outcome.kind is Kind.WAITS:
                     later[key] = outcome.suspect.last.version or 0
                 else:
@@ -191,22 +211,23 @@ class SecondLook:
         )
         return dict(zip(_keys_of(rows), rows["version"].to_pylist(), strict=True))
 
-    def _look(self, suspects: Mapping[Key, Suspect]) -> dict[Key, tuple[Look, list[dict[str, Any]]]]:
-        """Look at suspects once, and return of each that is still there what is seen, and its findings."""
+    def _look(self, suspects: Mapping[Key, Suspect]) -> dict[Key, _Seen]:
+        """Look at suspects once, and return what is seen of each that is still there."""
         scope, ledger = (np.array(half, np.int64) for half in zip(*suspects, strict=True))
         store, root = self.opened.store, self.opened.root
         records = sort_by_key(read_records(store, root, self.layout, scope, ledger))
         marks = Replication.from_nodes(read_marks(store, root, scope, ledger), kind_of(self.layout)).marks
         judged = self._judge(records, replace(self.replication, marks=marks))
-        groups = _group(judged.findings)
-        looks: dict[Key, tuple[Look, list[dict[str, Any]]]] = {}
+        groups, missing = _group(judged.findings), _group(judged.missing)
+        looks: dict[Key, _Seen] = {}
         words = judged.verdicts.select(["verdict", "reason"]).to_pylist()
         for key, version, word in zip(_keys_of(records), records["version"].to_pylist(), words, strict=True):
             rows = groups.get(key, [])
             kinds = _kinds(rows)
             skipped = word["reason"] if word["verdict"] == SKIPPED and not kinds else None
             unseen = word["verdict"] == UNDECIDED
-            looks[key] = (Look(version, skipped, kinds, unseen, is_fresh=self.wire is not None), rows)
+            look = Look(version, skipped, kinds, unseen, is_fresh=self.wire is not None)
+            looks[key] = _Seen(look, rows, missing.get(key, []))
         return looks
 
     def _judge(self, records: pa.Table, replication: Replication) -> Judgement:
@@ -220,9 +241,7 @@ class SecondLook:
         buckets = records["bucket"].to_numpy()
         part = range(int(buckets.min()), int(buckets.max()) + 1) if len(buckets) else range(0)
         copies = [tables.COPIES.empty_table(), *(inventory.read("copies", buckets=part) for inventory in inventories)]
-        sight = see_bookies(
-            read_all(inventories, "bookies"), read_all(inventories, "damage"), self.task.ages, self.task.born
-        )
+        sight = see_bookies(read_all(inventories, "bookies"), read_all(inventories, "damage"), self.task.ages)
         everything = pa.concat_tables(copies)
         judged = self._judge_copies(records, everything, sight, replication, part, everywhere=everywhere)
         silent = self.given_bookies.intersection(replication.registered)
@@ -268,6 +287,7 @@ class SecondLook:
             self.task.run,
             everywhere=everywhere,
             earlier_records=self.task.read_earlier_records(part),
+            earlier_missing=self.task.read_earlier_missing(part),
             heights=self.task.read_heights(part),
         )
 
@@ -331,32 +351,38 @@ class SecondLook:
         ]
         return still, [bookie for bookie in absent if members.find(bookie).registered_txn is None]
 
-    def _write_up(
-        self, verdicts: pa.Table, settled: Mapping[Key, tuple[Outcome, list[dict[str, Any]]]]
-    ) -> tuple[pa.Table, pa.Table]:
-        """Return FINDINGS and VERDICTS of what became of suspects."""
+    def _write_up(self, verdicts: pa.Table, settled: Mapping[Key, tuple[Outcome, _Seen]]) -> Settled:
+        """Return what became of suspects."""
         rows: list[dict[str, Any]] = []
+        missing: list[dict[str, Any]] = []
         words, reasons = [], []
         for key in _keys_of(verdicts):
-            outcome, seen = settled.get(key, (Outcome(Kind.SKIPPED, "gone"), []))
-            rows += [row for row in seen if not is_doubtful(row) or name_kind(row["category"]) in outcome.findings]
+            outcome, seen = settled.get(key, (Outcome(Kind.SKIPPED, "gone"), _Seen(Look(None))))
+            rows += [
+                row for row in seen.findings if not is_doubtful(row) or name_kind(row["category"]) in outcome.findings
+            ]
+            missing += seen.missing
             words.append(str(outcome.kind))
             reasons.append(outcome.reason)
         findings = pa.Table.from_pylist(rows, schema=tables.FINDINGS)
         skipped, undecided = (
             np.array([word == kind for word in words], np.bool_) for kind in (Kind.SKIPPED, Kind.UNDECIDED)
         )
-        return self.task.lifecycle.apply(findings), give_verdicts(verdicts, findings, skipped, undecided, reasons)
+        return Settled(
+            self.task.apply_lifecycle(findings),
+            give_verdicts(verdicts, findings, skipped, undecided, reasons),
+            pa.Table.from_pylist(missing, schema=tables.MISSING),
+        )
 
 
 def _keys_of(rows: pa.Table) -> list[Key]:
     return list(zip(rows["scope"].to_pylist(), rows["ledger"].to_pylist(), strict=True))
 
 
-def _group(findings: pa.Table) -> dict[Key, list[dict[str, Any]]]:
-    """Return the findings of each ledger."""
+def _group(table: pa.Table) -> dict[Key, list[dict[str, Any]]]:
+    """Return the rows of each ledger."""
     grouped: dict[Key, list[dict[str, Any]]] = {}
-    for row in findings.to_pylist():
+    for row in table.to_pylist():
         grouped.setdefault((row["scope"], row["ledger"]), []).append(row)
     return grouped
 

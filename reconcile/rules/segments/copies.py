@@ -16,9 +16,10 @@ begin, not from the segment's. Of each entry up to the last one:
     BELOW_WRITE_QUORUM  gone, right + dark >= A, no strays                    succeed
     OVER_REPLICATED     strays, nothing gone                                  succeed
 
-What is dark counts as there: a fault is what holds whatever is dark. Most ledgers are clean, and that is shown by
-counting: groups that stand in their position's pattern, and are as many entries as belong there. Only the others are
-laid out in runs, so many at a time.
+What an earlier look saw to be missing is gone, too, while its bookie is not seen and the record is the same: a second
+failure softens nothing. What is dark counts as there: a fault is what holds whatever is dark. Most ledgers are clean,
+and that is shown by counting: groups that stand in their position's pattern, and are as many entries as belong there.
+Only the others are laid out in runs, so many at a time.
 
 Source: docs/operations/scrutiny.md for what each fault means to an operator.
 """
@@ -35,6 +36,7 @@ import pyarrow.compute as pc
 
 from reconcile.rules.segments.faults import FAULTS, MOST_GROUPS, Fault, merge_faults
 from recovery.model import groups as sequence
+from recovery.model import tables
 from recovery.model.groups import KeyedGroups, KeyedRuns
 from recovery.model.ids import distinct
 
@@ -61,8 +63,6 @@ class Sight:
         blind: bookies of these of which any entry may not have been seen.
         hidden: scope, ledger and bookie: of these ledgers the bookie may have entries that were not seen.
         stopped: bookies that were stopped as is due: they do not read their journals again.
-        born: of bookies that may have been started anew without their data, the store's transaction of their cookie:
-            of a ledger whose record has not changed since, nothing shows that they never had what they lack.
         as_of: of bookies that were looked at, the store's transaction that was its last one before that began: it
             counts in place of the time in `since`.
         unscoped: bookies that were asked for ledgers of scope 0 alone, as over the wire: no released one knows others.
@@ -72,7 +72,6 @@ class Sight:
     blind: frozenset[str]
     hidden: pa.Table
     stopped: frozenset[str] = frozenset()
-    born: Mapping[str, int] = field(default_factory=dict)
     as_of: Mapping[str, int] = field(default_factory=dict)
     unscoped: frozenset[str] = frozenset()
 
@@ -88,11 +87,35 @@ class Doubt(IntEnum):
     """Its record is newer than what is known of a bookie."""
 
 
+MISSING_ROWS: Final = pa.schema(
+    [
+        pa.field("row", pa.int64()),
+        pa.field("bookie", pa.string()),
+        pa.field("entries", pa.int64()),
+        pa.field("groups", tables.GROUPS),
+        pa.field("known", pa.bool_()),
+    ]
+)
+"""`row`: of the records that were given; not `known`: an earlier look saw it."""
+PAIRS: Final = pa.schema(
+    [
+        pa.field("row", pa.int64()),
+        pa.field("bookie", pa.string()),
+        pa.field("holds", pa.bool_()),
+        pa.field("known", pa.bool_()),
+    ]
+)
+"""`holds`: it has any entry of the ledger; `known`: what it does not show, it lacks."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class CopyFaults:
     """What is wrong with the copies of closed ledgers.
 
     Attributes:
+        missing: of `MISSING_ROWS`: entries that bookies lack, of the ledgers that were laid out; a bookie may have
+            several rows of one ledger.
+        pairs: of `PAIRS`: a row a ledger and bookie that its record names for entries.
         faults: a row a ledger and kind of fault: ``row`` (of the records that were given), ``fault``, ``entries`` (how
             many), ``least`` (right copies of the entry that has fewest), ``groups`` (at most `MOST_GROUPS`),
             ``lacking``, ``strays``, ``dark`` (bookies).
@@ -102,6 +125,8 @@ class CopyFaults:
         judged: of these, those that are right or gone.
     """
 
+    missing: pa.Table
+    pairs: pa.Table
     faults: pa.Table
     undecided: Ints
     doubts: npt.NDArray[np.int8]
@@ -138,6 +163,8 @@ class _Pairs(NamedTuple):
     of_cell: Ints
     of_group: Ints
     known: Mask
+    lacking: KeyedGroups
+    """Entries that pairs which are not known were seen to lack earlier; the key is the pair."""
     untimely: npt.NDArray[np.int8]
     """Of a pair that is not known for no other reason than time: the `Doubt`; 0 of all others."""
 
@@ -151,24 +178,28 @@ class _Intervals(NamedTuple):
     counts: Ints
 
 
-def find_faults(stored: pa.Table, copies: pa.Table, sight: Sight) -> CopyFaults:
+def find_faults(stored: pa.Table, copies: pa.Table, sight: Sight, earlier: pa.Table | None = None) -> CopyFaults:
     """Hold what bookies have against what records name, for the closed ledgers among them.
 
     Args:
         stored: CATALOG_LEDGERS, each ledger once.
         copies: COPIES of these ledgers, or of more.
         sight: of the bookies that the copies are from, and of those that have none.
+        earlier: MISSING: what an earlier look saw; None: there is none.
     """
     closed = _find_closed(stored)
     far = _numbers(stored, "last_entry")[closed] >= _FAR
     closed, beyond = closed[~far], closed[far]
     if not len(closed):
-        return CopyFaults(FAULTS.empty_table(), beyond, np.full(len(beyond), Doubt.NOT_SEEN, np.int8), 0, 0)
+        doubts = np.full(len(beyond), Doubt.NOT_SEEN, np.int8)
+        return CopyFaults(MISSING_ROWS.empty_table(), PAIRS.empty_table(), FAULTS.empty_table(), beyond, doubts, 0, 0)
     names, cells = _lay_out_cells(stored, closed)
     names, held_groups, doubtful = _take_held(stored, closed, _keep_served(copies, sight), names)
     pairs = _pair(cells, held_groups, len(names))
     known, untimely = _find_known(stored, closed, pairs, names, sight, doubtful)
     pairs = pairs._replace(known=known, untimely=untimely)
+    if earlier is not None and earlier.num_rows and len(pairs.ledger):
+        pairs = pairs._replace(lacking=_take_lacking(stored.take(pa.array(closed)), earlier, pairs, names))
     suspects, counted = _find_suspects(cells, held_groups, pairs, len(closed))
     dark_cells = ~known[pairs.of_cell] & ~counted[pairs.of_cell]
     dark = _find_dark(pairs, counted, suspects)
@@ -178,18 +209,23 @@ def find_faults(stored: pa.Table, copies: pa.Table, sight: Sight) -> CopyFaults:
     # What is too much to be laid out is not judged, whoever was looked at.
     hidden = int(cells.due[dark_cells | heavy[cells.ledger]].sum())
     parts, undecided = [FAULTS.empty_table()], [np.flatnonzero(heavy | dark)]
+    missing = [MISSING_ROWS.empty_table()]
     quorums = np.column_stack([_numbers(stored, name)[closed] for name in ("write_quorum", "ack_quorum")])
     for selected, low, high in _cut(cells, held_groups, np.where(heavy, 0, load)):
-        faults_of_part, open_ = _judge(cells, held_groups, pairs, quorums, names, selected, low, high)
+        faults_of_part, missing_of_part, open_ = _judge(cells, held_groups, pairs, quorums, names, selected, low, high)
         parts.append(faults_of_part)
+        missing.append(missing_of_part)
         undecided.append(open_)
     faults = merge_faults(pa.concat_tables(parts))
-    faults = faults.set_column(0, FAULTS.field("row"), pa.array(closed[faults["row"].to_numpy()]))
+    faults, lacks, named = (
+        rows.set_column(0, rows.schema.field("row"), pa.array(closed[rows["row"].to_numpy()]))
+        for rows in (faults, pa.concat_tables(missing), _list_pairs(pairs, names))
+    )
     left = np.unique(np.concatenate(undecided))
     rows = np.concatenate([closed[left], beyond])
     doubts = np.concatenate([_find_doubts(pairs, counted, heavy)[left], np.full(len(beyond), Doubt.NOT_SEEN, np.int8)])
     order = np.argsort(rows, kind="stable")
-    return CopyFaults(faults, rows[order], doubts[order], positions, positions - hidden)
+    return CopyFaults(lacks, named, faults, rows[order], doubts[order], positions, positions - hidden)
 
 
 def _find_doubts(pairs: _Pairs, counted: Mask, heavy: Mask) -> npt.NDArray[np.int8]:
@@ -281,7 +317,39 @@ def _pair(cells: _Cells, held_groups: _Held, bookies: int) -> _Pairs:
     ledger, bookie = np.divmod(pairs, max(bookies, 1))
     count = len(cells.ledger)
     none = np.zeros(len(pairs), np.int8)
-    return _Pairs(ledger, bookie, numbers[:count], numbers[count:], np.ones(len(pairs), np.bool_), none)
+    lacking = KeyedGroups(*(np.empty(0, np.int64) for _ in KeyedGroups._fields))
+    return _Pairs(ledger, bookie, numbers[:count], numbers[count:], np.ones(len(pairs), np.bool_), lacking, none)
+
+
+def _list_pairs(pairs: _Pairs, names: Sequence[str]) -> pa.Table:
+    """Return PAIRS, keyed by closed ledger."""
+    number = len(pairs.ledger)
+    named = np.flatnonzero(np.bincount(pairs.of_cell, minlength=number))
+    holds = np.bincount(pairs.of_group, minlength=number) > 0
+    bookie = pa.array(list(names), pa.string()).take(pa.array(pairs.bookie[named]))
+    columns = [pairs.ledger[named], bookie, holds[named], pairs.known[named]]
+    return pa.table([pa.array(column) for column in columns], schema=PAIRS)
+
+
+def _take_lacking(closed: pa.Table, earlier: pa.Table, pairs: _Pairs, names: Sequence[str]) -> KeyedGroups:
+    """Return what an earlier look saw pairs to lack that are not known now; of records that are the same since."""
+    earlier = earlier.filter(pc.is_valid(earlier["record_txn"]))
+    keys = (np.concatenate([table[name].to_numpy() for table in (closed, earlier)]) for name in ("scope", "ledger"))
+    first, codes = distinct(*keys)
+    place = np.full(len(first), -1)
+    place[codes[: closed.num_rows]] = np.arange(closed.num_rows)
+    row = place[codes[closed.num_rows :]]
+    number = {name: place for place, name in enumerate(names)}
+    bookie = np.array([number.get(name, -1) for name in earlier["bookie"].to_pylist()], np.int64)
+    txn = pc.fill_null(closed["changed_txn"], -1).to_numpy()
+    code = row * len(names) + bookie
+    codes_of_pairs = pairs.ledger * len(names) + pairs.bookie
+    pair = np.minimum(np.searchsorted(codes_of_pairs, code), max(len(codes_of_pairs) - 1, 0))
+    same = (row >= 0) & (bookie >= 0)
+    same[same] &= (codes_of_pairs[pair] == code)[same] & ~pairs.known[pair[same]]
+    same[same] &= txn[row[same]] == earlier["record_txn"].to_numpy()[same]
+    groups = sequence.from_arrow(earlier["groups"].filter(pa.array(same)))
+    return groups._replace(key=pair[same][groups.key])
 
 
 def _find_known(
@@ -292,8 +360,6 @@ def _find_known(
     known = whole[pairs.bookie] if len(names) else np.empty(0, np.bool_)
     time_doubt = np.zeros(len(pairs.ledger), np.int8)
     if len(names):
-        txn = pc.fill_null(stored["changed_txn"], np.iinfo(np.int64).max).to_numpy()[closed]
-        known &= txn[pairs.ledger] >= np.array([sight.born.get(name, -1) for name in names])[pairs.bookie]
         unscoped = np.array([name in sight.unscoped for name in names], np.bool_)
         known &= ~(unscoped[pairs.bookie] & (_numbers(stored, "scope")[closed] != 0)[pairs.ledger])
         time_doubt = _find_untimely(stored.take(pa.array(closed)), pairs, names, sight)
@@ -363,8 +429,9 @@ def _find_suspects(cells: _Cells, held_groups: _Held, pairs: _Pairs, ledgers: in
 def _find_dark(pairs: _Pairs, counted: Mask, suspects: Mask) -> Mask:
     """Return the suspects of which bookies are dark, and nothing else is odd: undecided without a look at entries."""
     holds = np.bincount(pairs.of_group, minlength=len(pairs.ledger)) > 0
+    lacks = np.bincount(pairs.lacking.key, minlength=len(pairs.ledger)) > 0
     dark = suspects.copy()
-    dark[pairs.ledger[~counted & (pairs.known | holds)]] = False
+    dark[pairs.ledger[~counted & (pairs.known | holds | lacks)]] = False
     return dark
 
 
@@ -412,15 +479,16 @@ def _judge(
     selected: Mask,
     low: int,
     high: int,
-) -> tuple[pa.Table, Ints]:
-    """Return FAULTS of some ledgers, of the entries within bounds, and the ledgers of which something is undecided."""
+) -> tuple[pa.Table, pa.Table, Ints]:
+    """Return FAULTS and MISSING_ROWS of some ledgers and entries, and the ledgers with something undecided."""
     expected = _lay_out_due(cells, pairs, selected, low, high)
     part_number = selected[held_groups.ledger]
     groups = KeyedGroups(pairs.of_group[part_number], *(column[part_number] for column in held_groups.groups[1:]))
     inside = sequence.within(groups, low, high)
-    intervals = _sweep([expected, inside])
-    is_due, is_held = intervals.counts[0] > 0, intervals.counts[1] > 0
-    known = pairs.known[intervals.key]
+    lacking = KeyedGroups(*(column[selected[pairs.ledger[pairs.lacking.key]]] for column in pairs.lacking))
+    intervals = _sweep([expected, inside, sequence.within(lacking, low, high)])
+    is_due, is_held, is_lacking = intervals.counts > 0
+    known = pairs.known[intervals.key] | is_lacking
     channels = [is_due & is_held, is_due & ~is_held & known, is_due & ~is_held & ~known, ~is_due & is_held]
     runs = [
         KeyedRuns(pairs.ledger[intervals.key[mask]], intervals.first[mask], intervals.size[mask]) for mask in channels
@@ -442,7 +510,19 @@ def _judge(
     )
     undecided = np.unique(entries.key[due & (dark > 0)])
     bookies = [_list_bookies(intervals, mask, pairs, names) for mask in channels[1:]]
-    return _make_faults(entries, fault, right, bookies), undecided
+    return _make_faults(entries, fault, right, bookies), _list_missing(intervals, channels[1], pairs, names), undecided
+
+
+def _list_missing(intervals: _Intervals, gone: Mask, pairs: _Pairs, names: Sequence[str]) -> pa.Table:
+    """Return MISSING_ROWS of intervals, keyed by closed ledger."""
+    number, place = np.unique(intervals.key[gone], return_inverse=True)
+    runs = KeyedRuns(place, intervals.first[gone], intervals.size[gone])
+    entries = np.zeros(len(number), np.int64)
+    np.add.at(entries, place, runs.size)
+    bookie = pa.array(list(names), pa.string()).take(pa.array(pairs.bookie[number]))
+    groups = sequence.to_arrow(sequence.group_runs(runs), len(number))
+    columns = [pa.array(pairs.ledger[number]), bookie, pa.array(entries), groups, pa.array(pairs.known[number])]
+    return pa.table(columns, schema=MISSING_ROWS)
 
 
 def _lay_out_due(cells: _Cells, pairs: _Pairs, selected: Mask, low: int, high: int) -> KeyedRuns:

@@ -58,7 +58,6 @@ def see_bookies(
     bookies: pa.Table,
     damage: pa.Table,
     outdated: Mapping[str, int | None],
-    born: Mapping[str, int] | None = None,
 ) -> Sight:
     """Return how bookies were looked at.
 
@@ -67,7 +66,6 @@ def see_bookies(
         damage: DAMAGE of these.
         outdated: bookies that may have got entries after they were looked at, and before records were read: each with
             the store's last transaction before that look; None: only the look's time is known.
-        born: see `Sight`.
     """
     rows = bookies.select(["bookie", "mode", "complete", "started", "dirty"]).to_pylist()
     hiding = damage.filter(damage["hides_entries"])
@@ -91,7 +89,6 @@ def see_bookies(
             }
         ),
         stopped=frozenset(row["bookie"] for row in rows if row["dirty"] is False),
-        born=born or {},
         unscoped=frozenset(row["bookie"] for row in rows if row["mode"] == _WIRE),
         as_of={bookie: txn for bookie, txn in outdated.items() if txn is not None},
     )

@@ -26,6 +26,7 @@ from reconcile.service.api.messages import (
     make_maintenance,
 )
 from reconcile.service.api.methods import ApiError, Call, Method, Why
+from reconcile.service.api.shares import SharedFindings
 from reconcile.service.api.tasks import TaskBook
 from reconcile.service.config import READ, Config
 from reconcile.service.runs import commands, schedule
@@ -195,7 +196,7 @@ class Api:
             raise ApiError(Why.BAD_REQUEST, f"no category {request.category!r}; known are {', '.join(_CATEGORIES)}")
         severe = SEVERITY_ORDER[: SEVERITY_ORDER.index(severity) + 1]
         runs = self._instance.seen.state.job("scrutinize").latest
-        paths = [self._demand_here(runs[share]) for share in sorted(runs)]
+        paths = [self._demand_here(run) for run in sorted(runs.values(), key=lambda run: run.ended_ms)]
         return self._read_findings(paths, request, severe, call)
 
     def _demand_here(self, run: Ended) -> Path:
@@ -484,8 +485,10 @@ def _write_ledgers(folder: Path, ledgers: Sequence[pb.LedgerId]) -> Path:
 def _filter_findings(
     paths: Sequence[Path], request: pb.FindingsRequest, severe: Sequence[str], call: Call
 ) -> Iterator[pb.Finding]:
-    for path in paths:
-        for batch in open_dataset(path, "scrutiny").batches("findings"):
+    shared = SharedFindings()
+    for path in reversed(paths):
+        for read in open_dataset(path, "scrutiny").batches("findings"):
+            batch = shared.keep_once(read, is_newest=path == paths[-1])
             mask = pc.is_in(batch["severity"], value_set=pa.array(severe))
             if request.category:
                 mask = pc.and_(mask, pc.equal(batch["category"], request.category))

@@ -33,12 +33,13 @@ from typing import Any, Final
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.metrics_core import Metric
 
+from reconcile.findings.categories import TRAITS, Category
 from reconcile.jobs.scrutiny.metrics import format_families, list_metrics, make_family
 from reconcile.jobs.scrutiny.request import Scrutinized
 from reconcile.service.runs import schedule
 from reconcile.service.runs.folders import OUT
 from reconcile.service.runs.leader import Instance
-from reconcile.service.runs.schedule import GateState, State
+from reconcile.service.runs.schedule import GateState, JobState, State
 from recovery.dataset import open_dataset
 from recovery.errors import DatasetError
 
@@ -94,7 +95,7 @@ def _list_service(instance: Instance) -> Iterator[Metric]:
 def _list_scrutinies(data: Path, state: State) -> Iterator[Metric]:
     """Yield the figures of the last scrutiny of each share together; none where their folder is elsewhere."""
     job = state.job("scrutinize")
-    results = read_results([data / job.latest[share].folder / OUT for share in sorted(job.latest)])
+    results = read_results(list_newest_last(data, job))
     # A run whose sums do not add up came to no verdict, and is the latest of no share: it is the last until the next.
     is_new = job.last is not None and not job.last.came_to_verdict
     invalid = read_results([data / job.last.folder / OUT]) if job.last is not None and is_new else []
@@ -105,6 +106,11 @@ def _list_scrutinies(data: Path, state: State) -> Iterator[Metric]:
     )
     adds_up = all(result.adds_up for result in (*results, *invalid))
     yield from list_metrics(add_results(results or invalid), ended_ms / 1000, adds_up=adds_up)
+
+
+def list_newest_last(data: Path, job: JobState) -> list[Path]:
+    """Return the folders of the last run of each share of a job, the newest last."""
+    return [data / run.folder / OUT for run in sorted(job.latest.values(), key=lambda run: run.ended_ms)]
 
 
 def read_results(paths: Sequence[Path]) -> list[Scrutinized]:
@@ -119,7 +125,7 @@ def read_results(paths: Sequence[Path]) -> list[Scrutinized]:
         except (DatasetError, KeyError):
             continue
         try:
-            results.append(Scrutinized(**result, worst=()))
+            results.append(Scrutinized.from_json(result))
         except TypeError as error:
             _log_other_version(path, str(error))
     return results
@@ -134,26 +140,61 @@ def _log_other_version(path: Path, why: str) -> None:
 
 
 def add_results(results: Sequence[Scrutinized]) -> Scrutinized:
-    """Return what scrutinies of several shares found together; of bookies, what the one that is last here saw."""
+    """Return what scrutinies of several shares found together.
+
+    A finding that is of no ledger counts once; where no ledgers decide it, only if the newest run has it.
+
+    Args:
+        results: the newest last: of bookies and marks, what it saw.
+    """
     last = results[-1]
+    counted = [finding for result in results for finding in result.of_cluster]
+    once = {
+        finding.id: finding
+        for result in results
+        for finding in result.of_cluster
+        if result is last or TRAITS[Category(finding.category)].of_share
+    }.values()
     coverage: dict[str, Any] = dict(last.coverage)
     coverage |= {name: sum(result.coverage[name] for result in results) for name in ("positions", "judged")}
+    coverage["passed"] = _add_counts([result.coverage["passed"] for result in results])
+    marks = [result.coverage["marks"] for result in results]
+    oldest = [mark["oldest"] for mark in marks if mark["oldest"] is not None]
+    coverage["marks"] = {
+        **last.coverage["marks"],
+        "number": sum(mark["number"] for mark in marks),
+        "oldest": min(oldest, default=None),
+    }
     return Scrutinized(
         listed=sum(result.listed for result in results),
         clean=sum(result.clean for result in results),
         skipped=_add_counts([result.skipped for result in results]),
         undecided=_add_counts([result.undecided for result in results]),
         with_findings=sum(result.with_findings for result in results),
-        found=_add_counts([result.found for result in results]),
-        by_severity=_add_counts([result.by_severity for result in results]),
+        found=_count_once(
+            [result.found for result in results], [f.category for f in counted], [f.category for f in once]
+        ),
+        by_severity=_count_once(
+            [result.by_severity for result in results], [f.severity for f in counted], [f.severity for f in once]
+        ),
         rechecked=sum(result.rechecked for result in results),
         coverage=coverage,
         worst=(),
-        failing=sum(result.failing for result in results),
+        failing=sum(result.failing for result in results) - sum(f.fails for f in counted) + sum(f.fails for f in once),
         suppressed=sum(result.suppressed for result in results),
         new=None,
         resolved=None,
+        carried=_add_counts([result.carried for result in results]),
+        of_cluster=tuple(once),
     )
+
+
+def _count_once(counts: Sequence[Mapping[str, int]], counted: Sequence[str], once: Sequence[str]) -> dict[str, int]:
+    """Add counts, with what was counted in them of no ledger replaced."""
+    total = Counter(_add_counts(counts))
+    total.subtract(counted)
+    total.update(once)
+    return {key: count for key, count in total.items() if count}
 
 
 def _add_counts(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:

@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 from reconcile.findings.categories import SEVERITY_ORDER
 from reconcile.report.service_page import FindingRow, JobRow, ServiceView, draw_service
 from reconcile.report.trend import UNDECIDABLE, TrendPoint
-from reconcile.service.api.metrics import add_results, read_results
+from reconcile.service.api.metrics import add_results, list_newest_last, read_results
+from reconcile.service.api.shares import SharedFindings
 from reconcile.service.runs import commands, schedule
-from reconcile.service.runs.folders import OUT
 from reconcile.service.runs.history import read_points
 from reconcile.service.runs.leader import Instance
 from reconcile.service.runs.schedule import GateState, JobState, Timing
@@ -27,7 +27,18 @@ from recovery.model.ids import LedgerId
 
 _RUNS: Final = 60
 _FINDINGS: Final = 50
-_SHOWN: Final = ["severity", "status", "category", "subject", "scope", "ledger", "first_seen", "suggested", "evidence"]
+_SHOWN: Final = [
+    "id",
+    "severity",
+    "status",
+    "category",
+    "subject",
+    "scope",
+    "ledger",
+    "first_seen",
+    "suggested",
+    "evidence",
+]
 _NOTE: Final = SEVERITY_ORDER[-1]
 _EVIDENCE: Final = 3
 """Pieces of evidence that are shown of a finding."""
@@ -56,7 +67,7 @@ def make_page(instance: Instance) -> str:
             )
         )
     latest = state.job("scrutinize").latest
-    paths = [config.data / latest[share].folder / OUT for share in sorted(latest)]
+    paths = list_newest_last(config.data, state.job("scrutinize"))
     results = read_results(paths)
     scrutinized = add_results(results) if results else None
     return draw_service(
@@ -115,9 +126,11 @@ def _list_doubts(job: JobState, timing: Timing | None, now_ms: int) -> Iterator[
 def _count_notes(paths: Sequence[Path]) -> dict[str, int]:
     """Return how many findings of each category are notes."""
     counts: Counter[str] = Counter()
-    for path in paths:
+    shared = SharedFindings()
+    for path in reversed(paths):
         with suppress(DatasetError):
-            for batch in open_dataset(path, "scrutiny").batches("findings", ["severity", "category"]):
+            for rows in open_dataset(path, "scrutiny").batches("findings", ["severity", "category", "id", "ledger"]):
+                batch = shared.keep_once(rows, is_newest=path == paths[-1])
                 notes = batch.filter(pc.equal(batch["severity"], _NOTE))["category"]
                 counts.update({row["values"]: row["counts"] for row in pc.value_counts(notes).to_pylist()})
     return dict(sorted(counts.items()))
@@ -127,9 +140,11 @@ def _list_worst(paths: Sequence[Path], uri: str) -> list[FindingRow]:
     """Return the first findings of the last scrutinies, the gravest first, without notes; each is read once."""
     worst: dict[str, list[FindingRow]] = {severity: [] for severity in SEVERITY_ORDER if severity != _NOTE}
     gravest = worst[SEVERITY_ORDER[0]]
-    for path in paths:
+    shared = SharedFindings()
+    for path in reversed(paths):
         try:
-            for batch in open_dataset(path, "scrutiny").batches("findings", _SHOWN):
+            for read in open_dataset(path, "scrutiny").batches("findings", _SHOWN):
+                batch = shared.keep_once(read, is_newest=path == paths[-1])
                 for severity, rows in worst.items():
                     mask = pc.and_(pc.equal(batch["severity"], severity), pc.equal(batch["status"], "open"))
                     chosen = batch.filter(mask).slice(0, _FINDINGS - len(rows))

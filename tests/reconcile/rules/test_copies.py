@@ -49,13 +49,10 @@ def judge(
         (Sight({"bk0": None, "bk1": CHANGED_US - 1}, frozenset(), NOTHING_HIDDEN), False),
         (Sight({"bk0": None, "bk1": CHANGED_US - 1}, frozenset(), NOTHING_HIDDEN, as_of={"bk1": CHANGED_TXN}), True),
         (Sight({"bk0": None, "bk1": CHANGED_US}, frozenset(), NOTHING_HIDDEN, as_of={"bk1": CHANGED_TXN - 1}), False),
-        (Sight({"bk0": None, "bk1": None}, frozenset(), NOTHING_HIDDEN, born={"bk1": CHANGED_TXN}), True),
-        (Sight({"bk0": None, "bk1": None}, frozenset(), NOTHING_HIDDEN, born={"bk1": CHANGED_TXN + 1}), False),
-        (Sight({"bk0": None, "bk1": None}, frozenset(), NOTHING_HIDDEN, born={"bk9": CHANGED_TXN + 1}), True),
     ],
 )
 def test_a_negative_counts_only_from_whom_was_seen(sight: Sight, sure: bool) -> None:
-    """Not looked at, not completely, damage hides this ledger, read before the record changed, started anew since."""
+    """Not looked at, not completely, damage hides this ledger, read before the record changed."""
     faults = judge(sight)
     kinds = faults.faults["fault"].to_pylist()
     assert kinds == ([Fault.BELOW_ACK_QUORUM] if sure else [])
@@ -133,9 +130,9 @@ def test_a_record_that_ends_beyond_all_ledgers_stops_nothing() -> None:
 
 
 def test_what_is_shown_counts_as_judged_whoever_it_is_shown_by() -> None:
-    """A bookie that was started anew, and has all that it should: nothing of the ledger is undecided."""
+    """A bookie that was not seen completely, and has all that it should: nothing of the ledger is undecided."""
     whole = Ledger(2, 2, 9, LACKS.segments, {"bk0": set(range(10)), "bk1": set(range(10))})
-    sight = Sight({"bk0": None, "bk1": None}, frozenset(), NOTHING_HIDDEN, born={"bk1": CHANGED_TXN + 1})
+    sight = Sight({"bk0": None, "bk1": None}, frozenset(["bk1"]), NOTHING_HIDDEN)
     faults = judge(sight, make_copies([whole]))
     assert (faults.faults.num_rows, faults.undecided.tolist(), faults.judged) == (0, [], 20)
 

@@ -2,7 +2,8 @@
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from recovery.model.groups import group_entries, to_arrow
 from recovery.model.ids import buckets
 from tests.support.inventories import fill_row
 
+AT = datetime(2026, 1, 2, tzinfo=UTC)
 BOOKIES = [f"bk{n}" for n in range(6)]
 NOTHING_HIDDEN = pa.table(
     {"scope": pa.array([], pa.int64()), "ledger": pa.array([], pa.int64()), "bookie": pa.array([], pa.string())}
@@ -143,6 +145,66 @@ def demand_equal(ledgers: list[Ledger], dark: set[str]) -> None:
         }
         assert listed == wanted[key][0]
     assert set(found.undecided.tolist()) == undecided
+
+
+CRITICAL = [int(fault) for fault in (Fault.LOST, Fault.BELOW_ACK_QUORUM, Fault.MISPLACED_ALL)]
+
+
+def date_records(ledgers: list[Ledger], txn: int) -> pa.Table:
+    """CATALOG_LEDGERS that changed last in a transaction."""
+    stored = make_stored(ledgers)
+    where = stored.schema.get_field_index("changed_txn")
+    return stored.set_column(where, stored.schema.field(where), pa.array([txn] * len(ledgers), pa.int64()))
+
+
+def make_missing(stored: pa.Table, rows: pa.Table) -> pa.Table:
+    """MISSING, as a run keeps what its looks saw."""
+    keys = stored.select([*tables.KEY_COLUMNS, "changed_txn"]).take(rows["row"]).to_pylist()
+    named = rows.select(["bookie", "entries", "groups"]).to_pylist()
+    pairs = zip(keys, named, strict=True)
+    return pa.Table.from_pylist(
+        [{**key, **row, "record_txn": key["changed_txn"], "seen": AT} for key, row in pairs], schema=tables.MISSING
+    )
+
+
+def list_lacking(rows: pa.Table) -> dict[tuple[int, str], set[int]]:
+    """Entries that each bookie lacks of each ledger."""
+    lacking: dict[tuple[int, str], set[int]] = defaultdict(set)
+    for row in rows.to_pylist():
+        for group in row["groups"]:
+            for start in range(group["first"], group["last"] + 1, group["period"] or 1):
+                lacking[row["row"], row["bookie"]] |= set(range(start, start + group["size"]))
+    return dict(lacking)
+
+
+@given(st.lists(ledgers_of_any_kind(), min_size=1, max_size=4), st.sets(st.sampled_from(BOOKIES), max_size=3))
+def test_a_second_failure_softens_nothing(ledgers: list[Ledger], silent: set[str]) -> None:
+    """What bookies lack is exact; those that fall silent later still lack it, and what was critical stays critical."""
+    everyone = Sight(dict.fromkeys(BOOKIES), frozenset(), NOTHING_HIDDEN)
+    stored, copies = date_records(ledgers, 7), make_copies(ledgers)
+    before = find_faults(stored, copies, everyone)
+    wanted: dict[tuple[int, str], set[int]] = defaultdict(set)
+    for number, ledger in enumerate(ledgers):
+        for entry in range(ledger.last + 1):
+            members = [names for first, names in ledger.segments if first <= entry][-1]
+            for place in range(ledger.write):
+                bookie = members[(entry + place) % len(members)]
+                if entry not in ledger.held.get(bookie, set()):
+                    wanted[number, bookie].add(entry)
+    assert list_lacking(before.missing) == wanted
+    missing = make_missing(stored, before.missing)
+    left = Sight(dict.fromkeys(set(BOOKIES) - silent), frozenset(), NOTHING_HIDDEN)
+    shown = make_copies(
+        [replace(one, held={name: held for name, held in one.held.items() if name not in silent}) for one in ledgers]
+    )
+    after = find_faults(stored, shown, left, missing)
+    lacking = list_lacking(after.missing)
+    assert all(lacking[key] == entries for key, entries in wanted.items())
+    critical = [{row["row"] for row in of.faults.to_pylist() if row["fault"] in CRITICAL} for of in (before, after)]
+    assert critical[0] <= critical[1]
+    # A record that changed since says nothing of before.
+    again = find_faults(date_records(ledgers, 8), shown, left, missing)
+    assert again.faults.equals(find_faults(stored, shown, left).faults)
 
 
 @given(st.lists(ledgers_of_any_kind(), max_size=4), st.sets(st.sampled_from(BOOKIES), max_size=2))

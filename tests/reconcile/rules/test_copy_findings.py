@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from reconcile.findings.table import Run
-from reconcile.rules.segments.copies import CopyFaults, find_faults
+from reconcile.rules.segments.copies import MISSING_ROWS, PAIRS, CopyFaults, find_faults
 from reconcile.rules.segments.copy_findings import CLOCK_SKEW, findings, list_running, see_bookies
 from reconcile.rules.segments.faults import FAULTS, MOST_GROUPS, Fault, merge_faults
 from recovery.model import tables
@@ -30,9 +30,9 @@ def fault(row: int, kind: Fault, **changes: Any) -> dict[str, Any]:
 def list_findings(*rows: dict[str, Any], everywhere: bool = True) -> list[dict[str, Any]]:
     """Return the findings of these faults, by ledger."""
     table = pa.Table.from_pylist(list(rows), schema=FAULTS)
-    made = findings(
-        STORED, CopyFaults(table, np.empty(0, np.int64), np.empty(0, np.int8), 0, 0), RUN, everywhere=everywhere
-    )
+    nothing = MISSING_ROWS.empty_table(), PAIRS.empty_table()
+    faults = CopyFaults(*nothing, table, np.empty(0, np.int64), np.empty(0, np.int8), 0, 0)
+    made = findings(STORED, faults, RUN, everywhere=everywhere)
     return sorted(made.to_pylist(), key=lambda row: (row["ledger"], row["category"]))
 
 
@@ -132,7 +132,7 @@ def test_how_bookies_were_seen_follows_from_their_inventories() -> None:
     damage = pa.Table.from_pylist([fill_row(tables.DAMAGE, row) for row in harm], schema=tables.DAMAGE)
     outdated = list_running(bookies, ["runs:1", "asked:1"])
     assert outdated == {"runs:1": None}
-    sight = see_bookies(bookies, damage, outdated | {"asked:1": 12}, {"runs:1": 4})
+    sight = see_bookies(bookies, damage, outdated | {"asked:1": 12})
     started = int((STARTED - CLOCK_SKEW).timestamp() * 1_000_000)
     assert sight.since == {
         "runs:1": started, "stands:1": None, "torn:1": None, "asked:1": started, "hurt:1": None, "listed:1": None
@@ -142,8 +142,7 @@ def test_how_bookies_were_seen_follows_from_their_inventories() -> None:
     assert sight.hidden.to_pylist() == [
         {"scope": 3, "ledger": 7, "bookie": "stands:1"}, {"scope": 0, "ledger": 8, "bookie": "runs:1"},
     ]  # fmt: skip
-    assert (sight.born, sight.as_of) == ({"runs:1": 4}, {"asked:1": 12})
-    assert see_bookies(bookies, damage, {}).born == {}
+    assert sight.as_of == {"asked:1": 12}
 
 
 def test_what_copies_show_becomes_findings() -> None:

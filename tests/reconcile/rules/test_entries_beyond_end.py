@@ -12,6 +12,7 @@ from recovery.model import metadata as md
 from recovery.model import tables
 from recovery.model.ids import LedgerId
 from tests.reconcile.rules.test_id_reuse import LAST, NAMES, RUN, copies, stored
+from tests.support.inventories import fill_row
 
 
 @given(st.dictionaries(st.sampled_from(NAMES), st.sets(st.integers(0, 14), min_size=1), min_size=1), st.booleans())
@@ -184,3 +185,38 @@ def test_only_what_is_above_the_end_is_said(group: tuple[int, int, int, int], te
     table = pa.Table.from_pylist([held], schema=tables.COPIES)
     [row] = entries_beyond_end.findings(table, stored(), RUN, seen=True).to_pylist()
     assert row["evidence"][3]["value"] == text
+
+
+def make_told(*rows: dict[str, Any]) -> pa.Table:
+    """COPIES: what bookies tell of ledger 7."""
+    given = {"bucket": 0, "ledger": 7, "source": "wire", "complete": True, "key_kind": "absent", "groups": []}
+    return pa.Table.from_pylist([fill_row(tables.COPIES, {**given, **row}) for row in rows], schema=tables.COPIES)
+
+
+def make_closed(last: int) -> pa.Table:
+    """CATALOG_LEDGERS: ledger 7, which is closed."""
+    row = {"bucket": 0, "ledger": 7, "raw": b"", "state": "CLOSED", "last_entry": last, "ack_quorum": 2}
+    return pa.Table.from_pylist([fill_row(tables.CATALOG_LEDGERS, row)], schema=tables.CATALOG_LEDGERS)
+
+
+@pytest.mark.parametrize(
+    ("lac", "last", "end", "told"),
+    [(10, 9, 9, True), (9, 9, 9, False), (10, 10, 9, False), (None, 9, 9, False), (10, None, 9, True)],
+)
+def test_an_explicit_lac_above_the_end_without_entries_there_is_told(
+    lac: int | None, last: int | None, end: int, *, told: bool
+) -> None:
+    """One just above the end, one at it; where a bookie has entries there, the other finding says it."""
+    copies = make_told({"bookie": "bk1", "explicit_lac": lac, "last": last}, {"bookie": "bk2", "last": 9})
+    rows = entries_beyond_end.find_lacs_beyond(copies, make_closed(end), RUN).to_pylist()
+    assert [(row["category"], row["severity"], row["bookies"]) for row in rows] == (
+        [("LAC_BEYOND_LAST_ENTRY", "critical", ["bk1"])] if told else []
+    )
+
+
+def test_a_closed_ledger_in_limbo_is_told_with_its_bookies() -> None:
+    """An open one is not: a bookie that lost data keeps it so until it is recovered."""
+    copies = make_told({"bookie": "bk1", "limbo": True}, {"bookie": "bk2"})
+    [row] = entries_beyond_end.find_limbo(copies, make_closed(9), RUN).to_pylist()
+    assert (row["category"], row["severity"], row["bookies"]) == ("LEDGER_IN_LIMBO", "info", ["bk1"])
+    assert entries_beyond_end.find_limbo(copies, make_closed(9).slice(0, 0), RUN).num_rows == 0

@@ -12,6 +12,7 @@ from reconcile.findings.table import Finding, Run
 from reconcile.rules import nodes
 from reconcile.rules.nodes import Bookies, Side
 from reconcile.rules.used_ids import RaiseTargets
+from recovery.codecs.cookie import Cookie, encode
 from recovery.codecs.replication_lock import encode_guard
 from recovery.codecs.store import Layout, layout_bytes, mark_key
 from recovery.model import tables
@@ -306,3 +307,27 @@ def test_where_a_stale_mark_stands_is_said() -> None:
         ("store", "mark", mark_key(LedgerId(0, 3)), "zk"),
         ("store", "record", "none", "zk"),
     ]
+
+
+def list_instances(cookies: dict[str, str | None]) -> dict[str, list[str]]:
+    """Subjects of what is found of instance ids, with the ids that are named; the store's is ``here``."""
+    rows: list[dict[str, Any]] = [{"path": "/INSTANCEID", "kind": "instance_id", "raw": b"here"}]
+    for name, instance in cookies.items():
+        raw = encode(Cookie(5, name, ("/j",), ("/l",), instance_id=instance))
+        rows.append({"path": f"/cookies/{name}", "kind": "cookie", "raw": raw})
+    told = [row for row in found(side("store", *rows), None) if row.category == Category.INSTANCE_ID_DIFFERS]
+    return {row.subject: [str(one.value) for one in row.statements] for row in told}
+
+
+def test_a_cookie_of_another_cluster_is_told() -> None:
+    """That one alone; one without an id says nothing; where every cookie names another id, it is the store's."""
+    assert list_instances({"a:1": "here", "b:1": "there", "c:1": None}) == {"/cookies/b:1": ["here", "there"]}
+    assert list_instances({"a:1": "here", "b:1": None}) == {}
+    assert list_instances({"a:1": "there", "b:1": "there"}) == {"/INSTANCEID": ["here", "there"]}
+
+
+def test_a_cookie_that_cannot_be_read_names_no_cluster() -> None:
+    """It is told elsewhere, if at all; the others are looked at."""
+    cookie = {"path": "/cookies/b:1", "kind": "cookie", "raw": b"?"}
+    rows = found(side("store", {"path": "/INSTANCEID", "kind": "instance_id", "raw": b"here"}, cookie), None)
+    assert Category.INSTANCE_ID_DIFFERS not in {row.category for row in rows}

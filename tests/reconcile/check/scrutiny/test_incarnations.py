@@ -1,61 +1,136 @@
-"""Which bookies were started anew: by their cookies, and by whether they have anything from before."""
+"""Which bookies lost their data: by their cookies, by having nothing, and as long as their ledgers are not repaired."""
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from reconcile.check.scrutiny.incarnations import (
-    count_older_records,
-    find_with_older_data,
+    BY_COOKIE,
+    EMPTY,
+    MANY,
+    Traces,
+    Wiped,
+    count_lacking,
+    find_beginnings,
+    find_wiped,
     list_changed,
+    make_wiped_rows,
     read_cookies,
+    read_wiped,
+    trace_bookies,
 )
 from recovery.model import tables
 from recovery.model.ids import LedgerId
 from tests.support.inventories import fill_row
 
+AT = datetime(2026, 1, 2, tzinfo=UTC)
+EARLIER = AT - timedelta(days=1)
+KNOWN = Wiped("bk1", 100, 100, 3, BY_COOKIE, EARLIER, 2)
 
-def stored(*ledgers: tuple[int, int]) -> pa.Table:
-    """CATALOG_LEDGERS of (ledger, transaction of its last change), on bk1 and bk2."""
-    rows: list[dict[str, Any]] = [
-        {"ledger": n, "bucket": LedgerId(0, n).bucket, "raw": b"", "changed_txn": txn,
-         "segments": [{"first": 0, "members": ["bk1", "bk2"]}]}
-        for n, txn in ledgers
-    ]  # fmt: skip
-    return pa.Table.from_pylist([fill_row(tables.CATALOG_LEDGERS, row) for row in rows], schema=tables.CATALOG_LEDGERS)
+
+def make_pairs(*rows: tuple[int, int | None, str, bool, bool]) -> pa.Table:
+    """Ledger, transaction of its record, bookie, whether it has anything, whether it was asked."""
+    names = ["ledger", "changed_txn", "bookie", "holds", "known"]
+    columns = zip(*rows, strict=True)
+    return pa.table({name: list(column) for name, column in zip(names, columns, strict=True)})
+
+
+def make_missing(*rows: tuple[int, int | None]) -> pa.Table:
+    """MISSING of bk1: ledger, transaction of its record."""
+    of = {"scope": 0, "bookie": "bk1", "entries": 3, "groups": [], "seen": AT}
+    filled = [{**of, "ledger": n, "bucket": LedgerId(0, n).bucket, "record_txn": txn} for n, txn in rows]
+    return pa.Table.from_pylist(filled, schema=tables.MISSING)
+
+
+def test_traces_part_records_at_the_transaction_of_the_cookie() -> None:
+    """One just before it, one with it, one after, one of unknown age; of another bookie nothing is counted."""
+    pairs = make_pairs(
+        (1, 99, "bk1", True, True), (2, 99, "bk1", False, True), (3, 99, "bk1", False, False),
+        (4, 100, "bk1", True, True), (5, 101, "bk1", False, True), (6, None, "bk1", False, True),
+        (7, 5, "bk2", True, True),
+    )  # fmt: skip
+    traces = trace_bookies(pairs, {"bk1": 100})
+    assert traces["bk1"] == Traces(older=2, older_held=1, older_unseen=1, asked=5, held=2)
+    assert (traces["bk2"].older, traces["bk2"].asked) == (0, 1)
+    assert traces["bk1"] + traces["bk2"] == Traces(2, 1, 1, 6, 3)
 
 
 @pytest.mark.parametrize(
-    ("changed", "holds", "found"),
+    ("seen", "evidence"),
     [
-        (99, "bk1", {"bk1"}),
-        (100, "bk1", set()),
-        (99, "bk9", set()),
+        (Traces(older=1, asked=1), BY_COOKIE),
+        (Traces(older=2, older_held=1, asked=2, held=1), None),
+        (Traces(older=1, asked=5, held=4), BY_COOKIE),
+        (Traces(older_unseen=9, asked=3, held=3), None),
+        (Traces(asked=MANY), EMPTY),
+        (Traces(asked=MANY - 1), None),
+        (Traces(asked=MANY, held=1), None),
     ],
 )
-def test_data_of_older_records_shows_that_a_bookie_was_not_started_anew(
-    changed: int, holds: str, found: set[str]
+def test_a_wiped_bookie_is_found_without_a_run_before(seen: Traces, evidence: str | None) -> None:
+    """It has nothing that is older than its cookie; or nothing at all of many ledgers."""
+    found = find_wiped({"bk1": seen}, {"bk1": 100}, {}, {}, 500, AT)
+    assert [one.evidence for one in found] == ([] if evidence is None else [evidence])
+    if found:
+        assert (found[0].before_txn, found[0].since) == (100 if evidence == BY_COOKIE else 501, AT)
+        assert found[0].earlier_cookie_txn is None
+
+
+def test_the_cookie_of_the_run_before_is_named_where_it_was_another_one() -> None:
+    """After a restore of the store each cookie is new, too: by itself it says nothing."""
+    wiped, kept = Traces(older=1, asked=1), Traces(older=1, older_held=1, asked=1, held=1)
+    cookies, earlier = {"bk1": 100, "bk2": 100}, {"bk1": 3, "bk2": 3}
+    [found] = find_wiped({"bk1": wiped, "bk2": kept}, cookies, earlier, {}, 500, AT)
+    assert (found.bookie, found.earlier_cookie_txn) == ("bk1", 3)
+
+
+@pytest.mark.parametrize(
+    ("cookies", "seen", "stays"),
+    [
+        ({"bk1": 100}, Traces(older=1, older_held=1, asked=1, held=1), True),
+        ({"bk1": 100}, Traces(older_unseen=1), True),
+        ({"bk1": 100}, Traces(asked=5, held=5), False),
+        ({}, Traces(older=1), True),
+        ({"bk1": 400}, Traces(older=1, older_held=1, asked=1, held=1), True),
+    ],
+)
+def test_a_wiped_bookie_is_passed_on_while_older_records_name_it(
+    cookies: dict[str, int], seen: Traces, *, stays: bool
 ) -> None:
-    """After a restore every cookie is new, and so is none of the bookies. A record that changed since shows nothing."""
-    copies = pa.table({"scope": [0], "ledger": [7], "bookie": [holds]})
-    assert find_with_older_data(stored((7, changed)), copies, {"bk1": 100, "bk2": 100}) == found
+    """Some of its data is back, it does not answer, its cookie is gone or new: none of these repairs its ledgers."""
+    found = find_wiped({"bk1": seen}, cookies, {}, {"bk1": KNOWN}, 500, AT)
+    assert [one.since for one in found] == ([EARLIER] if stays else [])
 
 
-def test_older_records_are_those_that_did_not_change_since_the_cookie() -> None:
-    """One just before it, one with it, one after; of a bookie that no record names there are none."""
-    records = stored((1, 99), (2, 100), (3, 101))
-    assert count_older_records(records, {"bk1": 100, "bk3": 100}) == {"bk1": 1, "bk3": 0}
+def test_what_an_empty_bookie_had_lost_stays_known_when_it_gets_new_ledgers() -> None:
+    """Its cookie is as old as before: the run that saw it empty says which records are older."""
+    empty = Wiped("bk1", 501, 3, None, EMPTY, EARLIER)
+    known = read_wiped(make_wiped_rows([empty]))
+    assert known == {"bk1": empty}
+    assert find_beginnings({"bk1": 3, "bk2": 4}, known) == {"bk1": 501, "bk2": 4}
+    assert find_beginnings({"bk1": 600}, known) == {"bk1": 600}
+    assert find_beginnings({}, known) == {"bk1": 501}
 
 
-def test_only_bookies_that_older_records_name_are_told() -> None:
-    """A new bookie that took an old one's name, and that nobody knows yet, harms nobody."""
-    found = list(list_changed({"bk1": 9, "bk2": 9}, {"bk1": 3, "bk2": 3}, {"bk1": 2, "bk2": 0}))
-    assert [(one.subject, one.severity) for one in found] == [("bk1", None)]
+def test_only_records_that_are_older_count_as_not_repaired() -> None:
+    """Two rows of one ledger are one; what a record asks of it since then is another loss."""
+    counted = count_lacking([KNOWN], make_missing((1, 99), (1, 99), (2, 100), (3, None), (4, 7)))
+    assert counted == {"bk1": 2}
+
+
+def test_the_finding_says_since_when_and_how_much_is_left() -> None:
+    """And that its old disks may have it."""
+    [found] = list_changed([KNOWN], {"bk1": Traces(older=5, older_held=3, older_unseen=1)})
+    said = {one.field: str(one.value) for one in found.statements}
+    assert (found.subject, found.bookies, found.unknowns) == ("bk1", ["bk1"], ["what its old disks have"])
+    assert said["of these, ledgers that it lacks entries of"] == "2"
+    assert said["seen like this since"] == EARLIER.isoformat(timespec="seconds")
 
 
 def test_cookies_are_read_from_their_own_nodes() -> None:
-    """Of other nodes nothing is taken, nor of a store that tells no transactions."""
+    """Nothing is taken of other nodes, nor of a store that tells no transactions."""
     nodes: list[dict[str, Any]] = [
         {"path": "/cookies/bk1:3181", "kind": "cookie", "created_txn": 5, "raw": b""},
         {"path": "/cookies/bk2:3181", "kind": "cookie", "created_txn": None, "raw": b""},

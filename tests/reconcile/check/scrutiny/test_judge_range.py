@@ -106,6 +106,14 @@ def test_a_young_mark_is_skipped_whatever_is_lost() -> None:
     assert not judged.suspect.any()
 
 
+def test_copies_of_marked_ledgers_are_asked_for_and_not_judged() -> None:
+    """They count against what was judged; those of another ledger do not."""
+    judged = look([make_ledger({}), make_ledger(WHOLE)], marked=(0,), hours=0.5)
+    assert (judged.positions, judged.judged, judged.passed) == (40, 20, {"marked": 20})
+    nothing = look([make_ledger(WHOLE)])
+    assert (nothing.positions, nothing.judged, nothing.passed) == (20, 20, {})
+
+
 def test_entries_beyond_the_end_that_one_bookie_shows_are_a_note_whoever_was_asked() -> None:
     """So are as many as acknowledge one, but these are looked at again: a LAC may show more."""
     one, two = ({"bk0": set(range(n)), "bk1": set(range(m))} for n, m in ((11, 10), (11, 11)))
@@ -133,3 +141,40 @@ def test_an_open_ledger_that_a_bookie_fenced_is_a_recovery_that_stands_still() -
         DEMANDS, Run("r", AT), everywhere=True,
     )  # fmt: skip
     assert tell(judged) == {1: {("RECOVERY_STUCK", "warning")}}
+
+
+def date_records(ledgers: list[Ledger], txn: int) -> pa.Table:
+    """CATALOG_LEDGERS in key order that changed last in a transaction."""
+    stored = make_stored(ledgers)
+    where = stored.schema.get_field_index("changed_txn")
+    stored = stored.set_column(where, stored.schema.field(where), pa.array([txn] * len(ledgers), pa.int64()))
+    return stored.sort_by([(name, "ascending") for name in tables.KEY_COLUMNS])
+
+
+def test_what_a_look_saw_to_be_missing_is_kept_and_its_time_too() -> None:
+    """Of marked ledgers, too: another bookie's silence, and the bookie's own, make neither anything else."""
+    ledgers = [make_ledger({"bk0": set(range(10))}, ack=2), make_ledger({"bk0": set(range(10))}), make_ledger(WHOLE)]
+    stored = date_records(ledgers, 5)
+    replication = Replication.from_nodes(make_nodes(1, hours=0.5), ZOOKEEPER)
+    seen = {"copies": list_copies(ledgers), "replication": replication, "demands": DEMANDS, "everywhere": True}
+    first = judge_range(
+        stored, sight=Sight(dict.fromkeys(BOOKIES), frozenset(), NOTHING_HIDDEN), run=Run("1", AT), **seen
+    )
+    missing = first.missing.select(["ledger", "bookie", "entries", "record_txn", "seen"]).to_pylist()
+    assert {row["ledger"] for row in missing} == {0, 1}
+    assert all((row["bookie"], row["entries"], row["record_txn"], row["seen"]) == ("bk1", 10, 5, AT) for row in missing)
+    assert tell(first)[0] == {("BELOW_ACK_QUORUM", "critical")}
+    later = Run("2", datetime(2026, 1, 3, tzinfo=UTC))
+    for silent in ({"bk0"}, {"bk1"}, {"bk0", "bk1"}):
+        left = Sight(dict.fromkeys(set(BOOKIES) - silent), frozenset(), NOTHING_HIDDEN)
+        shown = list_copies(
+            [
+                Ledger(2, one.ack, 9, one.segments, {k: v for k, v in one.held.items() if k not in silent})
+                for one in ledgers
+            ]
+        )
+        now = {**seen, "copies": shown, "everywhere": False}
+        second = judge_range(stored, sight=left, run=later, earlier_missing=first.missing, **now)
+        assert tell(second)[0] == {("BELOW_ACK_QUORUM", "critical")}
+        times = {(row["ledger"], row["bookie"]): row["seen"] for row in second.missing.to_pylist()}
+        assert times == dict.fromkeys([(0, "bk1"), (1, "bk1")], AT if "bk1" in silent else later.at)

@@ -114,7 +114,7 @@ def test_who_holds_a_lock_and_since_when_replication_is_disabled_is_told() -> No
     assert reason(stored(7), around([mark(7, 2), lock])) == "locked by host1 since 2026-01-01T12"
     off = node("/underreplication/disable", "other") | {"created_at": began}
     assert reason(stored(7), around([mark(7, 2), off])) == "replication is disabled since 2026-01-01T12"
-    [found] = list_unaware({"bk1": 3}, around([off]), 0.0, 0.0)
+    [found] = list_unaware({"bk1": 3}, around([off]), 0.0, {"bk1": 0.0})
     assert found.statements[2].value == "replication is disabled since 2026-01-01T12:00:00+00:00"
 
 
@@ -135,7 +135,7 @@ def test_on_etcd_bookies_are_registered_elsewhere_and_no_auditor_is_missed() -> 
     nodes = [node("/bookies/writable/bk1:1", "registration", owner=1), node("/bookies/readonly/bk2:1", "registration")]
     kept = Replication.from_nodes(pa.Table.from_pylist(nodes, schema=tables.CATALOG_NODES), ETCD)
     assert (kept.writable, kept.read_only, kept.is_kept) == (frozenset(["bk1:1"]), frozenset(["bk2:1"]), False)
-    assert list(list_unaware({"bk3:1": 4}, kept, 0, 1e6)) == []
+    assert list(list_unaware({"bk3:1": 4}, kept, 0, {"bk3:1": 1e6})) == []
 
 
 def test_an_overdue_mark_says_which_fragments_are_done() -> None:
@@ -159,3 +159,14 @@ def test_an_overdue_mark_says_which_fragments_are_done() -> None:
     assert said(found)["store", "fragments not done"] == "1 of 3: 25…40 (bk2)"
     [found] = overdue(records, around([unnamed]))
     assert said(found)["store", "fragments done"].startswith("3 of 3: ")
+
+
+@pytest.mark.parametrize(("waited_s", "told"), [(660.0, True), (659.0, False)])
+def test_an_auditor_that_lives_and_marks_nothing_is_named_once_it_had_its_time(waited_s: float, *, told: bool) -> None:
+    """It waits for a lost bookie, then it audits; of another bookie that is gone for less long nothing is said yet."""
+    found = list(list_unaware({"bk1": 3, "bk2": 5}, around([]), 600.0, {"bk1": waited_s, "bk2": 10.0}))
+    assert [one.subject for one in found] == (["bk1"] if told else [])
+    if found:
+        values = {one.field: one.value for one in found[0].statements}
+        assert values["why"] == "the auditor waits 600 s, and the bookie is gone for 660 s at least"
+        assert values["ledgers that name it and are not marked"] == 3

@@ -6,16 +6,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from backends.protocols import Write
 from backends.registry import open_store
 from reconcile.check.scrutiny.judge import Judgement, judge_range
 from reconcile.jobs.scrutiny import range_task
 from reconcile.jobs.scrutiny import scrutinize as job
+from recovery.codecs.keys import mark_keys
 from recovery.codecs.store import Layout
 from recovery.dataset import open_dataset
 from recovery.model.ids import LedgerId
-from tests.support.command import run
+from tests.support.command import Done, run
 from tests.support.deletes import Ledger, fill_store, write_looks
 from tests.support.zookeeper_server import ZooKeeperServer
 
@@ -147,3 +150,39 @@ def test_a_bookie_that_no_record_names_is_not_waited_for(
         fill_store(opened.store, root, Layout.HIERARCHICAL, ())
     done = run(capsys, "scrutinize", "--metadata", uri, "--recheck-after", "1d", "--out", tmp_path / "run", "--json")
     assert (done.code, done.result["found"], done.result["looked_at"]) == (0, {"COOKIE_WITHOUT_BOOKIE": 3}, 0)
+
+
+def test_a_second_failure_softens_nothing_and_only_a_repair_resolves(
+    zookeeper_server: ZooKeeperServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two bookies lack a ledger; then neither is looked at; then its mark is all that is new; then it is repaired."""
+    root = f"/{tmp_path.name}/ledgers"
+    uri = f"zk+hierarchical://{zookeeper_server.hosts}{root}"
+    with open_store(uri, writable=True) as opened:
+        fill_store(opened.store, root, Layout.HIERARCHICAL, LEDGERS)
+    lacking = {"bk1:3181": (4,), "bk2:3181": (4,)}
+    hurt, healed = (write_looks(tmp_path / name, LEDGERS, without=lost) for name, lost in (("a", lacking), ("b", None)))
+    [path] = mark_keys(*(np.array([half], np.int64) for half in (0, 4)))
+
+    def look(name: str, looks: list[str], *options: object) -> tuple[Done, set[tuple[str, str]]]:
+        words = ("scrutinize", "--metadata", uri, *(word for one in looks for word in ("--inventory", one)), "--json")
+        done = run(capsys, *words, "--out", tmp_path / name, *options)
+        rows = open_dataset(tmp_path / name, "scrutiny").read("findings").to_pylist()
+        return done, {(row["category"], row["severity"]) for row in rows if row["ledger"] == 4}
+
+    critical = {("BELOW_ACK_QUORUM", "critical")}
+    _, first = look("first", hurt)
+    _, silent = look("silent", hurt[2:], "--since", tmp_path / "first")
+    with open_store(uri, writable=True) as opened:
+        opened.store.write([Write(f"{root}{path}", b"")])
+    marked, still = look("marked", healed, "--since", tmp_path / "silent")
+    assert first == silent == still == critical
+    assert (marked.code, marked.result["carried"], marked.result["skipped"]) == (3, {"marked": 1}, {})
+    assert round(marked.result["coverage"]["judged_pct"]) == 83
+    with open_store(uri, writable=True) as opened:
+        node = opened.store.get(f"{root}{path}")
+        assert node is not None
+        opened.store.write([Write(f"{root}{path}", None, node.version)])
+    last, quiet = look("last", healed, "--since", tmp_path / "marked")
+    assert (quiet, last.result["carried"]) == (set(), {})
+    assert last.result["resolved"] >= 1

@@ -189,12 +189,12 @@ def test_a_writer_that_went_on_to_a_bookie_that_was_replaced_is_told(
     assert (judged[other], judged[alike]) == ("RETURNED_WRITER", "OVER_REPLICATED")
 
 
-def test_a_bookie_that_was_wiped_and_started_again_is_told_and_its_ledgers_wait(
+def test_a_wiped_bookie_is_told_until_its_ledgers_are_replicated_again(
     there: ScrutinizedCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """New disks, new cookie, old name: one critical finding. What it lacks is not called missing as yet."""
+    """New disks, new cookie, old name: known with and without a run before, also when it is down, until the repair."""
     wiped = there.bookies[2]
-    ledgers = [there.write((4, 4, 4), 6) for _ in range(3)]
+    ledgers = {there.write((4, 4, 4), 6) for _ in range(3)}
     scrutinize(capsys, there, tmp_path / "first")
     there.cluster("bookie_stop", n=wiped.n)
     for folder in (*wiped.journals, *wiped.ledgers):
@@ -202,14 +202,33 @@ def test_a_bookie_that_was_wiped_and_started_again_is_told_and_its_ledgers_wait(
     there.remove(f"/ledgers/cookies/{wiped.id}")
     there.cluster.start(wiped)
     later = there.write((4, 4, 4), 6)
-    alone, quiet = scrutinize(capsys, there, tmp_path / "alone")
-    done, found = scrutinize(capsys, there, tmp_path / "second", "--since", tmp_path / "first")
-    assert (alone.code, quiet) == (4, {})
-    assert {category: set(of) for category, of in found.items()} == {"INCARNATION_CHANGED": {wiped.id}}
-    assert (done.code, found["INCARNATION_CHANGED"][wiped.id]["severity"]) == (3, "critical")
-    rows = open_dataset(tmp_path / "second", "scrutiny").read("verdicts").to_pylist()
-    judged = {row["ledger"]: (row["verdict"], row["reason"]) for row in rows}
-    assert {judged[ledger] for ledger in ledgers} == {("undecided", "not seen")}
-    assert judged[later] == ("clean", None)
-    again, quiet = scrutinize(capsys, there, tmp_path / "third", "--since", tmp_path / "second")
-    assert (again.code, quiet) == (4, {})
+    kinds = {"INCARNATION_CHANGED", "BELOW_ACK_QUORUM", "BELOW_WRITE_QUORUM"}
+    alone = scrutinize(capsys, there, tmp_path / "alone")
+    second = scrutinize(capsys, there, tmp_path / "second", "--since", tmp_path / "first")
+    for done, found in (alone, second):
+        assert (done.code, set(found), set(found["INCARNATION_CHANGED"])) == (3, kinds, {wiped.id})
+        assert found["INCARNATION_CHANGED"][wiped.id]["severity"] == "critical"
+        assert ledgers <= found["BELOW_ACK_QUORUM"].keys()
+        assert later not in found["BELOW_ACK_QUORUM"]
+    there.cluster("bookie_stop", n=wiped.n)
+    down, still = scrutinize(capsys, there, tmp_path / "down", "--since", tmp_path / "second")
+    there.cluster.start(wiped)
+    again, third = scrutinize(capsys, there, tmp_path / "third", "--since", tmp_path / "down")
+    assert (down.code, again.code, down.result["resolved"]) == (3, 3, 0)
+    for category in kinds:
+        assert still[category].keys() == third[category].keys() == second[1][category].keys()
+    run_before = open_dataset(tmp_path / "third", "scrutiny")
+    missing = run_before.read("missing")
+    [row] = run_before.read("wiped").to_pylist()
+    assert (row["bookie"], row["evidence"], row["ledgers"]) == (
+        wiped.id,
+        "cookie",
+        len(set(missing["ledger"].to_pylist())),
+    )
+    spare = Bookie(4, "bk4:3181", "sorted", ["b4/journal"], ["b4/ledgers"], props=wiped.props)
+    there.cluster.start(spare)
+    for ledger in sorted(set(missing["ledger"].to_pylist())):
+        there.cluster("repair", ledger=ledger, bad=wiped.id, anywhere=True)
+    repaired, quiet = scrutinize(capsys, there, tmp_path / "fourth", "--since", tmp_path / "third")
+    assert (repaired.code, {category for category in quiet if category in kinds}) == (0, set())
+    assert repaired.result["resolved"] >= len(ledgers) + 1

@@ -1,0 +1,109 @@
+"""Marks of closed ledgers over runs: how many, how old, and whether any of them falls.
+
+A replication worker that copies a ledger removes its mark; one that copies a part of it changes the mark. Where no mark
+that was there is gone or changed, for `RUNS` runs or two windows of the grace, no worker makes progress. Marks that are
+added say nothing of workers. Open ledgers do not count: a worker waits until they are closed.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from reconcile.check.scrutiny.replication import Replication
+from reconcile.findings.categories import Category
+from reconcile.findings.table import Finding, Statement
+
+RUNS: Final = 10
+_WINDOWS: Final = 2
+_DAY_S: Final = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class MarkProgress:
+    """What the marks of closed ledgers did up to this run.
+
+    Attributes:
+        number: how many there are.
+        oldest: since when the oldest is there; None: there is none, or it does not say.
+        change: how many more there are than in the run before; None: there is none.
+        per_day: likewise, as a rate.
+        same_since: begin of the first run after which no mark fell or changed.
+        same_runs: runs from that one to this one.
+    """
+
+    number: int
+    oldest: datetime | None
+    change: int | None
+    per_day: float | None
+    same_since: datetime
+    same_runs: int
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> Self:
+        """Return what `to_json` made."""
+        oldest = fields["oldest"]
+        return cls(
+            fields["number"],
+            None if oldest is None else datetime.fromisoformat(oldest),
+            fields["change"],
+            fields["per_day"],
+            datetime.fromisoformat(fields["same_since"]),
+            fields["same_runs"],
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as a manifest keeps it."""
+        return {
+            "number": self.number,
+            "oldest": None if self.oldest is None else self.oldest.isoformat(),
+            "change": self.change,
+            "per_day": self.per_day,
+            "same_since": self.same_since.isoformat(),
+            "same_runs": self.same_runs,
+        }
+
+
+def follow_marks(
+    marks: pa.Table, at: datetime, earlier_marks: pa.Table | None, earlier: MarkProgress | None, earlier_at: datetime
+) -> MarkProgress:
+    """Return what marks did since the run before.
+
+    Args:
+        marks: `MARKS` of closed ledgers.
+        at: begin of this run.
+        earlier_marks: likewise in the run before; None: there is none.
+        earlier: what marks had done up to then; None: it is not known.
+        earlier_at: begin of that run.
+    """
+    oldest = pc.min(marks["since"]).as_py()
+    if earlier_marks is None:
+        return MarkProgress(marks.num_rows, oldest, None, None, at, 1)
+    change = marks.num_rows - earlier_marks.num_rows
+    per_day = round(change * _DAY_S / max((at - earlier_at).total_seconds(), 1.0), 1)
+    now = set(zip(marks["path"].to_pylist(), marks["raw"].to_pylist(), strict=True))
+    same = now.issuperset(zip(earlier_marks["path"].to_pylist(), earlier_marks["raw"].to_pylist(), strict=True))
+    if not same or not earlier_marks.num_rows or earlier is None:
+        return MarkProgress(marks.num_rows, oldest, change, per_day, at, 1)
+    return MarkProgress(marks.num_rows, oldest, change, per_day, earlier.same_since, earlier.same_runs + 1)
+
+
+def list_stalled(progress: MarkProgress, replication: Replication, grace_s: float, at: datetime) -> Iterator[Finding]:
+    """Yield a finding where no replication worker makes progress."""
+    lasts = at - progress.same_since
+    if not progress.number or (
+        progress.same_runs < RUNS and (progress.same_runs < 2 or lasts < timedelta(seconds=_WINDOWS * grace_s))
+    ):
+        return
+    why = replication.disabled or (None if replication.auditor else "no auditor is elected")
+    statements = [
+        Statement("store", "marks of closed ledgers", progress.number, "underreplication"),
+        Statement("store", "oldest since", None if progress.oldest is None else progress.oldest.isoformat(), "marks"),
+        Statement("store", "no mark fell or changed since", progress.same_since.isoformat(timespec="seconds"), "runs"),
+        Statement("store", "runs that saw it", progress.same_runs, "runs"),
+        Statement("store", "why", why or "not known: no worker runs, or each fails", "underreplication"),
+    ]
+    yield Finding(Category.REPLICATION_STALLED, "underreplication", statements)
