@@ -96,7 +96,7 @@ def mark_deleted(
         is_seen[logged["place"].to_numpy()] = True
     seen, unseen = (np.bincount(row[mask], minlength=records.num_rows) for mask in (is_seen, ~is_seen))
     ack = pc.fill_null(records["ack_quorum"], 0).to_numpy()
-    is_closed = pc.equal(records["state"], str(State.CLOSED)).to_numpy()
+    is_closed = pc.fill_null(pc.equal(records["state"], str(State.CLOSED)), fill_value=False).to_numpy()
     may_have_moved = (seen <= hiding) | (~is_closed & (ack <= hiding))
     result[wanted] = (unseen < ack)[wanted] & ~may_have_moved[wanted]
     return result

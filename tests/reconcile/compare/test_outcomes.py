@@ -6,11 +6,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from reconcile.compare.outcomes import guard_beyond_locks
+from reconcile.compare.outcomes import claim_without_members, guard_beyond_locks, set_outcome, wait_without_place
 from reconcile.rules.holds import is_named
+from recovery.codecs.store import Layout
+from recovery.infer.refusal import Refusal
 from recovery.model import tables
 from recovery.testing.simulator import copy_row
 
+HELD = Refusal.TWO_HISTORIES
 OUTCOMES = ("guarded", "guarded", "restored", "guarded", "guarded", "guarded")
 
 
@@ -94,3 +97,56 @@ def test_what_cannot_be_named_is_held(changes: dict[str, Any], hiding: list[str]
     found, named = guard_beyond_locks(rows(**changes), WANTED, 1, lambda: hiding, NOTHING)
     assert not named[1]
     assert found["outcome"][1].as_py() == "held"
+
+
+def test_another_outcome_is_given_at_some_places() -> None:
+    """With its reason; those that wait for a person keep both, and so does every other place."""
+    before = set_outcome(rows(outcome="waiting", reason="id_out_of_range"), np.array([], np.int64), "held", HELD)
+    assert before["outcome"].to_pylist() == ["guarded", "waiting", "restored", "guarded", "guarded", "guarded"]
+    found = set_outcome(before, np.array([0, 1, 2]), "held", HELD)
+    assert found["outcome"].to_pylist() == ["held", "waiting", "held", "guarded", "guarded", "guarded"]
+    assert found["reason"].to_pylist()[:4] == [str(HELD), "id_out_of_range", str(HELD), "source_incomplete"]
+
+
+def test_a_ledger_without_a_place_in_the_layout_waits() -> None:
+    """Only one with an id that the layout cannot name."""
+    long = {1: 1 << 40, 3: 1 << 50}
+    made = [{**row, "ledger": long.get(row["ledger"], row["ledger"])} for row in rows().to_pylist()]
+    found = wait_without_place(pa.Table.from_pylist(made, rows().schema), Layout.LEGACY)
+    waiting = [place in long for place in range(6)]
+    assert [outcome == "waiting" for outcome in found["outcome"].to_pylist()] == waiting
+    assert [reason == "id_out_of_range" for reason in found["reason"].to_pylist()] == waiting
+    assert wait_without_place(rows(), Layout.LEGACY) == rows()
+
+
+@pytest.mark.parametrize(
+    ("changes", "outcome", "reading"),
+    [
+        ({}, "restored", "proved"),
+        ({"missing": 1}, "guarded", "likeliest"),
+        ({"missing": 1, "reading": "universal"}, "guarded", "universal"),
+        ({"missing": 1, "outcome": "held"}, "held", "proved"),
+        ({"missing": 0, "outcome": "guarded"}, "guarded", "likeliest"),
+        ({"missing": 1, "grade": "snapshot"}, "restored", "proved"),
+        ({"missing": 1, "grade": "reference"}, "restored", "proved"),
+        ({"missing": 1, "grade": "inferred"}, "guarded", "likeliest"),
+        ({"outcome": "held", "reading": None}, "held", None),
+    ],
+)
+def test_where_no_bookies_are_named_less_is_claimed(changes: dict[str, Any], outcome: str, reading: str | None) -> None:
+    """A copy that is missing may be on a bookie that was not named, unless something else vouches for the end."""
+    base: dict[str, Any] = {
+        "outcome": "restored",
+        "reading": "proved",
+        "missing": 0,
+        "reason": None,
+        "grade": "observed",
+    }
+    made = base | changes
+    grade = made.pop("grade")
+    grades = {**dict.fromkeys(tables.GRADED, "observed"), "last_entry": grade}
+    found = claim_without_members(rows(**made, grades=grades)).to_pylist()[1]
+    reason = "source_incomplete" if outcome != made["outcome"] else None
+    assert (found["outcome"], found["reading"], found["reason"]) == (outcome, reading, reason)
+    lowered = {**grades, "last_entry": "inferred" if grade == "observed" else grade, "length": "inferred"}
+    assert found["grades"] == lowered
