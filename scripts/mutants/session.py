@@ -47,11 +47,12 @@ SPOKEN: Final = "mutants.out"
 _RUNNING: Final = "mutants.test"
 _LINES: Final = "mutants.lines"
 """In the copy of the tree: what tests printed, the test that runs, and what a test executed."""
-_LEAST_S: Final = 20
+_LEAST_S: Final = 4
+_LOADING_S: Final = 20
 _SLOWER: Final = 5
 _WAITING: Final = 2
-"""Tests of a change may take so many seconds of CPU, and so many times longer, before they count as not ending; by the
-clock twice that."""
+"""Tests of a change may take so many seconds of CPU, and so many times longer, before they count as not ending, more
+where a process has to load them first; by the clock twice that."""
 _TOGETHER_S: Final = 3600
 """Seconds of CPU that all tests may take, and one that is watched."""
 _OWN: Final = 9
@@ -280,6 +281,7 @@ class _Session(_Steady):
             if code == _COLD:
                 names = [item.nodeid for item in items]
                 context = multiprocessing.get_context("spawn")
+                cpu_s += _LOADING_S
                 process = context.Process(target=_run_cold, args=(self._work.folder, self._work.tests, names, cpu_s))
                 process.start()
                 if not _ended(process.sentinel, process.pid or 0, cpu_s):

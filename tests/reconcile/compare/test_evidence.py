@@ -113,7 +113,7 @@ def test_guarded_records_and_holds_are_no_evidence(tmp_path: Path) -> None:
     marked = replace(RECORD, custom=(("bkmeta.guard", b"named"),))
     hold = replace(RECORD, custom=((HOLD_MARK, b"held"),))
     records = {1: RECORD, 2: RECORD, 3: marked, 4: hold, 5: RECORD}
-    locks = [
+    locks: list[dict[str, Any]] = [
         {
             "path": replication_lock.lock_key(LedgerId(0, 1)),
             "kind": "lock",
