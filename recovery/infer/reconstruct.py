@@ -31,7 +31,7 @@ from recovery.infer.snapshot_contradictions import SnapshotDoubts
 from recovery.infer.snapshot_records import apply_snapshot, match_records
 from recovery.infer.unobserved_members import name_members
 from recovery.infer.unseen_bookies import UnseenBookies
-from recovery.infer.wiped_bookies import count_losers
+from recovery.infer.wiped_bookies import count_losers, forget_lost
 from recovery.model.metadata import Digest
 
 _HMAC: Final = DIGESTS.index(Digest.HMAC)
@@ -112,6 +112,8 @@ def reconstruct(
     refusal = _refuse_by_facts(known, unseen)
     may_read = np.isin(refusal, [0, *(CODES[reason] for reason in GUARDABLE)])
     explained = explain(known, prior.shapes, may_read, tolerances, unseen.elsewhere)
+    # What a lost folder had is not there: that a bookie has other ledgers shows nothing of the ones that it lacks.
+    prior = replace(prior, kept=forget_lost(prior.kept, options.lost_bookies))
     # Nothing will settle these: they are not searched one by one.
     if unseen.elsewhere > max(tolerances, default=0):
         _refuse(refusal, ~find_striped(known.copies), Refusal.SOURCE_INCOMPLETE)

@@ -91,11 +91,13 @@ class UnseenBookies:
     def count_outsiders(self, known: Facts) -> Ints:
         """Return how many bookies may have had an entry of each ledger that nothing shows.
 
-        All but those that are seen whole and have entries of it. One that has none may have been a newcomer that was
-        wiped: no LAC heard of what only newcomers had, and a bookie that is in use again shows no loss.
+        All but those that are seen whole and have entries of it; one of which a part is lost is not. One that has none
+        may have been a newcomer that was wiped: no LAC heard of what only newcomers had, and a bookie that is in use
+        again shows no loss.
         """
         ledger, bookie = known.copies.row_ledger, known.row_bookie
-        seen = np.bincount(ledger[~self.unsound[bookie]] if self.unsound.any() else ledger, minlength=known.count)
+        is_whole = ~(self.unsound | known.lost)
+        seen = np.bincount(ledger if is_whole.all() else ledger[is_whole[bookie]], minlength=known.count)
         outsiders: Ints = len(known.bookies) + max(self.elsewhere - len(known.unscanned), 0) - seen
         return np.maximum(outsiders, self.bookies)
 

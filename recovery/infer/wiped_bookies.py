@@ -3,15 +3,16 @@
 A bookie that was wiped and is in use again looks like any other: it has ledgers, and its folders are complete. But it
 has nothing from before. Ids are given out in order, and most ledgers get their first entry soon. So a bookie that has
 first entries of ledgers below some id, as many as bookies have there, was not wiped after that id was given out. Of a
-bookie that shows no such thing it is open: it may be new, or wiped.
+bookie that shows no such thing it is open: it may be new, or wiped. So it is of one that lost a folder of several.
 
     Sample         some ledgers of the cluster, chosen by a hash of their ids, and who has their first entry
     find_kept      from which id on each bookie is seen to have kept its ledgers
+    forget_lost    the same without bookies of which a part is lost
     has_kept       whether a bookie is seen to have kept what it got of a ledger
     count_losers   how many bookies may have lost what they had of each ledger
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -108,6 +109,13 @@ def find_kept(sample: Sample) -> Kept:
             if len(shown):
                 kept.setdefault(scope, {})[name] = ledgers[int(end[shown[0]])]
     return kept
+
+
+def forget_lost(kept: Kept, lost: Collection[str]) -> Kept:
+    """Return the same without bookies of which something is lost: they have kept what they show, and maybe no more."""
+    if not lost:
+        return kept
+    return {scope: {name: since for name, since in own.items() if name not in lost} for scope, own in kept.items()}
 
 
 def has_kept(kept: Kept, scope: int, ledger: int, bookie: str) -> bool:

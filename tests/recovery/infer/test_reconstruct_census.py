@@ -11,6 +11,8 @@ from typing import Any, Final
 
 import pytest
 
+from recovery.infer.prior import Prior, count_shapes
+from recovery.infer.reconstruct import Options, reconstruct
 from recovery.infer.refusal import Refusal
 from recovery.infer.search import Tail
 from recovery.model.metadata import State
@@ -18,8 +20,10 @@ from recovery.testing import inventories
 from recovery.testing.cluster_judge import ClusterJudge
 from recovery.testing.evidence import Evidence, Reference
 from recovery.testing.histories import PASSWORD
+from recovery.testing.inventories import View
 from recovery.testing.judge import NOTHING, reconstruct_alone
 from recovery.testing.protocol import World, Writer
+from recovery.testing.row_truth import PASSWORDS
 from tests.recovery.infer.test_search_open_repaired import (
     BEFORE,
     ORDINARY,
@@ -370,3 +374,40 @@ def test_an_end_that_a_recovery_found_on_who_lost_its_tail_is_listed() -> None:
     row = judged(world, (2, 2, 2))
     assert row["last_entry"] == BEFORE + 19
     assert find_ends(row) == [f"{BEFORE}..{BEFORE + 18}"]
+
+
+@pytest.mark.parametrize("stated", [False, True], ids=["A unknown", "A stated"])
+def test_a_bookie_that_lost_a_folder_denies_nothing(*, stated: bool) -> None:
+    """Two newcomers lost one folder of two for good, with entry 10. That they have half of the ledgers is no proof.
+
+    Had they kept all that they got, no bookie ever got entry 10, and 11 would be left over.
+    """
+    shape = (3, 2, 2)
+    world = make_world(shape, 5)
+    members, newcomers = list(world.bookies)[:3], list(world.bookies)[3:]
+    writer = open_ledger(world, shape, ORDINARY, members)
+    choices = iter(newcomers)
+    writer.fail(members[1:])
+    assert writer.change(lambda _: next(choices))
+    for _ in range(2):
+        writer.send(10)
+    writer.deliver_all()
+    assert writer.record.acked == BEFORE + 1
+    for bookie in world.bookies.values():
+        bookie.flush()
+    lost = {
+        name: {
+            ledger: frozenset(shelf.index) for ledger, shelf in world.bookies[name].shelves.items() if ledger % 2 == 0
+        }
+        for name in newcomers
+    }
+    inventory = inventories.inventory(world, View(incomplete=lost))
+    shapes = count_shapes(inventory.copies, inventory.bookies)
+    assert shapes.sample.holders
+    prior = Prior.build(shapes, {shape: len(world.records)} if stated else None)
+    assert set(newcomers) <= prior.kept[0].keys()
+    options = Options(passwords=PASSWORDS, lost_bookies=tuple(newcomers))
+    rows = reconstruct(inventory.copies, inventory.bookies, inventory.damage, prior, options).to_pylist()
+    [row] = [row for row in rows if row["ledger"] == ORDINARY]
+    assert (row["outcome"], row["last_entry"], row["reason"]) == ("restored", BEFORE + 1, Refusal.RAGGED_TAIL)
+    assert row["acked_high"] is None
