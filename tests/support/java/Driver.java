@@ -8,6 +8,7 @@ import java.io.IOException;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.lang.reflect.Field;
+import java.lang.reflect.Method;
 import java.net.BindException;
 import java.net.DatagramSocket;
 import java.net.InetAddress;
@@ -45,6 +46,7 @@ import org.apache.bookkeeper.bookie.LedgerStorage;
 import org.apache.bookkeeper.client.BKException;
 import org.apache.bookkeeper.client.BookKeeper;
 import org.apache.bookkeeper.client.BookKeeperAdmin;
+import org.apache.bookkeeper.client.ClientContext;
 import org.apache.bookkeeper.client.LedgerEntry;
 import org.apache.bookkeeper.client.LedgerHandle;
 import org.apache.bookkeeper.client.RackawareEnsemblePlacementPolicy;
@@ -328,7 +330,11 @@ public final class Driver {
     }
 
     private static Object field(Object of, String name) throws ReflectiveOperationException {
-        Field field = of.getClass().getDeclaredField(name);
+        return field(of.getClass(), of, name);
+    }
+
+    private static Object field(Class<?> kind, Object of, String name) throws ReflectiveOperationException {
+        Field field = kind.getDeclaredField(name);
         field.setAccessible(true);
         return field.get(of);
     }
@@ -650,13 +656,34 @@ public final class Driver {
                 ledger.asyncAddEntry(payload, answered, null);
             }
         }
-        if (!answers.await(60, TimeUnit.SECONDS)) {
-            throw new TimeoutException("ledger " + ledger.getId() + ", failed so far: " + failed);
+        for (int waited = 0; !answers.await(1, TimeUnit.SECONDS); waited++) {
+            if (waited == 120) {
+                throw new TimeoutException("ledger " + ledger.getId() + ", failed so far: " + failed);
+            }
+            remind(ledger);
         }
         if (!failed.isEmpty()) {
             throw new IOException("adds to ledger " + ledger.getId() + " failed: " + failed);
         }
         return rows;
+    }
+
+    /**
+     * Lets the client look once more which adds it can answer. An entry that its quorum took while the ensemble changed is
+     * answered with the next response only, and none may come: of a newcomer that is mute, or where the change replaced
+     * nothing (https://github.com/apache/bookkeeper/issues/4261).
+     */
+    private static void remind(LedgerHandle ledger) throws ReflectiveOperationException {
+        Method look = LedgerHandle.class.getDeclaredMethod("sendAddSuccessCallbacks");
+        look.setAccessible(true);
+        ClientContext context = (ClientContext) field(LedgerHandle.class, ledger, "clientCtx");
+        context.getMainWorkerPool().executeOrdered(ledger.getId(), () -> {
+            try {
+                look.invoke(ledger);
+            } catch (ReflectiveOperationException e) {
+                throw new IllegalStateException(e);
+            }
+        });
     }
 
     private long close(long id) throws Exception {
