@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from pathlib import Path
 
 import pytest
@@ -29,21 +30,57 @@ STORE = "zk+hierarchical://127.0.0.1:1/ledgers"
 VERIFY = "reconcile/check/test_verify_zookeeper.py"
 ETCD = "etcd://127.0.0.1:2379/ledgers"
 FOUR = [f"bk{number}:3181" for number in range(1, 5)]
+LEDGERS = [Ledger(n, [(0, ("b1", "b2", "b3"))], last=n, length=n + 1) for n in range(1, 9)]
 CLOSED = [impact_judge.Ledger(number, (2, 2, 2), "CLOSED", 9, ((0, (FOUR[0], FOUR[1])),)) for number in (1, 2)]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class World:
-    """What the command lines below are about."""
+    """What the command lines below are about, each made when a line names it: most name one thing, or none."""
 
     root: Path
-    bookie: BookieDir
-    inventory: Path
-    plan: Dataset
-    other: Dataset
-    broken: Dataset
-    catalog: Dataset
-    doubtful: Dataset
+
+    @cached_property
+    def bookie(self) -> BookieDir:
+        """A bookie's folders."""
+        return make_bookie(self.root / "bookie", {5: [0, 1], 6: [0], 9: range(12)})
+
+    @cached_property
+    def inventory(self) -> Path:
+        """An inventory of that bookie."""
+        return write_inventory(self.root / "inventory", BOOKIE, range(40), instance="one")
+
+    @cached_property
+    def plan(self) -> Dataset:
+        """A plan of eight ledgers."""
+        return write_plan(self.root / "plan", LEDGERS)
+
+    @cached_property
+    def other(self) -> Dataset:
+        """A plan of four of them."""
+        return write_plan(self.root / "other", LEDGERS[:4])
+
+    @cached_property
+    def broken(self) -> Dataset:
+        """A plan that was altered."""
+        made = write_plan(self.root / "broken", LEDGERS)
+        folder = Path(made.path)
+        parts = {name: made.parts(name) for name in made.manifest["tables"]}
+        parts["actions"] = [write_part(folder, "actions", "fewer", [made.read("actions")[1:]], secret=True)]
+        kept = {name: made.manifest[name] for name in ("hash_version", "hash", "counts", "reasons")}
+        binding, coverage = made.manifest["binding"], made.manifest["coverage"]
+        write_manifest(folder, "plan", parts, binding=binding, coverage=coverage, secret=True, extra=kept)
+        return open_dataset(made.path, "plan")
+
+    @cached_property
+    def catalog(self) -> Dataset:
+        """A capture of four bookies."""
+        return write_catalog(self.root / "catalog", FOUR, CLOSED)
+
+    @cached_property
+    def doubtful(self) -> Dataset:
+        """The same, of which a part could not be read."""
+        return write_catalog(self.root / "doubtful", FOUR, CLOSED, gaps=["/ledgers/00: access denied"])
 
     @property
     def new(self) -> Path:
@@ -69,26 +106,10 @@ class World:
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    """A bookie, an inventory, three plans, one of which was altered; stores are given up quickly."""
+    """What a line may name; stores are given up quickly."""
     monkeypatch.setenv("BKMETA_PATIENCE_S", "0.2")
     monkeypatch.setenv("BKMETA_ZK_AUTH", "me:secret")
-    ledgers = [Ledger(n, [(0, ("b1", "b2", "b3"))], last=n, length=n + 1) for n in range(1, 9)]
-    broken = write_plan(tmp_path / "broken", ledgers)
-    parts = {name: broken.parts(name) for name in broken.manifest["tables"]}
-    parts["actions"] = [write_part(Path(broken.path), "actions", "fewer", [broken.read("actions")[1:]], secret=True)]
-    kept = {name: broken.manifest[name] for name in ("hash_version", "hash", "counts", "reasons")}
-    binding, coverage = broken.manifest["binding"], broken.manifest["coverage"]
-    write_manifest(Path(broken.path), "plan", parts, binding=binding, coverage=coverage, secret=True, extra=kept)
-    return World(
-        root=tmp_path,
-        bookie=make_bookie(tmp_path / "bookie", {5: [0, 1], 6: [0], 9: range(12)}),
-        inventory=write_inventory(tmp_path / "inventory", BOOKIE, range(40), instance="one"),
-        plan=write_plan(tmp_path / "plan", ledgers),
-        other=write_plan(tmp_path / "other", ledgers[:4]),
-        broken=open_dataset(broken.path, "plan"),
-        catalog=write_catalog(tmp_path / "catalog", FOUR, CLOSED),
-        doubtful=write_catalog(tmp_path / "doubtful", FOUR, CLOSED, gaps=["/ledgers/00: access denied"]),
-    )
+    return World(tmp_path)
 
 
 @contextmanager
