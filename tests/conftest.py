@@ -17,6 +17,7 @@ __all__ = ["etcd_server", "zookeeper_server"]
 # The same examples each time: what changes from run to run is for scripts/soak, where someone looks into what it finds.
 SOAKED = any(name.startswith("BKMETA_SOAK_") for name in os.environ)
 settings.register_profile("bkmeta", deadline=None, derandomize=not SOAKED, max_examples=100 if SOAKED else 60)
+settings.register_profile("fast", settings.get_profile("bkmeta"), max_examples=10)
 settings.load_profile("bkmeta")
 
 # Each session of this process, and of programs that tests start.
@@ -24,10 +25,15 @@ os.environ.update(spark_environment())
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mix modules that wait for servers or for Spark with those that compute, so that no core is idle for long.
+    """Mark what takes a server, and mix modules that wait for servers or for Spark with those that compute.
+
+    No core is idle for long then.
 
     Long ones begin first, and the last minutes have only short ones, which compute.
     """
+    for item in items:
+        if {"etcd_server", "zookeeper_server"} & set(getattr(item, "fixturenames", ())):
+            item.add_marker("real")
     waiting = {item.path for item in items if any(map(item.get_closest_marker, ("real", "spark")))}
     long = {item.path for item in items if item.get_closest_marker("long")}
     modules = sorted(dict.fromkeys(item.path for item in items), key=lambda path: path not in long)

@@ -6,7 +6,11 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+import pytest
+
 from tests.support.paths import ROOT
+
+pytestmark = pytest.mark.long
 
 PACKAGES: Final = ("recovery", "reconcile", "backends")
 _SECTION: Final = re.compile(r"^(Args|Attributes):\n((?: {4}.*\n|\n)*)", re.MULTILINE)

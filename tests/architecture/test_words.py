@@ -7,7 +7,11 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
+import pytest
+
 from tests.support.paths import ROOT
+
+pytestmark = pytest.mark.long
 
 PACKAGES: Final = ("recovery", "reconcile", "backends")
 

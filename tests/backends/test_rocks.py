@@ -14,6 +14,8 @@ import rocksdict
 from backends.errors import BackendError, CorruptStoreError, NoSuchStoreError
 from backends.rocks import open_read_only
 
+pytestmark = pytest.mark.long
+
 ROWS = 50_000
 
 WRITER = """

@@ -31,6 +31,8 @@ from recovery.model import tables
 from recovery.model.groups import group_entries
 from recovery.testing import histories
 
+pytestmark = pytest.mark.long
+
 LEDGERS = 250
 
 

@@ -14,7 +14,10 @@ from tests.support.paths import ROOT
 
 RULES: Final = ROOT / "conf" / "prometheus-rules.yml"
 PROMTOOL: Final = shutil.which("promtool") or str(ROOT / ".cache" / "bin" / "promtool")
-pytestmark = pytest.mark.skipif(not Path(PROMTOOL).exists(), reason="scripts/test fetches promtool where apt-get can")
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(not Path(PROMTOOL).exists(), reason="scripts/test fetches promtool where apt-get can"),
+]
 
 HOURS: Final = 52
 STEPS: Final = HOURS * 15

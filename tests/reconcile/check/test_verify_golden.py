@@ -25,6 +25,8 @@ from recovery.model.ids import LedgerId
 from tests.support import cases
 from tests.support.plan_folder import Ledger, of_truth, write_plan
 
+pytestmark = pytest.mark.long
+
 ROOT = "/ledgers"
 
 

@@ -19,6 +19,8 @@ from recovery.codecs.store import Layout
 from recovery.testing.bookie_dir import BookieDir, make_bookie, record, write_journal
 from tests.support.command import PATIENCE_S, PROGRAM, commands, environment, process, run
 
+pytestmark = pytest.mark.long
+
 NAMES = sorted(commands())
 HEAVY = ("numpy", "pyarrow", "pandas", "pyspark", "kazoo", "rocksdict", "jinja2", "rich", "google.protobuf")
 ESCAPE = "\x1b"

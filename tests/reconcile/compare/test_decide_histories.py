@@ -22,6 +22,8 @@ from recovery.testing.inventories import Inventory
 from recovery.testing.row_truth import PASSWORDS
 from tests.recovery.infer.test_reconstruct_histories import FIRST, said
 
+pytestmark = pytest.mark.long
+
 COUNT: Final = int(os.environ.get("BKMETA_SOAK_DECISIONS", "50"))
 """Histories of each class with each kind of evidence."""
 CLASSES: Final = ("clean", "short", "reopened", "rereplicated", "wiped", "deleted", "reused", "mixed")

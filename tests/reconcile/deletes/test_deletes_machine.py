@@ -13,6 +13,8 @@ from backends.memory import MemoryStore
 from recovery.codecs.store import Layout
 from tests.support.delete_schedules import World
 
+pytestmark = pytest.mark.long
+
 SCHEDULES: Final = int(os.environ.get("BKMETA_SOAK_DELETES", "500"))
 SEED: Final = int(os.environ.get("BKMETA_SOAK_SEED", "0"))
 STEPS: Final = 26

@@ -21,6 +21,8 @@ from tests.support import cases
 from tests.support.command import Done, run
 from tests.support.plan_folder import of_truth, write_plan
 
+pytestmark = pytest.mark.long
+
 Inventories = Callable[[str], list[str]]
 
 

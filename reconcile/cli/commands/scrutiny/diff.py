@@ -21,7 +21,7 @@ _SHOWN: Final = 20
     cls=Command,
     exits={
         Exit.DONE: "both found the same",
-        Exit.USAGE: "no scrutiny, not a whole finding, or two clusters",
+        Exit.USAGE: "no scrutiny, not a whole one, or two clusters",
         Exit.FOUND: "findings are new, gone or changed",
     },
     epilog="Example: bkmeta scrutiny diff run-monday run-tuesday",

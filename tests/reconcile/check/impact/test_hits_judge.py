@@ -17,6 +17,8 @@ from reconcile.rules.segments.placement import PlacementSettings
 from tests.support import impact_judge as judge
 from tests.support.impacts import make_marks, make_records
 
+pytestmark = pytest.mark.long
+
 CLUSTERS = int(os.environ.get("BKMETA_SOAK_IMPACT", "250"))
 CHUNK = 250
 Found = dict[tuple[int, int, str], int]

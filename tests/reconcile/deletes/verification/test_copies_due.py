@@ -18,6 +18,8 @@ from reconcile.deletes.verification.copies_due import (
 from recovery.model import tables
 from recovery.model.groups import KeyedGroups, runs_of
 
+pytestmark = pytest.mark.long
+
 NAMES = [f"b{n}" for n in range(7)]
 
 

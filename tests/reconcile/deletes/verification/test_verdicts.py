@@ -37,6 +37,8 @@ from recovery.model.ids import LedgerId
 from recovery.model.metadata import State
 from tests.support.deletes import BOOKIES, CREATED_MS, Ledger, fill_store, make_cookie, write_looks, write_references
 
+pytestmark = pytest.mark.long
+
 ROOT = "/ledgers"
 NOW = datetime.now(UTC)
 NOW_MS = int(NOW.timestamp() * 1000)

@@ -16,6 +16,8 @@ from reconcile.jobs.diagnose import doctor
 from reconcile.jobs.diagnose.doctor import Check, State
 from tests.support.command import run
 
+pytestmark = pytest.mark.long
+
 
 def _by_name(checks: list[Check]) -> dict[str, Check]:
     return {check.name: check for check in checks}

@@ -19,6 +19,8 @@ from recovery.model.ids import LedgerId
 from tests.reconcile.jobs.make_plan.upper_layers.test_subtree_writes import make_plan, request_of, take, write
 from tests.support.plan_folder import Ledger
 
+pytestmark = pytest.mark.long
+
 AT = datetime(2030, 1, 1, tzinfo=UTC)
 TOP = "/managed-ledgers/public/default/persistent"
 MEMBERS = ((0, ("b1", "b2", "b3")),)

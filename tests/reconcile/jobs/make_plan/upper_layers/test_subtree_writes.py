@@ -36,6 +36,8 @@ from recovery.model import tables
 from tests.support.plan_folder import Ledger
 from tests.support.scannable_store import ScannableMemory
 
+pytestmark = pytest.mark.long
+
 AT = datetime(2030, 1, 1, tzinfo=UTC)
 OPEN = "world:anyone:cdrwa"
 CLOSED = "digest:broker:abc:cdrwa,world:anyone:cdrwa"
