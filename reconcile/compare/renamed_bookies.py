@@ -87,7 +87,7 @@ def propose_aliases(
     total = sum(inventory.rows("copies") for inventory in inventories) + sum(
         d.rows("ledgers") for d in evidence.datasets
     )
-    if not evidence.datasets or not total:
+    if not inventories or not evidence.datasets or not total:
         return ()
     buckets = range(min(BUCKETS, -(-BUCKETS * _SAMPLE // total)))
     records = [read_unguarded(d, buckets, [*_KEYS, "segments"]) for d in evidence.datasets]

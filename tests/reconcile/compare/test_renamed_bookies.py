@@ -179,6 +179,7 @@ def test_without_records_or_bookies_no_name_is_proposed(tmp_path: Path) -> None:
     assert propose_aliases([inventory], simulator.bookies([NEW, OTHER]), nothing, ()) == ()
     known = cluster.known(tmp_path / "catalog")
     assert propose_aliases([inventory], simulator.bookies([]), known, ()) == ()
+    assert propose_aliases([], simulator.bookies([]), known, ()) == ()
     snapshot = Known(live=None, snapshots=(known.catalogs[0],), everywhere=False, looked_at=True)
     assert propose_aliases([inventory], simulator.bookies([NEW, OTHER]), snapshot, ()) == (
         ProposedAlias(OLD, NEW, 10, 10),
