@@ -140,6 +140,20 @@ DAMAGE: Final = pa.schema(
     ]
 )
 
+SAMPLES: Final = pa.schema(
+    [
+        *KEY,
+        _field("bookie", _TEXT),
+        _field("held", GROUPS),  # entries that it gave when it was asked for them
+        _field("entries", _I64),  # of these
+        _field("lacks", GROUPS),  # entries of which it said that it has them not
+        _field("lacking", _I64),  # of these
+        _field("no_ledger", _BOOL),  # it said that it knows no such ledger, so it has none of its entries
+        _field("failed", _I64),  # entries that it was asked for, and did not say whether it has them
+    ]
+)
+"""What bookies that give no lists answered to reads of single entries."""
+
 SEGMENTS: Final = pa.list_(
     pa.field("item", pa.struct([_field("first", _I64), _field("members", _TEXTS)]), nullable=False)
 )
@@ -499,6 +513,7 @@ KINDS: Final = {
     "again": AGAIN,
     "impact": IMPACT,
     "scrutiny": SCRUTINY,
+    "samples": {"samples": SAMPLES},
     "orphans": ORPHANS,
     "drill": {"drills": DRILLS},
     "bookie": {"ledgers": BOOKIE_LEDGERS},

@@ -138,13 +138,28 @@ class ScrutinizedCluster:
         They are stopped twice: after the first time their journals are not read again.
         """
         hit = [bookie for bookie in self.bookies if any(bookie.id in names for names in losses.values())]
-        for bookie in hit:
-            self.cluster("bookie_stop", n=bookie.n)
-            self.cluster.start(bookie)
-            self.cluster("bookie_stop", n=bookie.n)
+        self._stop(hit)
         for ledger, names in losses.items():
             for bookie in hit:
                 if bookie.id in names:
                     (self.cluster.home / bookie.ledgers[0] / "current" / path_of(ledger)).unlink()
         for bookie in hit:
             self.cluster.start(bookie)
+
+    def lose(self, losses: Mapping[tuple[int, str], Sequence[int] | None]) -> None:
+        """Take entries of a ledger from bookies of DbLedgerStorage; None: all of them, and the ledger itself."""
+        hit = [bookie for bookie in self.bookies if any(bookie.id == name for _, name in losses)]
+        self._stop(hit)
+        for (ledger, name), entries in losses.items():
+            (bookie,) = [one for one in hit if one.id == name]
+            folder = str(self.cluster.home / bookie.ledgers[0] / "current")
+            self.cluster("lose", folder=folder, ledger=ledger, entries=None if entries is None else list(entries))
+        for bookie in hit:
+            self.cluster.start(bookie)
+
+    def _stop(self, bookies: Sequence[Bookie]) -> None:
+        """Stop bookies so that they will not read their journals again."""
+        for bookie in bookies:
+            self.cluster("bookie_stop", n=bookie.n)
+            self.cluster.start(bookie)
+            self.cluster("bookie_stop", n=bookie.n)

@@ -5,6 +5,7 @@
     undecided   not seen: a bookie that may have what is missing was not seen
     undecided   undated: nothing tells whether the record is older than what is known of a bookie
     undecided   changed: the record is newer than that
+    undecided   sampled: a bookie that gives no lists was asked for some entries, and has them
     skipped     open, marked, empty, held, guarded
     a category  of its note
     clean
@@ -50,7 +51,7 @@ UNDECIDED: Final = "undecided"
 PASSED: Final = ("marked", "guarded")
 """Why closed ledgers are skipped whose copies are known all the same."""
 _DOUBTS: Final = np.array(["", *(doubt.name.lower().replace("_", " ") for doubt in Doubt)], object)
-"""By `Doubt`: not seen, undated, changed."""
+"""By `Doubt`: not seen, undated, changed, sampled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +177,10 @@ def judge_range(
     verdicts = give_verdicts(stored, findings, reason != "", unseen, reasons.tolist())
     grave = findings.filter(pc.not_equal(findings["severity"], "info"))
     doubted = pa.concat_tables([grave, entries_beyond_end.list_unproven(beyond, heights)])
-    suspect = _find_among(stored, doubted) | (unseen & name_any(stored, awaited))
+    # What was read in part is not looked at again: the next run reads on.
+    waiting = np.zeros(stored.num_rows, np.bool_)
+    waiting[rows[faults.doubts != Doubt.SAMPLED]] = True
+    suspect = _find_among(stored, doubted) | (waiting & name_any(stored, awaited))
     records = {why: stored.filter(pa.array(reason == why)) for why in by_reason}
     missing = [_give_missing(records[why], faults.missing, earlier_missing, run) for why, faults in by_reason.items()]
     pairs = [_give_keys(records[why], faults.pairs) for why, faults in by_reason.items()]

@@ -5,6 +5,7 @@
     it is marked, guarded or open now             skipped: that                             skipped: that
     a bookie that decides did not answer          waits; in the end undecided: no answer    likewise
     nothing is wrong                              clean                                     clean
+    likewise, and not all entries were asked for  undecided: sampled                        undecided: sampled
     something that was wrong before, too          confirmed: that, and what explains it     looked at again
     only other things                             looked at again                           looked at again
 
@@ -24,6 +25,9 @@ from reconcile.findings.categories import Category
 MOST_CHANGES: Final = 3
 EXPLAINING: Final = frozenset({str(Category.QUORUM_DIFFERS)})
 """Findings that say why there are others, which only later looks ask: they stand where another one is confirmed."""
+
+SAMPLED: Final = "sampled"
+"""Why a ledger is undecided of which not each entry was asked for, and those that were are there."""
 
 
 class Kind(StrEnum):
@@ -47,6 +51,7 @@ class Look:
         findings: kinds of what is wrong, and more than a note.
         unseen: a bookie that may have what is missing did not answer, and nothing is shown to be wrong.
         is_fresh: bookies were asked for their lists anew; else only the store was.
+        is_sampled: nothing is wrong with the entries that were asked for, and these were not all.
     """
 
     version: int | None
@@ -54,6 +59,7 @@ class Look:
     findings: frozenset[str] = frozenset()
     unseen: bool = False
     is_fresh: bool = True
+    is_sampled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +111,8 @@ def look_again(suspect: Suspect, look: Look, *, rechecks: int) -> Outcome:
         known = suspect.last.findings
         return Outcome(Kind.CONFIRMED, findings=known) if same_record else Outcome(Kind.UNDECIDED, "changed")
     if not look.findings:
+        if look.is_sampled:
+            return Outcome(Kind.UNDECIDED, SAMPLED)
         if not look.unseen:
             return Outcome(Kind.CLEAN)
         if suspect.waits >= rechecks:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 _SHARE: Final = re.compile(r"([0-9]{1,4})/([0-9]{1,4})")
 _MOST_SHARES: Final = 4096
+_MB: Final = 1_000_000
 _SHOWN: Final = 20
 _TYPED: Final = click.core.ParameterSource.COMMANDLINE
 _OF_STORES: Final = frozenset({"uri", "against", "out", "share", "fail_on", "as_json", "short", "progress"})
@@ -127,6 +128,28 @@ def _parse_share(_context: click.Context, _parameter: click.Parameter, value: st
 @click.option(
     "--max-age", type=DURATION, default="10m", show_default=True, help="A capture in --catalog that is younger is used."
 )
+@click.option(
+    "--sample-reads",
+    is_flag=True,
+    help="Read entries from bookies that give no lists (DbLedgerStorage): the first and the last of each position, and "
+    "others in turn from run to run (--since). Nothing is fenced.",
+)
+@click.option(
+    "--sample-runs",
+    type=click.IntRange(1, 10_000),
+    default=30,
+    show_default=True,
+    metavar="N",
+    help="With --sample-reads: after N runs each entry was read.",
+)
+@click.option(
+    "--max-read-mb-s",
+    type=click.FloatRange(min=0, min_open=True),
+    default=10.0,
+    show_default=True,
+    metavar="N",
+    help="With --sample-reads: at most N MB are read by one bookie in a second, with what it reads ahead.",
+)
 @click.option("--metrics", type=FILE, help="Write the figures here, too, as Prometheus reads them.")
 @click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
 @executor_option
@@ -151,6 +174,9 @@ def scrutinize(
     against: str | None,
     captures: Path | None,
     max_age: timedelta,
+    sample_reads: bool,  # noqa: FBT001 - click's option
+    sample_runs: int,
+    max_read_mb_s: float,
     metrics: Path | None,
     master: str,
     python: Path | None,
@@ -162,7 +188,7 @@ def scrutinize(
     Marked ledgers are passed over, unless the mark is older than --grace. What is found is looked at again, and only
     what stands twice is reported. Nothing is repaired, marked, fenced or recovered.
 
-    A bookie of DbLedgerStorage does not answer what it holds: give its inventory.
+    A bookie of DbLedgerStorage does not answer what it holds: give its inventory, or --sample-reads.
 
     With --against every record is held against that of another store of the cluster, field by field, before or after a
     move of the metadata; what differs is read again.
@@ -174,7 +200,7 @@ def scrutinize(
     from reconcile.check.placement_files import read_placement, read_topology
     from reconcile.check.scrutiny.judge import Demands
     from reconcile.check.scrutiny.lifecycle import read_suppressions
-    from reconcile.jobs.scrutiny.request import ScrutinyRequest
+    from reconcile.jobs.scrutiny.request import SampleReads, ScrutinyRequest
     from reconcile.jobs.scrutiny.scrutinize import scrutinize as run_scrutiny
     from reconcile.rules.segments.placement import PlacementSettings
 
@@ -182,6 +208,7 @@ def scrutinize(
     suppressions, expired = ((), ()) if suppress is None else read_suppressions(suppress, now().date())
     aliases = read_aliases(shared["aliases"])
     asked = take_wire(shared, wire=wire or not inventories, without=frozenset({"aliases"}))
+    _demand_reads(sample_reads=sample_reads, wire=asked is not None)
     demands = Demands(
         grace.total_seconds(),
         None if topology is None else read_topology(topology),
@@ -210,11 +237,26 @@ def scrutinize(
             is_kept=out is not None,
             captures=captures,
             max_age=max_age,
+            sample_reads=SampleReads(sample_runs, max_read_mb_s * _MB) if sample_reads else None,
         )
         scrutinized = run_scrutiny(request, make_context(output))
     result = _make_result(scrutinized, request.min_coverage, out)
     notes = [f"suppression is over: {suppression}" for suppression in expired]
     sys.exit(output.show(replace(result, details=[*result.details, *notes])))
+
+
+def _demand_reads(*, sample_reads: bool, wire: bool) -> None:
+    """Refuse options of reads where no bookie is read from.
+
+    Raises:
+        UsageError: they were given all the same.
+    """
+    if sample_reads and not wire:
+        raise click.UsageError("--sample-reads has no meaning without --wire")
+    context = click.get_current_context()
+    for name in ("sample_runs", "max_read_mb_s"):
+        if not sample_reads and context.get_parameter_source(name) is _TYPED:
+            raise click.UsageError(f"--{name.replace('_', '-')} has no meaning without --sample-reads")
 
 
 @contextmanager
@@ -286,6 +328,7 @@ def _make_result(scrutinized: "Scrutinized", min_coverage: float, out: DatasetPl
             f"bookies asked: {coverage['asked']}; answered: {coverage['answered']}; "
             f"without lists: {coverage['without_lists']}; silent: {len(coverage['silent'])}"
         ),
+        *_describe_samples(coverage.get("sampled")),
         *(
             []
             if coverage["marks_kept"]
@@ -323,10 +366,10 @@ def _make_result(scrutinized: "Scrutinized", min_coverage: float, out: DatasetPl
         )
         sources = carry_options("--metadata", "--inventory", "--inventory-dir")
         following = f"{where}; of one ledger: " + quote_command("bkmeta", "explain", "LEDGER", *sources)
-    elif coverage["without_lists"]:
+    elif coverage["without_lists"] and not coverage.get("sampled"):
         following = (
             "on each host of a bookie that gives no lists: bkmeta collect --bookie-conf bk_server.conf --out DIR; "
-            "then scrutinize again with --wire --inventory DIR"
+            "then scrutinize again with --wire --inventory DIR; without that: scrutinize with --sample-reads"
         )
     sums = {
         "looked_at": scrutinized.looked_at,
@@ -376,3 +419,17 @@ def _describe_marks(marks: Mapping[str, Any]) -> Iterator[str]:
     oldest = "" if marks["oldest"] is None else f", the oldest since {marks['oldest']}"
     rate = "" if change is None else f"; {change:+} since the run before ({marks['per_day']:+} a day)"
     yield f"marked closed ledgers: {marks['number']}{oldest}{rate}"
+
+
+def _describe_samples(sampled: Any) -> list[str]:  # noqa: ANN401 - of the coverage
+    """Return what was read of bookies that give no lists, as lines."""
+    if not sampled:
+        return []
+    said = sampled["held"] + sampled["lacking"]
+    text = (
+        f"entries read from bookies that give no lists: {said} of {sampled['copies']} copies, "
+        f"in run {sampled['run']} of {sampled['runs']}; missing: {sampled['lacking']}"
+    )
+    if not sampled["failed"]:
+        return [text]
+    return [text, f"not known of {sampled['failed']} copies that were asked for; the first answer: {sampled['why']}"]

@@ -61,7 +61,7 @@ def read_lacking(
         record = of_ledger[finding["scope"], finding["ledger"]]
         lacking = frozenset(finding["bookies"])
         for bookie in sorted(bookies if traits.sought_everywhere else lacking.intersection(bookies)):
-            due = _list_due(record, bookie if bookie in lacking else None, finding["entries"])
+            due = list_due(record, bookie if bookie in lacking else None, finding["entries"])
             wanted = [entry for entry, _ in zip(due, range(MOST_ENTRIES), strict=False)]
             is_part = next(due, None) is not None or len(finding["entries"]) >= MOST_GROUPS
             has, lacks = _read(cluster, bookie, LedgerId(record["scope"], record["ledger"]), wanted)
@@ -72,7 +72,7 @@ def read_lacking(
     return EntryReads(pa.Table.from_pylist(copies, schema=COPIES), pa.Table.from_pylist(hidden, schema=_HIDDEN))
 
 
-def _list_due(record: Mapping[str, Any], bookie: str | None, groups: Sequence[Mapping[str, int]]) -> Iterator[int]:
+def list_due(record: Mapping[str, Any], bookie: str | None, groups: Sequence[Mapping[str, int]]) -> Iterator[int]:
     """Yield the entries of groups that the record asks of a bookie; None: all of them."""
     for group in groups:
         for run in range(group["first"], group["last"] + 1, group["period"] or 1):

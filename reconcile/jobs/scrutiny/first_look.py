@@ -20,6 +20,7 @@ from reconcile.clusters import is_of_cluster
 from reconcile.deletes.own_root import read_instance_id
 from reconcile.jobs.scrutiny.request import ScrutinyRequest
 from recovery import __version__
+from recovery.bookies.sampling import Sampled
 from recovery.bookies.wire_results import BookieResult, Kind, WireSummary
 from recovery.codecs.store import Layout
 from recovery.dataset import SPILL, Dataset, open_dataset
@@ -46,6 +47,7 @@ class AskedBookies:
         unresolved: names in records that are no known bookie's, with the reason.
         known: ids of all bookies that the store knows.
         absent: of these, those that are not registered, and of which no inventory is given.
+        sampled: what came of reading single entries from bookies that give no lists; None: none was read.
     """
 
     inventories: tuple[Dataset, ...]
@@ -55,6 +57,19 @@ class AskedBookies:
     unresolved: Mapping[str, str]
     known: tuple[str, ...]
     absent: tuple[str, ...]
+    sampled: Sampled | None = None
+
+    @property
+    def without_lists(self) -> tuple[str, ...]:
+        """Bookies that were asked and give no lists."""
+        if self.summary is None:
+            return ()
+        return tuple(b.bookie for b in self.summary.bookies if b.kind is Kind.NO_LISTS)
+
+    @property
+    def samples(self) -> Dataset | None:
+        """SAMPLES of these."""
+        return None if self.sampled is None else self.sampled.open()
 
     @property
     def silent(self) -> list[str]:
@@ -66,7 +81,9 @@ class AskedBookies:
         """Bookies that may answer when they are asked again."""
         if self.summary is None:
             return frozenset()
-        return frozenset([*self.absent, *self.silent, *(b.bookie for b in self.summary.bookies if b.unanswered)])
+        failed = () if self.sampled is None else (b.bookie for b in self.sampled.bookies if b.failed)
+        unanswered = (b.bookie for b in self.summary.bookies if b.unanswered)
+        return frozenset([*self.absent, *self.silent, *unanswered, *failed])
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +121,7 @@ def write_first_look(request: ScrutinyRequest, look: FirstLook) -> None:
         "unresolved": bookies.unresolved,
         "known": bookies.known,
         "absent": bookies.absent,
+        "sampled": None if bookies.sampled is None else asdict(bookies.sampled),
     }
     path = request.out / SPILL / _FILE
     path.parent.mkdir(mode=0o700, exist_ok=True)
@@ -120,6 +138,9 @@ def read_first_look(request: ScrutinyRequest, given: tuple[Dataset, ...], now: d
             return None
         summary = None if content["summary"] is None else _read_summary(content["summary"])
         made = [open_dataset(path, "inventory") for path in content["made"]]
+        sampled = None if content["sampled"] is None else Sampled.from_json(content["sampled"])
+        if sampled is not None:
+            sampled.open()
         open_dataset(request.out / STORE, "catalog")
         if content["files"] != _hash_files(request.out, content["answers"]):
             return None
@@ -140,6 +161,7 @@ def read_first_look(request: ScrutinyRequest, given: tuple[Dataset, ...], now: d
         content["unresolved"],
         tuple(content["known"]),
         tuple(content["absent"]),
+        sampled,
     )
     return FirstLook(began, Layout(content["layout"]), tuple(content["gaps"]), bookies, content["answers"])
 
@@ -169,7 +191,7 @@ def _hash_request(request: ScrutinyRequest, given: Sequence[Dataset]) -> str:
     """Return what tells apart runs whose first look may differ."""
     parts = (
         __version__, request.uri, request.share, request.demands, str(request.since), request.suppressions,
-        request.wire is None, sorted(request.aliases.items()),
+        request.wire is None, sorted(request.aliases.items()), request.sample_reads,
         [inventory.digest for inventory in given],
     )  # fmt: skip
     return hashlib.sha256(repr(parts).encode()).hexdigest()

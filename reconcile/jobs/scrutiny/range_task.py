@@ -19,6 +19,7 @@ from reconcile.findings.table import Run
 from reconcile.rules import entries_beyond_end, used_ids
 from reconcile.rules.segments.copy_findings import see_bookies
 from reconcile.rules.segments.member_names import rename_members
+from reconcile.rules.segments.sampled_copies import list_held
 from recovery.codecs.store import Layout
 from recovery.codecs.store_kind import kind_of
 from recovery.dataset import SPILL, Dataset, write_part
@@ -61,6 +62,7 @@ class RangeTask:
         earlier_store: the store as that run saw it.
         beginnings: bookie → the transaction before which nothing shows it with what it has now.
         ages: of bookies whose inventories were made before the store was read; see `find_ages`.
+        samples: what bookies that give no lists answered to reads of single entries; None: none was read.
     """
 
     out: str
@@ -78,6 +80,7 @@ class RangeTask:
     earlier_store: Dataset | None = None
     beginnings: Mapping[str, int] = field(default_factory=dict)
     ages: Mapping[str, int | None] = field(default_factory=dict)
+    samples: Dataset | None = None
 
     def __call__(self, buckets: range) -> dict[str, Any]:
         """Judge the range, write what is settled, and return counts."""
@@ -162,13 +165,18 @@ class RangeTask:
         """Return the records of a range, with ids for all names of bookies, and what judges them of COPIES."""
         stored = rename_members(self.catalog.read("ledgers", buckets=buckets), self.renames)
         parts = [inventory.read("copies", buckets=buckets, columns=list(_JUDGED)) for inventory in self.inventories]
-        return stored, pa.concat_tables([tables.COPIES.empty_table().select(list(_JUDGED)), *parts])
+        given = list_held(self._read_samples(buckets)).select(list(_JUDGED))
+        return stored, pa.concat_tables([given, *parts])
+
+    def _read_samples(self, buckets: range) -> pa.Table:
+        """Return SAMPLES of a range."""
+        return tables.SAMPLES.empty_table() if self.samples is None else self.samples.read("samples", buckets=buckets)
 
     def _judge(self, buckets: range, stored: pa.Table, copies: pa.Table) -> tuple[Judgement, pa.Table, pa.Table]:
         """Judge the range; also return findings of ledgers that the store lacks, and keys of those to be compared."""
         replication = Replication.from_nodes(self.catalog.read("nodes"), kind_of(self.layout), buckets)
         bookies, damage = read_all(self.inventories, "bookies"), read_all(self.inventories, "damage")
-        sight = see_bookies(bookies, damage, self.ages)
+        sight = see_bookies(bookies, damage, self.ages, self._read_samples(buckets))
         earlier_records = self.read_earlier_records(buckets)
         judged = judge_range(
             stored,

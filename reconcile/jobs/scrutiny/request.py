@@ -16,6 +16,19 @@ from recovery.place import DatasetPlace
 
 
 @dataclass(frozen=True, slots=True)
+class SampleReads:
+    """That single entries are read from bookies that give no lists.
+
+    Attributes:
+        runs: after so many runs, each of which goes on from the one before, each entry was asked for.
+        bytes_s: that a bookie reads for it in a second, at most.
+    """
+
+    runs: int
+    bytes_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class ScrutinyRequest:
     """What a scrutiny is asked.
 
@@ -41,6 +54,7 @@ class ScrutinyRequest:
         is_kept: a later run can go on from the folder.
         captures: folder of captures; one that is young enough is taken in place of a new one. None: none is kept.
         max_age: of such a capture.
+        sample_reads: how entries are read from bookies that give no lists; None: they are not.
     """
 
     uri: str
@@ -64,6 +78,7 @@ class ScrutinyRequest:
     is_kept: bool = True
     captures: Path | None = None
     max_age: timedelta = timedelta(minutes=10)
+    sample_reads: SampleReads | None = None
 
     @property
     def buckets(self) -> range:

@@ -3,6 +3,7 @@
 folder       holds
 store/       the catalog of the store
 inventories/ the lists of bookies that were asked, of the first look
+samples/     what bookies that give no lists answered to reads of entries, where these were asked for
 findings/    FINDINGS: complete before anything is counted
 verdicts/    VERDICTS: a row a ledger
 missing/     MISSING: entries that bookies lack, a row a ledger and bookie
@@ -79,10 +80,18 @@ from reconcile.jobs.scrutiny.run_report import (
     write_beside,
     write_report,
 )
+from reconcile.jobs.scrutiny.sampled_look import (
+    ROTATIONS,
+    SampledBookies,
+    describe_samples,
+    find_sampling,
+    note_rotations,
+)
 from reconcile.jobs.scrutiny.second_look import SecondLook
 from reconcile.jobs.scrutiny.vanished_records import WINDOWS, find_listing_doubts, note_window
 from reconcile.rules.segments.placement import PlacementSettings
 from recovery.bookies.addresses import read_members
+from recovery.bookies.sampling import SampleRequest, Sampling, sample_bookies
 from recovery.bookies.wire_inventory import Request, collect_wire
 from recovery.bookies.wire_probe import sample_ledgers
 from recovery.bookies.wire_results import Kind
@@ -108,6 +117,7 @@ _REFERENCES: Final = "references"
 _ABSENT: Final = "absent_since"
 """What a run's manifest keeps of bookies that are not registered: since which run."""
 _MOMENTS: Final = "moments"
+_SAMPLES: Final = "samples"
 _KEPT_MOMENTS: Final = 400
 """Of the runs before: inventories are rarely older."""
 
@@ -163,6 +173,7 @@ def scrutinize(
 def _scrutinize(request: ScrutinyRequest, context: Context, wait: Callable[[float], None]) -> Scrutinized:
     given = open_inventories(request.inventories)
     earlier = None if request.since is None else open_dataset(request.since, "scrutiny")
+    sampling = find_sampling(request, earlier)
     lifecycle = Lifecycle(_read_first_seen(earlier, request.buckets), request.suppressions)
     begun = read_first_look(request, given, context.now())
     if begun is None:
@@ -201,7 +212,9 @@ def _scrutinize(request: ScrutinyRequest, context: Context, wait: Callable[[floa
         if begun is None:
             with _start(request, catalog, context) as (carry, tasks):
                 bookies = _ask_bookies(request, catalog, opened, given, context, carry, tasks)
-                ranges = _cut_share(request.buckets, catalog, bookies.inventories)
+                bookies = _read_entries(request, catalog, opened, bookies, sampling, context, carry, tasks)
+                samples = () if bookies.samples is None else (bookies.samples,)
+                ranges = _cut_share(request.buckets, catalog, bookies.inventories, samples)
                 with context.reporter.progress("judging ledgers", "parts") as progress:
                     answers = carry(make_task(bookies), ranges, throttle(progress))
             begun = FirstLook(at, layout, gaps, bookies, answers)
@@ -214,6 +227,7 @@ def _scrutinize(request: ScrutinyRequest, context: Context, wait: Callable[[floa
         second_look = SecondLook(
             task, opened, layout, replication, request.wire, given, context,
             request.recheck_after_s, request.rechecks, wait,
+            None if sampling is None else SampledBookies(bookies.without_lists, sampling),
         )  # fmt: skip
         _look_again(request, second_look, answers, sums, context)
         gone = _find_gone(catalog, bookies, second_look, earlier)
@@ -241,7 +255,8 @@ def _scrutinize(request: ScrutinyRequest, context: Context, wait: Callable[[floa
     sums.add("findings", count_findings(rows))
     sums.open.update(count_open(rows))
     remove_tree(request.out / SPILL)
-    result = _finish(request, sums, bookies, second_look, run, _Ending(window, gone, marks, carried, rows))
+    ending = _Ending(window, gone, marks, carried, rows)
+    result = _finish(request, sums, bookies, second_look, run, ending, sampling)
     for path in overtaken:
         path.unlink(missing_ok=True)
     write_report(request.out, bookies.inventories, context, is_covered=result.is_covered(request.min_coverage))
@@ -342,6 +357,29 @@ def _ask_bookies(
     return AskedBookies((*given, *asked), given, summary, renames, unresolved, known, absent)
 
 
+def _read_entries(
+    request: ScrutinyRequest,
+    catalog: Dataset,
+    opened: "OpenStore",
+    bookies: AskedBookies,
+    sampling: Sampling | None,
+    context: Context,
+    carry: Carry,
+    tasks: int,
+) -> AskedBookies:
+    """Read entries from the bookies that give no lists, if that is asked for."""
+    if sampling is None or request.wire is None or not bookies.without_lists:
+        return bookies
+    members = read_members(opened.store, opened.root, opened.layout_hint, request.aliases)
+    wanted = SampleRequest(
+        catalog, members, bookies.without_lists, request.wire.options, sampling, tasks, request.buckets
+    )
+    with context.reporter.progress("reading entries", "parts") as progress:
+        show = throttle(progress)
+        sampled = sample_bookies(wanted, request.out / _SAMPLES, lambda task, ranges: carry(task, ranges, show))
+    return replace(bookies, sampled=sampled)
+
+
 def _make_task(
     request: ScrutinyRequest, catalog: Dataset, bookies: AskedBookies, run: Run, layout: Layout
 ) -> RangeTask:
@@ -358,6 +396,7 @@ def _make_task(
         everywhere,
         layout,
         bookies.awaited,
+        samples=bookies.samples,
     )
 
 
@@ -376,8 +415,11 @@ def _read_moments(run: Dataset | None) -> list[Moment]:
     return [] if run is None else [Moment.from_json(fields) for fields in run.manifest.get(_MOMENTS, ())]
 
 
-def _cut_share(share: range, catalog: Dataset, inventories: Sequence[Dataset]) -> list[range]:
+def _cut_share(
+    share: range, catalog: Dataset, inventories: Sequence[Dataset], samples: Sequence[Dataset] = ()
+) -> list[range]:
     rows = catalog.rows("ledgers") + sum(inventory.rows("copies") for inventory in inventories)
+    rows += sum(sample.rows("samples") for sample in samples)
     parts = bucket_ranges(rows, at_least=2 if rows > _SMALL else 1)
     cut = [range(max(part.start, share.start), min(part.stop, share.stop)) for part in parts]
     return [part for part in cut if len(part)]
@@ -572,6 +614,7 @@ def _finish(
     second_look: SecondLook,
     run: Run,
     ending: _Ending,
+    sampling: Sampling | None,
 ) -> Scrutinized:
     task = second_look.task
     by_severity: Counter[str] = Counter()
@@ -587,6 +630,7 @@ def _finish(
         "asked": 0 if summary is None else len(summary.bookies),
         "answered": kinds[Kind.COLLECTED],
         "without_lists": kinds[Kind.NO_LISTS],
+        "sampled": describe_samples(bookies, sampling),
         "silent": sorted(bookies.silent),
         "not_registered": list(bookies.absent),
         "positions": sums.positions,
@@ -638,6 +682,7 @@ def _finish(
             "adds_up": result.adds_up,
             WINDOWS: note_window(task.earlier, ending.window),
             _ABSENT: {name: since.isoformat() for name, since in sorted(ending.gone.absent.items())},
+            ROTATIONS: note_rotations(request, sampling, task.earlier),
             _REFERENCES: list(request.references),
             _MOMENTS: _note_moment(task, run),
             "trend": make_trend(task.earlier, result, run, request.min_coverage),

@@ -1,7 +1,8 @@
 """The second look at suspects: record, mark and lists again, until each is confirmed, clean, skipped or undecided."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
@@ -13,17 +14,20 @@ import pyarrow as pa
 
 from backends.registry import OpenStore
 from reconcile.check.scrutiny.judge import SKIPPED, UNDECIDED, Judgement, give_verdicts, judge_range
-from reconcile.check.scrutiny.looks import Kind, Look, Outcome, Suspect, look_again
+from reconcile.check.scrutiny.looks import SAMPLED, Kind, Look, Outcome, Suspect, look_again
 from reconcile.check.scrutiny.replication import Replication
 from reconcile.check.scrutiny.striping import find_other_stripes
 from reconcile.findings.categories import TRAITS, Category
 from reconcile.jobs.context import Context, Wire
-from reconcile.jobs.scrutiny.entry_reads import read_lacking
+from reconcile.jobs.scrutiny.entry_reads import EntryReads, read_lacking
 from reconcile.jobs.scrutiny.range_task import SUSPECT_FINDINGS, SUSPECT_VERDICTS, RangeTask, read_all
+from reconcile.jobs.scrutiny.sampled_look import SampledBookies, find_registered, read_missing
 from reconcile.rules.segments.copies import Sight
 from reconcile.rules.segments.copy_findings import see_bookies
 from reconcile.rules.segments.member_names import rename_members
+from reconcile.rules.segments.sampled_copies import list_held, merge_samples
 from recovery.bookies.addresses import Members, read_members
+from recovery.bookies.sampled_reads import Sampler, find_cells
 from recovery.bookies.wire_inventory import Request, collect_wire
 from recovery.bookies.wire_probe import probe_bookies
 from recovery.bookies.wire_reader import RunningCluster
@@ -81,6 +85,41 @@ class _Seen:
     missing: Sequence[dict[str, Any]] = ()
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _View:
+    """What one look goes by.
+
+    Attributes:
+        records: CATALOG_LEDGERS, as the store has them.
+        listed: COPIES of inventories and lists.
+        sight: of the bookies.
+        replication: of the store.
+        part: buckets of the records.
+    """
+
+    records: pa.Table
+    listed: pa.Table
+    sight: Sight
+    replication: Replication
+    part: range
+
+    @property
+    def copies(self) -> pa.Table:
+        """COPIES of all that was seen."""
+        return pa.concat_tables([self.listed, list_held(self.sight.samples)])
+
+    def add_samples(self, samples: pa.Table) -> "_View":
+        """Return it with what was answered to reads of single entries; SAMPLES in."""
+        together = merge_samples(pa.concat_tables([self.sight.samples, samples]))
+        return replace(self, sight=replace(self.sight, samples=together))
+
+    def add_reads(self, reads: EntryReads) -> "_View":
+        """Return it with what was read of bookies whose inventories were given."""
+        hidden = pa.concat_tables([self.sight.hidden.cast(reads.hidden.schema), reads.hidden])
+        listed = pa.concat_tables([self.listed, reads.copies])
+        return replace(self, listed=listed, sight=replace(self.sight, hidden=hidden))
+
+
 @dataclass
 class SecondLook:
     """Looks again at suspects of one run.
@@ -96,6 +135,7 @@ class SecondLook:
         recheck_after_s: seconds until bookies that did not answer are asked again.
         rechecks: how often.
         wait: waits so many seconds.
+        sampled: bookies that give no lists, and are asked for single entries; None: they are not asked.
     """
 
     task: RangeTask
@@ -108,6 +148,7 @@ class SecondLook:
     recheck_after_s: float
     rechecks: int
     wait: Callable[[float], None]
+    sampled: SampledBookies | None = None
     looks: int = 0
     looked_at: int = 0
     waited_s: float = 0.0
@@ -225,8 +266,10 @@ class SecondLook:
             rows = groups.get(key, [])
             kinds = _kinds(rows)
             skipped = word["reason"] if word["verdict"] == SKIPPED and not kinds else None
-            unseen = word["verdict"] == UNDECIDED
-            look = Look(version, skipped, kinds, unseen, is_fresh=self.wire is not None)
+            is_sampled = word["reason"] == SAMPLED
+            unseen = word["verdict"] == UNDECIDED and not is_sampled
+            is_fresh = self.wire is not None
+            look = Look(version, skipped, kinds, unseen, is_fresh=is_fresh, is_sampled=is_sampled)
             looks[key] = _Seen(look, rows, missing.get(key, []))
         return looks
 
@@ -242,24 +285,31 @@ class SecondLook:
         part = range(int(buckets.min()), int(buckets.max()) + 1) if len(buckets) else range(0)
         copies = [tables.COPIES.empty_table(), *(inventory.read("copies", buckets=part) for inventory in inventories)]
         sight = see_bookies(read_all(inventories, "bookies"), read_all(inventories, "damage"), self.task.ages)
-        everything = pa.concat_tables(copies)
-        judged = self._judge_copies(records, everything, sight, replication, part, everywhere=everywhere)
-        silent = self.given_bookies.intersection(replication.registered)
-        if self.wire is not None and silent and judged.findings.num_rows:
-            with RunningCluster(self.read_members(self.wire), self.wire.options) as cluster:
-                reads = read_lacking(
-                    cluster,
-                    rename_members(records, self.task.renames).to_pylist(),
-                    judged.findings.to_pylist(),
-                    silent,
-                )
-            if reads.copies.num_rows or reads.hidden.num_rows:
-                sight = replace(sight, hidden=pa.concat_tables([sight.hidden.cast(reads.hidden.schema), reads.hidden]))
-                everything = pa.concat_tables([everything, reads.copies])
-                judged = self._judge_copies(records, everything, sight, replication, part, everywhere=everywhere)
+        view = _View(records, pa.concat_tables(copies), sight, replication, part)
+        with self._open_sampler() as sampler:
+            if sampler is not None and self.sampled is not None and records.num_rows:
+                cells = find_cells(records, sampler.targets)
+                view = view.add_samples(sampler.read_chosen(cells, self.sampled.sampling.rotation)[0])
+            judged = self._judge_view(view, everywhere=everywhere and sampler is None)
+            silent = self.given_bookies.intersection(replication.registered)
+            if self.wire is not None and silent and judged.findings.num_rows:
+                with RunningCluster(self.read_members(self.wire), self.wire.options) as cluster:
+                    reads = read_lacking(
+                        cluster,
+                        rename_members(records, self.task.renames).to_pylist(),
+                        judged.findings.to_pylist(),
+                        silent,
+                    )
+                if reads.copies.num_rows or reads.hidden.num_rows:
+                    view = view.add_reads(reads)
+                    judged = self._judge_view(view, everywhere=everywhere and sampler is None)
+            if sampler is not None and judged.findings.num_rows:
+                renamed = rename_members(records, self.task.renames).to_pylist()
+                samples, whole = read_missing(sampler, renamed, judged.findings.to_pylist())
+                judged = self._judge_parts(view.add_samples(samples), whole if everywhere else frozenset())
         other = find_other_stripes(
             rename_members(records, self.task.renames),
-            everything,
+            view.listed,
             read_all(inventories, "bookies"),
             read_all(inventories, "damage"),
             judged.findings,
@@ -268,27 +318,47 @@ class SecondLook:
         remove_tree(folder)
         return replace(judged, findings=pa.concat_tables([judged.findings, other]))
 
-    def _judge_copies(
-        self,
-        records: pa.Table,
-        copies: pa.Table,
-        sight: Sight,
-        replication: Replication,
-        part: range,
-        *,
-        everywhere: bool,
-    ) -> Judgement:
+    def _judge_parts(self, view: _View, whole: Collection[Key]) -> Judgement:
+        """Judge ledgers, those apart of which every bookie was asked for what is missing."""
+        is_whole = np.array([key in whole for key in _keys_of(view.records)], np.bool_)
+        parts = [
+            self._judge_view(replace(view, records=view.records.filter(pa.array(mask))), everywhere=everywhere)
+            for mask, everywhere in ((is_whole, True), (~is_whole, False))
+        ]
+        return replace(
+            parts[0],
+            findings=pa.concat_tables([part.findings for part in parts]),
+            verdicts=sort_by_key(pa.concat_tables([part.verdicts for part in parts])),
+            missing=pa.concat_tables([part.missing for part in parts]),
+        )
+
+    @contextmanager
+    def _open_sampler(self) -> Iterator[Sampler | None]:
+        """Give what asks for single entries; None where there is nothing to ask."""
+        if self.sampled is None or self.wire is None:
+            yield None
+            return
+        members = self.read_members(self.wire)
+        names = [name for name in self.sampled.names if name not in self.given_bookies]
+        targets = find_registered(members, names, self.task.renames)
+        if not targets:
+            yield None
+            return
+        with Sampler(targets, self.wire.options, self.sampled.sampling.bytes_s) as sampler:
+            yield sampler
+
+    def _judge_view(self, view: _View, *, everywhere: bool) -> Judgement:
         return judge_range(
-            rename_members(records, self.task.renames),
-            copies,
-            sight,
-            replication,
+            rename_members(view.records, self.task.renames),
+            view.copies,
+            view.sight,
+            view.replication,
             self.task.demands,
             self.task.run,
             everywhere=everywhere,
-            earlier_records=self.task.read_earlier_records(part),
-            earlier_missing=self.task.read_earlier_missing(part),
-            heights=self.task.read_heights(part),
+            earlier_records=self.task.read_earlier_records(view.part),
+            earlier_missing=self.task.read_earlier_missing(view.part),
+            heights=self.task.read_heights(view.part),
         )
 
     @cached_property
@@ -304,7 +374,8 @@ class SecondLook:
             writer.append("ledgers", records)
             writer.close(coverage={})
         registered = [name for name in members.bookies if members.find(name).registered_txn is not None]
-        wanted = tuple(bookie for bookie in registered if bookie not in self.given_bookies)
+        read = frozenset() if self.sampled is None else frozenset(self.sampled.names)
+        wanted = tuple(bookie for bookie in registered if bookie not in self.given_bookies and bookie not in read)
         summary = collect_wire(
             Request(open_dataset(folder / CATALOG, "catalog"), members, wanted, wire.options),
             folder,

@@ -39,6 +39,7 @@ from recovery.model import groups as sequence
 from recovery.model import tables
 from recovery.model.groups import KeyedGroups, KeyedRuns
 from recovery.model.ids import distinct
+from recovery.model.positions import FAR, Cells, find_closed, lay_out_cells, lay_out_due
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -47,8 +48,6 @@ _SERVED: Final = pa.array(["index", "wire"])
 """Sources of copies that a bookie serves; what only its entry logs have it does not."""
 _TOO_MANY: Final = 1 << 27
 """Runs of one suspect ledger that are not laid out any more: it stays undecided. So many are minutes of work."""
-_FAR: Final = 1 << 62
-"""Entries from here on are no ledger's: a record that says so is undecided."""
 _RUNS: Final = 1 << 21
 """Runs that are laid out at a time: 16 MiB an array, some thirty arrays."""
 
@@ -66,6 +65,7 @@ class Sight:
         as_of: of bookies that were looked at, the store's transaction that was its last one before that began: it
             counts in place of the time in `since`.
         unscoped: bookies that were asked for ledgers of scope 0 alone, as over the wire: no released one knows others.
+        samples: SAMPLES of bookies that give no lists; what they have is among the copies, too.
     """
 
     since: dict[str, int | None]
@@ -74,6 +74,7 @@ class Sight:
     stopped: frozenset[str] = frozenset()
     as_of: Mapping[str, int] = field(default_factory=dict)
     unscoped: frozenset[str] = frozenset()
+    samples: pa.Table = field(default_factory=tables.SAMPLES.empty_table)
 
 
 class Doubt(IntEnum):
@@ -85,6 +86,8 @@ class Doubt(IntEnum):
     """Nothing tells whether its record is older than what is known of a bookie."""
     CHANGED = auto()
     """Its record is newer than what is known of a bookie."""
+    SAMPLED = auto()
+    """A bookie that gives no lists was asked for some of its entries, and has them."""
 
 
 MISSING_ROWS: Final = pa.schema(
@@ -134,19 +137,6 @@ class CopyFaults:
     judged: int
 
 
-class _Cells(NamedTuple):
-    """Positions of segments, with what belongs on each."""
-
-    ledger: Ints
-    bookie: Ints
-    position: Ints
-    ensemble: Ints
-    write: Ints
-    low: Ints
-    high: Ints
-    due: Ints
-
-
 class _Held(NamedTuple):
     """What bookies hold: groups, each with its ledger and bookie."""
 
@@ -164,9 +154,27 @@ class _Pairs(NamedTuple):
     of_group: Ints
     known: Mask
     lacking: KeyedGroups
-    """Entries that pairs which are not known were seen to lack earlier; the key is the pair."""
+    """Entries that pairs which are not known were seen to lack earlier, or said to lack; the key is the pair."""
     untimely: npt.NDArray[np.int8]
     """Of a pair that is not known for no other reason than time: the `Doubt`; 0 of all others."""
+
+
+class _Samples(NamedTuple):
+    """What bookies that give no lists said of single entries: of each pair, and groups that are keyed by pair."""
+
+    asked: Mask
+    """Some of what belongs there was asked for."""
+    held: Ints
+    answered: Ints
+    failed: Mask
+    """Of some entries nothing was said."""
+    no_ledger: Mask
+    lacks: KeyedGroups
+
+    @property
+    def lacking(self) -> Mask:
+        """Whether a pair said that it lacks an entry."""
+        return np.bincount(self.lacks.key, minlength=len(self.asked)) > 0
 
 
 class _Intervals(NamedTuple):
@@ -187,32 +195,38 @@ def find_faults(stored: pa.Table, copies: pa.Table, sight: Sight, earlier: pa.Ta
         sight: of the bookies that the copies are from, and of those that have none.
         earlier: MISSING: what an earlier look saw; None: there is none.
     """
-    closed = _find_closed(stored)
-    far = _numbers(stored, "last_entry")[closed] >= _FAR
+    closed = find_closed(stored)
+    far = _numbers(stored, "last_entry")[closed] >= FAR
     closed, beyond = closed[~far], closed[far]
     if not len(closed):
         doubts = np.full(len(beyond), Doubt.NOT_SEEN, np.int8)
         return CopyFaults(MISSING_ROWS.empty_table(), PAIRS.empty_table(), FAULTS.empty_table(), beyond, doubts, 0, 0)
-    names, cells = _lay_out_cells(stored, closed)
+    names, cells = lay_out_cells(stored, closed)
     names, held_groups, doubtful = _take_held(stored, closed, _keep_served(copies, sight), names)
     pairs = _pair(cells, held_groups, len(names))
-    known, untimely = _find_known(stored, closed, pairs, names, sight, doubtful)
+    samples = _take_samples(stored.take(pa.array(closed)), cells, pairs, names, sight)
+    known, untimely = _find_known(stored, closed, pairs, names, sight, doubtful, samples.no_ledger)
     pairs = pairs._replace(known=known, untimely=untimely)
     if earlier is not None and earlier.num_rows and len(pairs.ledger):
         pairs = pairs._replace(lacking=_take_lacking(stored.take(pa.array(closed)), earlier, pairs, names))
-    suspects, counted = _find_suspects(cells, held_groups, pairs, len(closed))
+    together = zip(pairs.lacking, samples.lacks, strict=True)
+    pairs = pairs._replace(lacking=KeyedGroups(*(np.concatenate(column) for column in together)))
+    suspects, counted = _find_suspects(cells, held_groups, pairs, len(closed), samples)
     dark_cells = ~known[pairs.of_cell] & ~counted[pairs.of_cell]
-    dark = _find_dark(pairs, counted, suspects)
+    dark = _find_dark(pairs, counted, suspects, samples.asked)
     load = _weigh(cells, held_groups, suspects & ~dark)
     heavy = load > _TOO_MANY
     positions = int(cells.due.sum())
     # What is too much to be laid out is not judged, whoever was looked at.
     hidden = int(cells.due[dark_cells | heavy[cells.ledger]].sum())
+    hidden -= int(samples.answered[~known & ~counted & ~heavy[pairs.ledger]].sum())
     parts, undecided = [FAULTS.empty_table()], [np.flatnonzero(heavy | dark)]
     missing = [MISSING_ROWS.empty_table()]
     quorums = np.column_stack([_numbers(stored, name)[closed] for name in ("write_quorum", "ack_quorum")])
     for selected, low, high in _cut(cells, held_groups, np.where(heavy, 0, load)):
-        faults_of_part, missing_of_part, open_ = _judge(cells, held_groups, pairs, quorums, names, selected, low, high)
+        faults_of_part, missing_of_part, open_ = _judge(
+            cells, held_groups, pairs, samples.lacking, quorums, names, selected, low, high
+        )
         parts.append(faults_of_part)
         missing.append(missing_of_part)
         undecided.append(open_)
@@ -223,16 +237,18 @@ def find_faults(stored: pa.Table, copies: pa.Table, sight: Sight, earlier: pa.Ta
     )
     left = np.unique(np.concatenate(undecided))
     rows = np.concatenate([closed[left], beyond])
-    doubts = np.concatenate([_find_doubts(pairs, counted, heavy)[left], np.full(len(beyond), Doubt.NOT_SEEN, np.int8)])
+    of_left = _find_doubts(pairs, counted, heavy, samples)[left]
+    doubts = np.concatenate([of_left, np.full(len(beyond), Doubt.NOT_SEEN, np.int8)])
     order = np.argsort(rows, kind="stable")
     return CopyFaults(lacks, named, faults, rows[order], doubts[order], positions, positions - hidden)
 
 
-def _find_doubts(pairs: _Pairs, counted: Mask, heavy: Mask) -> npt.NDArray[np.int8]:
+def _find_doubts(pairs: _Pairs, counted: Mask, heavy: Mask, samples: _Samples) -> npt.NDArray[np.int8]:
     """Return of each ledger why it stays undecided, if it does."""
     dark = ~pairs.known & ~counted
-    kind = np.where(pairs.untimely > 0, pairs.untimely, np.int8(Doubt.NOT_SEEN))
-    doubts = np.where(heavy, np.int8(Doubt.NOT_SEEN), np.int8(Doubt.CHANGED))
+    unseen = np.where(samples.asked & ~samples.failed, np.int8(Doubt.SAMPLED), np.int8(Doubt.NOT_SEEN))
+    kind = np.where(pairs.untimely > 0, pairs.untimely, unseen)
+    doubts = np.where(heavy, np.int8(Doubt.NOT_SEEN), np.int8(Doubt.SAMPLED))
     np.minimum.at(doubts, pairs.ledger[dark], kind[dark])
     return doubts
 
@@ -241,39 +257,14 @@ def _numbers(table: pa.Table, name: str) -> Ints:
     return np.asarray(pc.fill_null(table[name], 0).to_numpy(), np.int64)
 
 
-def _find_closed(stored: pa.Table) -> Ints:
-    """Return the rows of ledgers that are closed, have entries, and whose record can be read."""
-    closed = pc.and_(pc.equal(stored["state"], "CLOSED"), pc.greater_equal(stored["last_entry"], 0))
-    return np.flatnonzero(pc.fill_null(closed, fill_value=False).to_numpy())
-
-
-def _lay_out_cells(stored: pa.Table, closed: Ints) -> tuple[list[str], _Cells]:
-    """Return the names of bookies that records have, and every position on which an entry belongs."""
-    rows = stored.select(["segments", "write_quorum", "last_entry"]).take(pa.array(closed))
-    segments = rows["segments"].combine_chunks()
-    lists = segments.flatten()
-    of_segment = pc.list_parent_indices(segments).to_numpy(zero_copy_only=False).astype(np.int64)
-    first = lists.field("first").to_numpy(zero_copy_only=False).astype(np.int64)
-    members = lists.field("members")
-    sizes = pc.list_value_length(members).to_numpy(zero_copy_only=False).astype(np.int64)
-    end = _numbers(rows, "last_entry")[of_segment]
-    last = end.copy()
-    follows = np.flatnonzero(of_segment[1:] == of_segment[:-1])
-    last[follows] = np.minimum(end[follows], first[follows + 1] - 1)
-    coded = members.flatten().dictionary_encode()
-    bookie = coded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    segment = np.repeat(np.arange(len(first)), sizes)
-    position = np.arange(len(segment)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    ledger, ensemble = of_segment[segment], sizes[segment]
-    write = np.minimum(_numbers(rows, "write_quorum")[ledger], ensemble)
-    low, high = first[segment], last[segment]
-    sane = (low <= high) & (write > 0)
-    ledger, bookie, position, ensemble, write, low, high = (
-        column[sane] for column in (ledger, bookie, position, ensemble, write, low, high)
-    )
-    due = sequence.rank(high + 1, position, ensemble, write) - sequence.rank(low, position, ensemble, write)
-    cells = _Cells(ledger, bookie, position, ensemble, write, low, high, due)
-    return coded.dictionary.to_pylist(), _Cells(*(column[due > 0] for column in cells))
+def _find_places(closed: pa.Table, rows: pa.Table) -> Ints:
+    """Return of each row the place of its ledger among the closed ones; -1: it is none of them."""
+    keys = (np.concatenate([table[name].to_numpy() for table in (closed, rows)]) for name in ("scope", "ledger"))
+    first, codes = distinct(*keys)
+    place = np.full(len(first), -1)
+    place[codes[: closed.num_rows]] = np.arange(closed.num_rows)
+    found: Ints = place[codes[closed.num_rows :]]
+    return found
 
 
 def _keep_served(copies: pa.Table, sight: Sight) -> pa.Table:
@@ -287,14 +278,7 @@ def _take_held(
     stored: pa.Table, closed: Ints, copies: pa.Table, names: list[str]
 ) -> tuple[list[str], _Held, tuple[Ints, Ints]]:
     """Return all names of bookies, what these hold of the closed ledgers, and (ledger, bookie) of doubtful rows."""
-    halves = [
-        np.concatenate([table[name].to_numpy() for table in (stored.take(pa.array(closed)), copies)])
-        for name in ("scope", "ledger")
-    ]
-    first, codes = distinct(*halves)
-    place = np.full(len(first), -1)
-    place[codes[: len(closed)]] = np.arange(len(closed))
-    ledger = place[codes[len(closed) :]]
+    ledger = _find_places(stored.take(pa.array(closed)), copies)
     copies, ledger = copies.filter(pa.array(ledger >= 0)), ledger[ledger >= 0]
     coded = pc.dictionary_encode(copies["bookie"].combine_chunks()) if copies.num_rows else None
     numbers = {name: number for number, name in enumerate(names)}
@@ -311,7 +295,7 @@ def _take_held(
     return list(numbers), _Held(ledger[groups.key], bookie[groups.key], groups), (ledger[doubt], bookie[doubt])
 
 
-def _pair(cells: _Cells, held_groups: _Held, bookies: int) -> _Pairs:
+def _pair(cells: Cells, held_groups: _Held, bookies: int) -> _Pairs:
     keys = np.concatenate([part.ledger * max(bookies, 1) + part.bookie for part in (cells, held_groups)])
     pairs, numbers = np.unique(keys, return_inverse=True)
     ledger, bookie = np.divmod(pairs, max(bookies, 1))
@@ -334,11 +318,7 @@ def _list_pairs(pairs: _Pairs, names: Sequence[str]) -> pa.Table:
 def _take_lacking(closed: pa.Table, earlier: pa.Table, pairs: _Pairs, names: Sequence[str]) -> KeyedGroups:
     """Return what an earlier look saw pairs to lack that are not known now; of records that are the same since."""
     earlier = earlier.filter(pc.is_valid(earlier["record_txn"]))
-    keys = (np.concatenate([table[name].to_numpy() for table in (closed, earlier)]) for name in ("scope", "ledger"))
-    first, codes = distinct(*keys)
-    place = np.full(len(first), -1)
-    place[codes[: closed.num_rows]] = np.arange(closed.num_rows)
-    row = place[codes[closed.num_rows :]]
+    row = _find_places(closed, earlier)
     number = {name: place for place, name in enumerate(names)}
     bookie = np.array([number.get(name, -1) for name in earlier["bookie"].to_pylist()], np.int64)
     txn = pc.fill_null(closed["changed_txn"], -1).to_numpy()
@@ -352,12 +332,43 @@ def _take_lacking(closed: pa.Table, earlier: pa.Table, pairs: _Pairs, names: Seq
     return groups._replace(key=pair[same][groups.key])
 
 
+def _take_samples(closed: pa.Table, cells: Cells, pairs: _Pairs, names: Sequence[str], sight: Sight) -> _Samples:
+    """Return what was said of single entries, of each pair."""
+    rows, count = sight.samples, max(len(names), 1)
+    number = {name: place for place, name in enumerate(names)}
+    ledger = _find_places(closed, rows)
+    bookie = np.array([number.get(name, -1) for name in rows["bookie"].to_pylist()], np.int64)
+    keys, wanted = pairs.ledger * count + pairs.bookie, ledger * count + bookie
+    pair = np.minimum(np.searchsorted(keys, wanted), max(len(keys) - 1, 0))
+    due = np.zeros(len(keys), np.int64)
+    np.add.at(due, pairs.of_cell, cells.due)
+    mine = (ledger >= 0) & (bookie >= 0)
+    mine[mine] = (keys[pair[mine]] == wanted[mine]) & (due[pair[mine]] > 0)
+    rows, pair = rows.filter(pa.array(mine)), pair[mine]
+    asked, failed, no_ledger = (np.zeros(len(keys), np.bool_) for _ in range(3))
+    held, answered = np.zeros(len(keys), np.int64), np.zeros(len(keys), np.int64)
+    asked[pair] = True
+    failed[pair] = rows["failed"].to_numpy() > 0
+    no_ledger[pair] = rows["no_ledger"].to_numpy()
+    held[pair] = rows["entries"].to_numpy()
+    answered[pair] = rows["entries"].to_numpy() + rows["lacking"].to_numpy()
+    groups = sequence.from_arrow(rows["lacks"])
+    lacks = groups._replace(key=pair[groups.key])
+    return _Samples(asked, held, np.minimum(answered, due), failed, no_ledger, lacks)
+
+
 def _find_known(
-    stored: pa.Table, closed: Ints, pairs: _Pairs, names: Sequence[str], sight: Sight, doubtful: tuple[Ints, Ints]
+    stored: pa.Table,
+    closed: Ints,
+    pairs: _Pairs,
+    names: Sequence[str],
+    sight: Sight,
+    doubtful: tuple[Ints, Ints],
+    no_ledger: Mask,
 ) -> tuple[Mask, npt.NDArray[np.int8]]:
     """Return of which pairs it may be believed that the bookie lacks what it does not show; and `_Pairs.untimely`."""
     whole = np.array([name in sight.since and name not in sight.blind for name in names], np.bool_)
-    known = whole[pairs.bookie] if len(names) else np.empty(0, np.bool_)
+    known = whole[pairs.bookie] | no_ledger if len(names) else np.empty(0, np.bool_)
     time_doubt = np.zeros(len(pairs.ledger), np.int8)
     if len(names):
         unscoped = np.array([name in sight.unscoped for name in names], np.bool_)
@@ -365,14 +376,7 @@ def _find_known(
         time_doubt = _find_untimely(stored.take(pa.array(closed)), pairs, names, sight)
     number = {name: place for place, name in enumerate(names)}
     rows = sight.hidden.filter(pc.is_in(sight.hidden["bookie"], value_set=pa.array(list(names), pa.string())))
-    halves = [
-        np.concatenate([table[name].to_numpy() for table in (stored.take(pa.array(closed)), rows)])
-        for name in ("scope", "ledger")
-    ]
-    first, codes = distinct(*halves)
-    place = np.full(len(first), -1)
-    place[codes[: len(closed)]] = np.arange(len(closed))
-    ledger = place[codes[len(closed) :]]
+    ledger = _find_places(stored.take(pa.array(closed)), rows)
     bookie = np.array([number[name] for name in rows["bookie"].to_pylist()], np.int64)
     hidden = np.concatenate([doubtful[0], ledger[ledger >= 0]]) * max(len(names), 1)
     hidden += np.concatenate([doubtful[1], bookie[ledger >= 0]])
@@ -395,7 +399,9 @@ def _find_untimely(closed: pa.Table, pairs: _Pairs, names: Sequence[str], sight:
     return doubt
 
 
-def _find_suspects(cells: _Cells, held_groups: _Held, pairs: _Pairs, ledgers: int) -> tuple[Mask, Mask]:
+def _find_suspects(
+    cells: Cells, held_groups: _Held, pairs: _Pairs, ledgers: int, samples: _Samples
+) -> tuple[Mask, Mask]:
     """Return which ledgers are not shown to be clean by counting, and which pairs are."""
     number = len(pairs.ledger)
     count = np.bincount(pairs.of_cell, minlength=number)
@@ -421,21 +427,23 @@ def _find_suspects(cells: _Cells, held_groups: _Held, pairs: _Pairs, ledgers: in
     np.add.at(due, pairs.of_cell, cells.due)
     clean = (count == 1) & (sums == due)
     clean[pairs.of_group[~inside]] = False
+    # Only what belongs there was asked for: who has as many entries has all of them.
+    clean |= samples.asked & (samples.held == due)
     suspects = np.zeros(ledgers, np.bool_)
     suspects[pairs.ledger[~clean]] = True
     return suspects, clean
 
 
-def _find_dark(pairs: _Pairs, counted: Mask, suspects: Mask) -> Mask:
+def _find_dark(pairs: _Pairs, counted: Mask, suspects: Mask, sampled: Mask) -> Mask:
     """Return the suspects of which bookies are dark, and nothing else is odd: undecided without a look at entries."""
     holds = np.bincount(pairs.of_group, minlength=len(pairs.ledger)) > 0
     lacks = np.bincount(pairs.lacking.key, minlength=len(pairs.ledger)) > 0
     dark = suspects.copy()
-    dark[pairs.ledger[~counted & (pairs.known | holds | lacks)]] = False
+    dark[pairs.ledger[~counted & (pairs.known | (holds & ~sampled) | lacks)]] = False
     return dark
 
 
-def _weigh(cells: _Cells, held_groups: _Held, suspects: Mask) -> Ints:
+def _weigh(cells: Cells, held_groups: _Held, suspects: Mask) -> Ints:
     """Return how many runs each suspect ledger would be laid out in; of the others 0."""
     load = np.zeros(len(suspects), np.int64)
     np.add.at(load, cells.ledger, np.where(cells.write < cells.ensemble, cells.due // cells.write + 2, 1))
@@ -444,7 +452,7 @@ def _weigh(cells: _Cells, held_groups: _Held, suspects: Mask) -> Ints:
     return np.where(suspects, load, 0)
 
 
-def _cut(cells: _Cells, held_groups: _Held, load: Ints) -> Iterator[tuple[Mask, int, int]]:
+def _cut(cells: Cells, held_groups: _Held, load: Ints) -> Iterator[tuple[Mask, int, int]]:
     """Yield ledgers and bounds of entries, so that few runs are laid out at a time."""
     rows = np.flatnonzero(load)
     heavy = rows[load[rows] > _RUNS]
@@ -471,9 +479,10 @@ def _stretches(values: Ints) -> tuple[list[int], list[int]]:
 
 
 def _judge(
-    cells: _Cells,
+    cells: Cells,
     held_groups: _Held,
     pairs: _Pairs,
+    sampled: Mask,
     quorums: Ints,
     names: Sequence[str],
     selected: Mask,
@@ -481,7 +490,9 @@ def _judge(
     high: int,
 ) -> tuple[pa.Table, pa.Table, Ints]:
     """Return FAULTS and MISSING_ROWS of some ledgers and entries, and the ledgers with something undecided."""
-    expected = _lay_out_due(cells, pairs, selected, low, high)
+    rows = np.flatnonzero(selected[cells.ledger])
+    expected = lay_out_due(cells.select(rows), *(np.full(len(rows), bound) for bound in (low, high)))
+    expected = expected._replace(key=pairs.of_cell[rows][expected.key])
     part_number = selected[held_groups.ledger]
     groups = KeyedGroups(pairs.of_group[part_number], *(column[part_number] for column in held_groups.groups[1:]))
     inside = sequence.within(groups, low, high)
@@ -510,10 +521,14 @@ def _judge(
     )
     undecided = np.unique(entries.key[due & (dark > 0)])
     bookies = [_list_bookies(intervals, mask, pairs, names) for mask in channels[1:]]
-    return _make_faults(entries, fault, right, bookies), _list_missing(intervals, channels[1], pairs, names), undecided
+    return (
+        _make_faults(entries, fault, right, bookies),
+        _list_missing(intervals, channels[1], pairs, sampled, names),
+        undecided,
+    )
 
 
-def _list_missing(intervals: _Intervals, gone: Mask, pairs: _Pairs, names: Sequence[str]) -> pa.Table:
+def _list_missing(intervals: _Intervals, gone: Mask, pairs: _Pairs, sampled: Mask, names: Sequence[str]) -> pa.Table:
     """Return MISSING_ROWS of intervals, keyed by closed ledger."""
     number, place = np.unique(intervals.key[gone], return_inverse=True)
     runs = KeyedRuns(place, intervals.first[gone], intervals.size[gone])
@@ -521,29 +536,14 @@ def _list_missing(intervals: _Intervals, gone: Mask, pairs: _Pairs, names: Seque
     np.add.at(entries, place, runs.size)
     bookie = pa.array(list(names), pa.string()).take(pa.array(pairs.bookie[number]))
     groups = sequence.to_arrow(sequence.group_runs(runs), len(number))
-    columns = [pa.array(pairs.ledger[number]), bookie, pa.array(entries), groups, pa.array(pairs.known[number])]
+    columns = [
+        pa.array(pairs.ledger[number]),
+        bookie,
+        pa.array(entries),
+        groups,
+        pa.array((pairs.known | sampled)[number]),
+    ]
     return pa.table(columns, schema=MISSING_ROWS)
-
-
-def _lay_out_due(cells: _Cells, pairs: _Pairs, selected: Mask, low: int, high: int) -> KeyedRuns:
-    """Return the runs of entries that belong on each position, keyed by pair."""
-    rows = np.flatnonzero(selected[cells.ledger])
-    begin, end = np.maximum(cells.low[rows], low), np.minimum(cells.high[rows], high)
-    rows, begin, end = (column[begin <= end] for column in (rows, begin, end))
-    ensemble, write = cells.ensemble[rows], cells.write[rows]
-    striped = write < ensemble
-    phase = (cells.position[rows] - write + 1) % ensemble
-    start = np.where(striped, begin - (begin - phase) % ensemble, begin)
-    size = np.where(striped, write, end - begin + 1)
-    step = np.where(striped, ensemble, end - begin + 1)
-    last = start + (end - start) // step * step
-    key = pairs.of_cell[rows]
-    runs = sequence.to_runs(KeyedGroups(key, start, last, size, np.where(last > start, step, 0)))
-    number = sequence.run_counts(start, last, np.where(last > start, step, 0))
-    lower, upper = np.repeat(begin, number), np.repeat(end, number)
-    first = np.maximum(runs.first, lower)
-    stop = np.minimum(runs.first + runs.size - 1, upper)
-    return KeyedRuns(*(column[first <= stop] for column in (runs.key, first, stop - first + 1)))
 
 
 def _sweep(parts: Sequence[KeyedRuns]) -> _Intervals:

@@ -58,6 +58,7 @@ def see_bookies(
     bookies: pa.Table,
     damage: pa.Table,
     outdated: Mapping[str, int | None],
+    samples: pa.Table | None = None,
 ) -> Sight:
     """Return how bookies were looked at.
 
@@ -66,6 +67,7 @@ def see_bookies(
         damage: DAMAGE of these.
         outdated: bookies that may have got entries after they were looked at, and before records were read: each with
             the store's last transaction before that look; None: only the look's time is known.
+        samples: SAMPLES; None: no bookie was asked for single entries.
     """
     rows = bookies.select(["bookie", "mode", "complete", "started", "dirty"]).to_pylist()
     hiding = damage.filter(damage["hides_entries"])
@@ -91,6 +93,7 @@ def see_bookies(
         stopped=frozenset(row["bookie"] for row in rows if row["dirty"] is False),
         unscoped=frozenset(row["bookie"] for row in rows if row["mode"] == _WIRE),
         as_of={bookie: txn for bookie, txn in outdated.items() if txn is not None},
+        samples=tables.SAMPLES.empty_table() if samples is None else samples,
     )
 
 

@@ -11,6 +11,7 @@ from reconcile.rules.segments import copies as rule
 from reconcile.rules.segments.copies import CopyFaults, Doubt, Sight, find_faults
 from reconcile.rules.segments.faults import MOST_GROUPS, Fault
 from recovery.model import tables
+from recovery.model.positions import FAR
 from tests.reconcile.rules.test_copies_properties import NOTHING_HIDDEN, Ledger, make_copies, make_stored
 
 LACKS = Ledger(2, 2, 9, [(0, ["bk0", "bk1"])], {"bk0": set(range(10))})
@@ -116,7 +117,7 @@ def test_a_journal_counts_where_it_is_read_again(stopped: frozenset[str], lost: 
 def test_a_record_that_ends_beyond_all_ledgers_stops_nothing() -> None:
     """A last entry near 2^63, or more runs than are laid out: undecided, at once."""
     sight = Sight({"bk0": None, "bk1": None}, frozenset(), NOTHING_HIDDEN)
-    for last in (rule._FAR, (1 << 63) - 1):
+    for last in (FAR, (1 << 63) - 1):
         far = make_stored([Ledger(2, 2, last, LACKS.segments, {}), LACKS])
         faults = find_faults(far, make_copies([Ledger(2, 2, 9, LACKS.segments, {}), LACKS]), sight)
         assert (faults.faults["row"].to_pylist(), faults.undecided.tolist()) == ([1], [0])

@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconcile.rules.segments import copies as rule
-from reconcile.rules.segments.copies import Sight, find_faults
+from reconcile.rules.segments.copies import Doubt, Sight, find_faults
 from reconcile.rules.segments.faults import Fault
+from reconcile.rules.segments.sampled_copies import list_held
 from recovery.model import tables
 from recovery.model.groups import group_entries, to_arrow
 from recovery.model.ids import buckets
@@ -220,3 +221,59 @@ def test_ledgers_laid_out_in_parts_say_the_same(ledgers: list[Ledger], dark: set
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rule, "_RUNS", runs)
         demand_equal(ledgers, dark)
+
+
+@st.composite
+def samples_of_any_kind(draw: st.DrawFn) -> tuple[Ledger, dict[str, set[int]]]:
+    """A ledger, and for some bookies the entries that they were asked for: of those that belong on them."""
+    ledger = draw(ledgers_of_any_kind())
+    asked = {}
+    for bookie in draw(st.sets(st.sampled_from(BOOKIES), max_size=4)):
+        due = [entry for entry in range(ledger.last + 1) if bookie in list_write_set(ledger, entry)]
+        asked[bookie] = set(due) if draw(st.booleans()) else {entry for entry in due if draw(st.booleans())}
+    return ledger, asked
+
+
+def list_write_set(ledger: Ledger, entry: int) -> set[str]:
+    """The bookies on which an entry belongs."""
+    members = [names for first, names in ledger.segments if first <= entry][-1]
+    return {members[(entry + i) % len(members)] for i in range(ledger.write)}
+
+
+@given(samples_of_any_kind())
+@settings(max_examples=300)
+def test_entries_that_were_asked_for_are_judged_one_by_one(sampled: tuple[Ledger, dict[str, set[int]]]) -> None:
+    """What a bookie was not asked for may be there; what it lacks is missing; coverage counts what it said."""
+    ledger, asked = sampled
+    seen = set(BOOKIES) - asked.keys()
+    held = {name: mine & asked[name] if name in asked else mine for name, mine in ledger.held.items()}
+    rows = []
+    for bookie, entries in asked.items():
+        lacks = entries - ledger.held.get(bookie, set())
+        parts = [np.array(sorted(some), np.int64) for some in (entries - lacks, lacks)]
+        groups = [to_arrow(group_entries(part), 1)[0].as_py() for part in parts]
+        rows.append(
+            {"ledger": 0, "scope": 0, "bookie": bookie, "held": groups[0], "entries": len(entries - lacks)}
+            | {"lacks": groups[1], "lacking": len(lacks), "failed": 0, "no_ledger": False, "bucket": 0}
+        )
+    samples = pa.Table.from_pylist(rows, schema=tables.SAMPLES)
+    by_list = {name: held[name] for name in seen & held.keys()}
+    listed = make_copies([replace(ledger, held=by_list)])
+    sight = Sight(dict.fromkeys(seen), frozenset(), NOTHING_HIDDEN, samples=samples)
+    found = find_faults(make_stored([ledger]), pa.concat_tables([listed, list_held(samples)]), sight)
+    wanted: dict[int, set[int]] = defaultdict(set)
+    is_open, positions, judged = False, 0, 0
+    for entry in range(ledger.last + 1):
+        dark = {name for name in asked if entry not in asked[name] and name in list_write_set(ledger, entry)}
+        fault, _, open_here = judge_entry(replace(ledger, held=held), entry, dark)
+        is_open |= open_here
+        positions += ledger.write
+        judged += ledger.write - len(dark)
+        if fault is not None:
+            wanted[int(fault)].add(entry)
+    assert {row["fault"]: row["entries"] for row in found.faults.to_pylist()} == {
+        fault: len(entries) for fault, entries in wanted.items()
+    }
+    assert (len(found.undecided) > 0) == is_open
+    assert set(found.doubts.tolist()) <= {Doubt.SAMPLED}
+    assert (found.positions, found.judged) == (positions, judged)

@@ -16,6 +16,8 @@ import java.util.function.BiConsumer;
 import org.apache.bookkeeper.client.BKException;
 import org.apache.bookkeeper.client.BookKeeper;
 import org.apache.bookkeeper.client.BookKeeperAdmin;
+import org.apache.bookkeeper.client.LedgerChecker;
+import org.apache.bookkeeper.client.LedgerHandle;
 import org.apache.bookkeeper.conf.ClientConfiguration;
 import org.apache.bookkeeper.conf.ServerConfiguration;
 import org.apache.bookkeeper.meta.LedgerManager;
@@ -66,6 +68,25 @@ final class Audits {
             found.put("said", said);
             return found;
         });
+    }
+
+    /** The ledgers of which the auditor's check of all ledgers would mark a fragment, reading so many percent of entries. */
+    static List<Long> ledgers(ClientConfiguration clientConf, long percent) throws Exception {
+        List<Long> found = new ArrayList<>();
+        try (BookKeeper client = BookKeeper.forConfig(clientConf).build();
+                BookKeeperAdmin admin = new BookKeeperAdmin(client, NullStatsLogger.INSTANCE, clientConf)) {
+            LedgerChecker checker = new LedgerChecker(client);
+            for (long id : admin.listLedgers()) {
+                CompletableFuture<Boolean> bad = new CompletableFuture<>();
+                try (LedgerHandle handle = admin.openLedgerNoRecovery(id)) {
+                    checker.checkLedger(handle, (rc, fragments) -> bad.complete(!fragments.isEmpty()), percent);
+                    if (bad.get(60, TimeUnit.SECONDS)) {
+                        found.add(id);
+                    }
+                }
+            }
+        }
+        return found;
     }
 
     private interface Use {

@@ -907,6 +907,11 @@ public final class Driver {
                 return Audits.each(server("null"), clientConf());
             case "audit_all":
                 return Audits.all(server("null"), clientConf(), a.get("rounds").asInt());
+            case "check":
+                return Audits.ledgers(clientConf(), a.get("percent").asLong());
+            case "lose":
+                Losses.take(a.get("folder").asText(), a.get("ledger").asLong(), a.get("entries"));
+                return null;
             case "has":
                 return has(a);
             case "delete":

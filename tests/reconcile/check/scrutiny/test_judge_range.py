@@ -15,6 +15,7 @@ from recovery.codecs.keys import mark_keys
 from recovery.codecs.store_kind import ZOOKEEPER
 from recovery.model import tables
 from recovery.model.ids import LedgerId
+from tests.reconcile.jobs.scrutiny.test_sampled_look import make_sample
 from tests.reconcile.rules.test_copies_properties import NOTHING_HIDDEN, Ledger, make_copies, make_stored
 from tests.support.inventories import fill_row
 
@@ -178,3 +179,21 @@ def test_what_a_look_saw_to_be_missing_is_kept_and_its_time_too() -> None:
         assert tell(second)[0] == {("BELOW_ACK_QUORUM", "critical")}
         times = {(row["ledger"], row["bookie"]): row["seen"] for row in second.missing.to_pylist()}
         assert times == dict.fromkeys([(0, "bk1"), (1, "bk1")], AT if "bk1" in silent else later.at)
+
+
+def test_what_was_read_in_part_is_undecided_and_waits_for_no_bookie() -> None:
+    """The next run reads on; where a bookie did not say whether it has an entry, it is asked again."""
+    both = make_ledger({"bk0": set(range(10))})
+    rows = [
+        make_sample(0, "bk1", range(4)),
+        make_sample(1, "bk1", range(4), failed=1),
+        make_sample(2, "bk1", range(10)),
+    ]
+    samples = pa.Table.from_pylist(rows, schema=tables.SAMPLES)
+    sight = Sight({"bk0": None}, frozenset(), NOTHING_HIDDEN, samples=samples)
+    judged = look([both, both, both], sight=sight, everywhere=False, awaited=frozenset({"bk1"}))
+    words = {row["ledger"]: (row["verdict"], row["reason"]) for row in judged.verdicts.to_pylist()}
+    assert words == {0: ("undecided", "sampled"), 1: ("undecided", "not seen"), 2: ("clean", None)}
+    again = judged.verdicts.filter(pa.array(judged.suspect))["ledger"].to_pylist()
+    assert again == [1]
+    assert (judged.positions, judged.judged) == (60, 30 + 4 + 4 + 10)

@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from reconcile.check.scrutiny.looks import MOST_CHANGES, Kind, Look, Outcome, Suspect, look_again
+from reconcile.check.scrutiny.looks import MOST_CHANGES, SAMPLED, Kind, Look, Outcome, Suspect, look_again
 
 FAULTS = st.frozensets(st.sampled_from(["lost", "below", "misplaced"]))
 RECHECKS = 2
@@ -104,3 +104,17 @@ def test_what_explains_a_confirmed_finding_is_said_with_it() -> None:
     assert look_again(suspect, Look(4, findings=both), rechecks=0) == Outcome(Kind.CONFIRMED, findings=both)
     alone = look_again(suspect, Look(4, findings=frozenset(["QUORUM_DIFFERS"])), rechecks=0)
     assert alone.kind is Kind.AGAIN
+
+
+def test_what_was_read_in_part_and_lacks_nothing_is_not_called_clean() -> None:
+    """A miss that healed, of a ledger of which some entries alone were read; it is not waited for."""
+    look = Look(1, is_sampled=True)
+    assert look_again(Suspect(Look(1, findings=frozenset({"copies"}))), look, rechecks=RECHECKS) == Outcome(
+        Kind.UNDECIDED, SAMPLED
+    )
+    confirmed = look_again(
+        Suspect(Look(1, findings=frozenset({"copies"}))),
+        Look(1, findings=frozenset({"copies"}), is_sampled=True),
+        rechecks=RECHECKS,
+    )
+    assert confirmed.kind is Kind.CONFIRMED

@@ -1,0 +1,138 @@
+"""Where the rotation of reads stands from run to run, and what every bookie is asked for at a second look."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from reconcile.check.scrutiny.judge import Demands
+from reconcile.jobs.scrutiny.request import SampleReads, ScrutinyRequest
+from reconcile.jobs.scrutiny.sampled_look import find_sampling, note_rotations, read_missing
+from reconcile.rules.segments.placement import PlacementSettings
+from reconcile.rules.segments.sampled_copies import list_held, merge_samples
+from recovery.bookies.entry_choice import Rotation
+from recovery.dataset import Dataset
+from recovery.model.groups import KeyedRuns
+from recovery.model.tables import SAMPLES
+from tests.recovery.bookies.test_sampled_reads import list_entries
+
+
+def make_request(share: tuple[int, int], runs: int) -> ScrutinyRequest:
+    """A run of a share."""
+    demands = Demands(0.0, None, PlacementSettings())
+    return ScrutinyRequest("zk://h/l", Path("out"), (), None, demands, share, sample_reads=SampleReads(runs, 1e6))
+
+
+def make_run(rotations: Mapping[str, Any]) -> Dataset:
+    """A run before, of which only the manifest is read."""
+    return Dataset("run", {"kind": "scrutiny", "tables": {}, "rotations": dict(rotations)})
+
+
+def test_each_share_goes_on_where_it_left_off() -> None:
+    """Shares in turn would else skip the same stretches for ever; another N, or other shares, begin again."""
+    earlier: Dataset | None = None
+    seen = []
+    for number in (1, 2, 1, 2, 1):
+        request = make_request((number, 2), 3)
+        sampling = find_sampling(request, earlier)
+        assert sampling is not None
+        seen.append((number, sampling.rotation.number))
+        earlier = make_run(note_rotations(request, sampling, earlier))
+    assert seen == [(1, 1), (2, 1), (1, 2), (2, 2), (1, 3)]
+    with_more = find_sampling(make_request((1, 2), 4), earlier)
+    whole = make_request((1, 1), 3)
+    of_whole = find_sampling(whole, earlier)
+    assert with_more is not None
+    assert of_whole is not None
+    assert (with_more.rotation, of_whole.rotation) == (Rotation(0, 4), Rotation(0, 3))
+    assert note_rotations(whole, of_whole, earlier) == {"1/1": [0, 3]}
+
+
+def test_a_run_without_reads_hands_the_rotation_on() -> None:
+    """The next one that reads goes on."""
+    request = make_request((1, 1), 3)
+    assert note_rotations(request, None, make_run({"1/1": [4, 3]})) == {"1/1": [4, 3]}
+
+
+class Asked:
+    """Stands in for running bookies: what each says of entries of ledger 1."""
+
+    targets = ("bk0", "bk1")
+
+    def __init__(self, answers: Mapping[str, Mapping[str, Any]]) -> None:
+        self.answers = answers
+        self.runs: KeyedRuns | None = None
+
+    def read_everywhere(self, ledgers: Any, runs: KeyedRuns, _size: Any) -> tuple[pa.Table, list[Any]]:
+        self.runs = runs
+        rows = [make_sample(ledger, bookie, **self.answers[bookie]) for ledger in ledgers for bookie in self.targets]
+        return pa.Table.from_pylist(rows, schema=SAMPLES), []
+
+
+def make_sample(
+    ledger: int, bookie: str, held: range = range(0), lacks: range = range(0), **other: Any
+) -> dict[str, Any]:
+    """A row of SAMPLES."""
+    groups = [
+        [{"first": some[0], "last": some[0], "size": len(some), "period": 0}] if some else [] for some in (held, lacks)
+    ]
+    usual = {"bucket": 0, "scope": 0, "no_ledger": False, "failed": 0}
+    counts = {"held": groups[0], "entries": len(held), "lacks": groups[1], "lacking": len(lacks)}
+    return {**usual, "ledger": int(ledger), "bookie": bookie, **counts, **other}
+
+
+@pytest.mark.parametrize(
+    ("missing", "answers", "whole"),
+    [
+        (5, {"bk0": {}, "bk1": {}}, True),
+        (5, {"bk0": {}, "bk1": {"failed": 1}}, False),
+        (500, {"bk0": {}, "bk1": {}}, False),
+        (500, {"bk0": {"no_ledger": True}, "bk1": {"no_ledger": True}}, True),
+        (500, {"bk0": {"no_ledger": True}, "bk1": {}}, False),
+    ],
+)
+def test_entries_are_lost_where_every_bookie_was_asked_for_each_of_them(
+    missing: int, answers: Mapping[str, Mapping[str, Any]], whole: bool
+) -> None:
+    """Or says that it knows no such ledger; more than a hundred are not asked for one by one."""
+    record = {"scope": 0, "ledger": 1, "write_quorum": 1, "segments": [{"first": 0, "members": ["bk0"]}]}
+    group = {"first": 0, "last": 0, "size": missing, "period": 0}
+    finding = {
+        "scope": 0, "ledger": 1, "category": "BELOW_ACK_QUORUM", "severity": "critical", "bookies": ["bk0"],
+        "entries": [group],
+    }  # fmt: skip
+    note = {
+        **finding,
+        "category": "OVER_REPLICATED",
+        "severity": "info",
+        "entries": [{**group, "first": 900, "last": 900}],
+    }
+    asked = Asked(answers)
+    rows, settled = read_missing(asked, [record], [finding, note])  # type: ignore[arg-type]
+    assert asked.runs is not None
+    assert asked.runs.first.tolist() == list(range(min(missing, 100)))
+    assert (rows.num_rows, settled == frozenset({(0, 1)})) == (2, whole)
+
+
+def test_answers_that_came_twice_become_one_row() -> None:
+    """Each entry counts once; of two answers that differ both stay, and what a bookie gave it has."""
+    rows = [
+        make_sample(1, "bk0", range(5), range(5, 7)),
+        make_sample(1, "bk0", range(3, 6), range(6, 7), failed=2),
+        make_sample(1, "bk1", lacks=range(4), no_ledger=True),
+        make_sample(2, "bk0", range(1)),
+    ]
+    merged = merge_samples(pa.Table.from_pylist(rows, schema=SAMPLES))
+    assert list_entries(merged, "held") == {(1, "bk0"): set(range(6)), (2, "bk0"): {0}}
+    assert list_entries(merged, "lacks") == {(1, "bk0"): {5, 6}, (1, "bk1"): set(range(4))}
+    told = {(row["ledger"], row["bookie"]): row for row in merged.to_pylist()}
+    assert (told[1, "bk0"]["entries"], told[1, "bk0"]["lacking"], told[1, "bk0"]["failed"]) == (6, 2, 2)
+    assert told[1, "bk1"]["no_ledger"]
+    copies = list_held(merged)
+    assert {(row["ledger"], row["bookie"], row["first"], row["last"]) for row in copies.to_pylist()} == {
+        (1, "bk0", 0, 5), (2, "bk0", 0, 0),
+    }  # fmt: skip
+    assert not np.any(copies["complete"].to_numpy())
