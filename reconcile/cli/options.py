@@ -109,6 +109,11 @@ def scope_option(command: Callable[P, R]) -> Callable[P, R]:
     )(command)
 
 
+def listed_scope_option(command: Callable[P, R]) -> Callable[P, R]:
+    """Add --ledger-scope-id to a command that lists; see `parse_scope`."""
+    return click.option("--ledger-scope-id", "scope", metavar="SCOPE", help="List this scope. [default: 0]")(command)
+
+
 def names_options(command: Callable[P, R]) -> Callable[P, R]:
     """Add --ledger-scope-id and --ledger-qualified-name, beside ledgers that are named; see `parse_ledgers`."""
     return click.option(
@@ -159,12 +164,26 @@ def parse_ledger(text: str, scope: str | None = None, *, hint: str = "LEDGER") -
         named = ids.parse(text)
         if scope is None:
             return named
-        whole = ids.parse(f"{scope}:0").scope
+        whole = parse_scope(scope)
     except ValueError as error:
         raise click.BadParameter(f"{error}; write 123, scope:123 or 32 hex digits", param_hint=hint) from error
     if not ids.is_short(text) and named.scope != whole:
         raise click.BadParameter(f"{text} is of scope {ids.to_unsigned(named.scope)}, not {scope}", param_hint=hint)
     return ids.LedgerId(whole, named.ledger)
+
+
+def parse_scope(scope: str | None) -> int:
+    """Return the scope that --ledger-scope-id names; 0 where it is not given.
+
+    Raises:
+        click.BadParameter: it is not a scope.
+    """
+    from recovery.model import ids
+
+    try:
+        return ids.parse(f"{scope or 0}:0").scope
+    except ValueError as error:
+        raise click.BadParameter(f"{scope!r} is not a scope: write a number", param_hint="--ledger-scope-id") from error
 
 
 def make_output(values: dict[str, Any]) -> Output:

@@ -10,15 +10,25 @@ import click
 from reconcile.cli.command import Command, Exit
 from reconcile.cli.option_groups.deletes import (
     SHOWN,
+    describe_scopes,
     describe_tombstones,
     metadata_option,
     name_ledgers,
     retention_option,
+    select_scope,
     take_target,
     target_options,
     to_ms,
 )
-from reconcile.cli.options import demand_bookie_ids, make_context, make_output, output_options, quote_command
+from reconcile.cli.options import (
+    demand_bookie_ids,
+    listed_scope_option,
+    make_context,
+    make_output,
+    output_options,
+    parse_scope,
+    quote_command,
+)
 from reconcile.cli.output import Result
 from reconcile.words import count_noun
 
@@ -42,16 +52,23 @@ def tombstones() -> None:
     epilog="Example: bkmeta tombstones list --metadata zk+hierarchical://zk1:2181/ledgers --state PURGED",
 )
 @metadata_option
+@listed_scope_option
 @click.option("--state", "states", type=click.Choice(_STATES), multiple=True, help="Only these.")
 @output_options
-def list_tombstones(uri: str, states: tuple[str, ...], **shared: Any) -> None:  # noqa: ANN401 - the shared options
-    """List all tombstones, and what they cost the store. Nothing is written."""
+def list_tombstones(
+    uri: str,
+    scope: str | None,
+    states: tuple[str, ...],
+    **shared: Any,  # noqa: ANN401 - the shared options
+) -> None:
+    """List the tombstones of a scope, and what all of them cost the store. Nothing is written."""
     from reconcile.jobs.deletes.clusters import now_ms
     from reconcile.jobs.deletes.requests import measure_tombstones, read_tombstones
 
     output = make_output(shared)
     context = make_context(output)
-    rows = describe_tombstones(read_tombstones(uri, (), context), now_ms(context))
+    of_scope, others = select_scope(read_tombstones(uri, (), context), parse_scope(scope))
+    rows = describe_tombstones(of_scope, now_ms(context))
     chosen = [row for row in rows if not states or row["state"] in states]
     counts = Counter(str(row["state"]) for row in chosen)
     nodes, size = measure_tombstones(uri, context)
@@ -60,8 +77,11 @@ def list_tombstones(uri: str, states: tuple[str, ...], **shared: Any) -> None:  
         f"{count_noun(len(chosen), 'tombstone')} in {count_noun(nodes, 'node')} of {size:,} bytes",
         Exit.DONE,
         counts={**counts, "tombstones": len(chosen), "nodes": nodes, "bytes": size},
-        details=[f"{row['ledger']}: {row['state']} since {row['since']}, by {row['by']}" for row in chosen[:SHOWN]],
-        facts={"ledgers": chosen},
+        details=[
+            *(f"{row['ledger']}: {row['state']} since {row['since']}, by {row['by']}" for row in chosen[:SHOWN]),
+            *describe_scopes(others),
+        ],
+        facts={"ledgers": chosen, "other_scopes": others},
     )
     sys.exit(output.show(result))
 

@@ -1,6 +1,7 @@
 """Options and words that the commands of deletes share."""
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -157,6 +158,28 @@ def to_ms(duration: timedelta) -> int:
 def show_time(at_ms: int | None) -> str | None:
     """Return a time as text; None where there is none."""
     return None if at_ms is None else datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="seconds")
+
+
+def select_scope(tombstones: "Iterable[Tombstone]", scope: int) -> tuple[list["Tombstone"], dict[int, int]]:
+    """Return the tombstones of one scope, and how many each other scope has."""
+    from recovery.model.ids import to_unsigned
+
+    chosen, others = list["Tombstone"](), Counter[int]()
+    for item in tombstones:
+        if item.ledger.scope == scope:
+            chosen.append(item)
+        else:
+            others[to_unsigned(item.ledger.scope)] += 1
+    return chosen, dict(sorted(others.items()))
+
+
+def describe_scopes(others: Mapping[int, int]) -> list[str]:
+    """Return a line that names scopes that were not listed; none where there are no others."""
+    if not others:
+        return []
+    named = ", ".join(f"{scope} ({count})" for scope, count in list(others.items())[:SHOWN])
+    more = f", and {len(others) - SHOWN} more scopes" if len(others) > SHOWN else ""
+    return [f"not listed, of other scopes: {named}{more}; name one with --ledger-scope-id"]
 
 
 def describe_tombstones(tombstones: "Iterable[Tombstone]", now_ms: int) -> list[dict[str, object]]:

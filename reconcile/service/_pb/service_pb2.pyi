@@ -15,10 +15,12 @@ class LedgerId(_message.Message):
     def __init__(self, ledger_id: _Optional[int] = ..., ledger_scope_id: _Optional[int] = ...) -> None: ...
 
 class Ledgers(_message.Message):
-    __slots__ = ("ledgers",)
+    __slots__ = ("ledgers", "ledger_scope_id")
     LEDGERS_FIELD_NUMBER: _ClassVar[int]
+    LEDGER_SCOPE_ID_FIELD_NUMBER: _ClassVar[int]
     ledgers: _containers.RepeatedCompositeFieldContainer[LedgerId]
-    def __init__(self, ledgers: _Optional[_Iterable[_Union[LedgerId, _Mapping]]] = ...) -> None: ...
+    ledger_scope_id: int
+    def __init__(self, ledgers: _Optional[_Iterable[_Union[LedgerId, _Mapping]]] = ..., ledger_scope_id: _Optional[int] = ...) -> None: ...
 
 class Answer(_message.Message):
     __slots__ = ("exit_code", "verdict", "result")

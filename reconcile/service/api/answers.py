@@ -38,7 +38,7 @@ from reconcile.service.runs.record import NotLeaderError
 from reconcile.service.runs.schedule import Ended, Gate, State
 from recovery.dataset import open_dataset
 from recovery.errors import RecoveryError
-from recovery.model.ids import LedgerId, is_bookie_id
+from recovery.model.ids import LedgerId, is_bookie_id, to_unsigned
 
 _LOG: Final = logging.getLogger(__name__)
 _ROWS: Final = 500
@@ -188,7 +188,7 @@ class Api:
         return status
 
     def list_findings(self, request: pb.FindingsRequest, call: Call) -> Iterator[pb.Finding]:
-        """Yield the findings of the last scrutiny of each share."""
+        """Yield the findings of the last scrutiny of each share, of one scope or of one ledger."""
         severity = request.severity or "info"
         if severity not in SEVERITY_ORDER:
             raise ApiError(Why.BAD_REQUEST, f"severity is one of {', '.join(SEVERITY_ORDER)}")
@@ -244,8 +244,9 @@ class Api:
 
     def _read_deletes(self, request: pb.Ledgers, call: Call) -> Finished:
         if len(request.ledgers) > _MOST_NAMED:
-            raise ApiError(Why.BAD_REQUEST, f"name at most {_MOST_NAMED} ledgers, or none, which is all of them")
-        words = commands.word_status(self._config.metadata, [str(_read_ledger(entry)) for entry in request.ledgers])
+            raise ApiError(Why.BAD_REQUEST, f"name at most {_MOST_NAMED} ledgers, or none, which is all of a scope")
+        named = [str(_read_ledger(entry)) for entry in request.ledgers]
+        words = commands.word_status(self._config.metadata, named, to_unsigned(request.ledger_scope_id))
         return self._run(words, call, self._reads)
 
     @contextmanager
@@ -492,9 +493,12 @@ def _filter_findings(
             mask = pc.is_in(batch["severity"], value_set=pa.array(severe))
             if request.category:
                 mask = pc.and_(mask, pc.equal(batch["category"], request.category))
+            is_in_scope = pc.equal(batch["scope"], request.ledger_scope_id)
             if request.HasField("ledger_id"):
-                is_it = pc.equal(batch["ledger"], request.ledger_id)
-                mask = pc.and_(mask, pc.and_(is_it, pc.equal(batch["scope"], request.ledger_scope_id)))
+                mask = pc.and_(mask, pc.and_(pc.equal(batch["ledger"], request.ledger_id), is_in_scope))
+            else:
+                # What is found of the cluster, or of a bookie, is of no scope.
+                mask = pc.and_(mask, pc.or_kleene(is_in_scope, pc.is_null(batch["ledger"])))
             rows = batch.filter(mask)
             for start in range(0, rows.num_rows, _ROWS):
                 for row in rows.slice(start, _ROWS).to_pylist():

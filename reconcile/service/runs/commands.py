@@ -58,9 +58,9 @@ def word_explain(uri: str, ledger: str) -> list[str]:
     return ["explain", ledger, "--metadata", uri]
 
 
-def word_status(uri: str, ledgers: Sequence[str]) -> list[str]:
-    """Return the question where deletes are."""
-    return ["delete", "status", "--metadata", uri, *ledgers]
+def word_status(uri: str, ledgers: Sequence[str], scope: int) -> list[str]:
+    """Return the question where deletes are: of some ledgers, or of all of a scope where none is named."""
+    return ["delete", "status", "--metadata", uri, *(ledgers or [f"--ledger-scope-id={scope}"])]
 
 
 def word_request(target: Sequence[str], ledgers: Path, reason: str, soak: str) -> list[str]:

@@ -7,8 +7,22 @@ from typing import Any
 import click
 
 from reconcile.cli.command import Command, Exit
-from reconcile.cli.option_groups.deletes import SHOWN, describe_tombstones, metadata_option
-from reconcile.cli.options import make_context, make_output, names_options, output_options, parse_ledgers, quote_command
+from reconcile.cli.option_groups.deletes import (
+    SHOWN,
+    describe_scopes,
+    describe_tombstones,
+    metadata_option,
+    select_scope,
+)
+from reconcile.cli.options import (
+    make_context,
+    make_output,
+    names_options,
+    output_options,
+    parse_ledgers,
+    parse_scope,
+    quote_command,
+)
 from reconcile.cli.output import Result
 from reconcile.words import count_noun
 
@@ -35,14 +49,19 @@ def status(
     uri: str,
     **shared: Any,  # noqa: ANN401 - the shared options
 ) -> None:
-    """Say where deletes are: of the ledgers that are named, or of all. Nothing is written."""
+    """Say where deletes are: of the ledgers that are named, or of all in a scope. Nothing is written.
+
+    Without LEDGER all of the scope of --ledger-scope-id are listed; without that option, all of scope 0.
+    """
     from reconcile.jobs.deletes.clusters import now_ms
     from reconcile.jobs.deletes.requests import read_tombstones
 
     output = make_output(shared)
     context = make_context(output)
     named = parse_ledgers(ledgers, scope, qualified)
-    tombstones = read_tombstones(uri, named, context)
+    tombstones, others = read_tombstones(uri, named, context), dict[int, int]()
+    if not named:
+        tombstones, others = select_scope(tombstones, parse_scope(scope))
     shown = describe_tombstones(tombstones, now_ms(context))
     states = Counter(str(item["state"]) for item in shown)
     missing = sorted(set(named) - {item.ledger for item in tombstones})
@@ -57,8 +76,12 @@ def status(
         verdict,
         Exit.FOUND if missing else Exit.DONE,
         counts=dict(states),
-        details=[*lines, *(f"{item}: nobody asked for its delete" for item in missing[:SHOWN])],
+        details=[
+            *lines,
+            *(f"{item}: nobody asked for its delete" for item in missing[:SHOWN]),
+            *describe_scopes(others),
+        ],
         following=quote_command("bkmeta", "delete", "verify", "--metadata", uri, "--due", "--wire") if shown else "",
-        facts={"ledgers": shown, "missing": [str(item) for item in missing]},
+        facts={"ledgers": shown, "missing": [str(item) for item in missing], "other_scopes": others},
     )
     sys.exit(output.show(result))
