@@ -50,6 +50,8 @@ class Advice(StrEnum):
     REMOVE_REHEARSAL = "remove it, or name another root"
     END_APPLY = "let it come to its end first: go on with the apply"
     RECOVER_WITH_STORE = "make a plan with the store, then edit that"
+    APPROVE = "have each of them sign {value}, and give what they signed"
+    SIGN_CERTIFICATE = "sign it with a key that the policy names; showing the policy lists them"
     NAME_ACL_ENTRIES = "name an ACL, as scheme:id:perms,…"
 
 

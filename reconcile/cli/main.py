@@ -50,6 +50,7 @@ COMMANDS: Final = {
     "delete": "Delete ledgers in two phases, by a certificate.",
     "tombstones": "List what is kept of deletes, and let go what may.",
     "archive": "Mark ledgers that a backup application has.",
+    "approve": "Sign that you approve a plan, a certificate, or what another command would do.",
     "certificate": "Check a certificate of deletes, without a store.",
     "serve": "Run scrutinies, captures and drills by a schedule, and answer who asks.",
     "ask": "Ask a service that runs.",

@@ -109,7 +109,7 @@ def scope_option(command: Callable[P, R]) -> Callable[P, R]:
     )(command)
 
 
-def listed_scope_option(command: Callable[P, R]) -> Callable[P, R]:
+def list_scope_option(command: Callable[P, R]) -> Callable[P, R]:
     """Add --ledger-scope-id to a command that lists; see `parse_scope`."""
     return click.option("--ledger-scope-id", "scope", metavar="SCOPE", help="List this scope. [default: 0]")(command)
 

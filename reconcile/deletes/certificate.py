@@ -13,7 +13,6 @@ certificate.breaker      asked, lately, total, limit, confirmed
 certificate.issued, not_after    UTC
 """
 
-import base64
 import binascii
 import hashlib
 import json
@@ -24,6 +23,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any, Final
 
+from reconcile.deletes.signatures import Signature, canonicalize, read_public_key, sign
 from reconcile.deletes.tombstones import CERTIFICATE_MS
 from recovery.errors import InputError
 from recovery.model.ids import LedgerId, parse
@@ -32,9 +32,7 @@ SCHEMA: Final = "bkmeta.certificate/1"
 LIFETIME: Final = timedelta(milliseconds=CERTIFICATE_MS)
 SKEW: Final = timedelta(minutes=5)
 """So much may the clocks of who makes a certificate and who checks it differ."""
-_ALGORITHM: Final = "Ed25519"
 _REMEDY: Final = "name the file that a verification wrote"
-_EXTRA: Final = "install it with the signatures: pip install 'bkmeta[signatures]'"
 
 
 class Validity(IntEnum):
@@ -67,13 +65,12 @@ class Certificate:
     Attributes:
         body: what is hashed.
         hash: of it, as stated.
-        signature, public_key: None: it is not signed.
+        signature: None: it is not signed.
     """
 
     body: Mapping[str, Any]
     hash: str
-    signature: bytes | None = None
-    public_key: bytes | None = None
+    signature: Signature | None = None
 
     @property
     def instance_id(self) -> str:
@@ -163,34 +160,15 @@ def make_certificate(
     digest = hashlib.sha256(raw).hexdigest()
     if sign_key is None:
         return Certificate(body, digest)
-    signature, public_key = _sign(raw, sign_key)
-    return Certificate(body, digest, signature, public_key)
+    return Certificate(body, digest, sign(raw, sign_key))
 
 
 def encode_certificate(certificate: Certificate) -> bytes:
     """Return the bytes of a certificate's file."""
     content: dict[str, Any] = {"certificate": certificate.body, "hash": certificate.hash}
-    if certificate.signature is not None and certificate.public_key is not None:
-        content["signature"] = {
-            "algorithm": _ALGORITHM,
-            "public_key": base64.b64encode(certificate.public_key).decode(),
-            "value": base64.b64encode(certificate.signature).decode(),
-        }
+    if certificate.signature is not None:
+        content["signature"] = certificate.signature.to_json()
     return json.dumps(content, indent=1).encode() + b"\n"
-
-
-def canonicalize(body: object) -> bytes:
-    """Return the canonical JSON of a value, as RFC 8785 has it.
-
-    Raises:
-        ValueError: a number or a text that it has no form for.
-    """
-    import rfc8785  # noqa: PLC0415 - only who makes or checks a certificate needs it
-
-    try:
-        return bytes(rfc8785.dumps(body))  # type: ignore[arg-type]  # its type of JSON values is private
-    except rfc8785.CanonicalizationError as error:
-        raise ValueError(str(error)) from error
 
 
 def read_certificate(path: Path) -> Certificate:
@@ -210,8 +188,7 @@ def read_certificate(path: Path) -> Certificate:
         certificate = Certificate(
             content["certificate"],
             str(content["hash"]),
-            None if signature is None else base64.b64decode(signature["value"], validate=True),
-            None if signature is None else base64.b64decode(signature["public_key"], validate=True),
+            None if signature is None else Signature.from_json(signature),
         )
         _ = certificate.ledgers, certificate.not_after.astimezone(UTC), certificate.root, certificate.instance_id
         _ = certificate.issued.astimezone(UTC)
@@ -266,7 +243,7 @@ def judge_certificate(
     digest = hashlib.sha256(raw).hexdigest()
     if digest != certificate.hash:
         problems.append("its hash is not that of what it says: it was altered")
-    problems += _check_signature(certificate, raw, None if key is None else Path(key))
+    problems += _check_signature(certificate.signature, raw, None if key is None else Path(key))
     named = certificate.ledgers
     wanted = [parse(item) if isinstance(item, str) else item for item in ledgers]
     problems += [f"it does not name ledger {ledger}" for ledger in wanted if ledger not in named]
@@ -283,55 +260,9 @@ def _format_time(time: datetime) -> str:
     return time.astimezone(UTC).isoformat(timespec="seconds")
 
 
-def _sign(raw: bytes, path: Path) -> tuple[bytes, bytes]:
-    key = _load_key(path, is_private=True)
-    return key.sign(raw), key.public_key().public_bytes_raw()
-
-
-def _check_signature(certificate: Certificate, raw: bytes, path: Path | None) -> list[str]:
-    if certificate.signature is None or certificate.public_key is None:
+def _check_signature(signature: Signature | None, raw: bytes, path: Path | None) -> list[str]:
+    if signature is None:
         return [] if path is None else ["it is not signed, and a key was named"]
-    try:
-        from cryptography.exceptions import InvalidSignature  # noqa: PLC0415 - an extra
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey  # noqa: PLC0415 - an extra
-    except ImportError as error:
-        raise InputError("the signature", "cannot be checked without cryptography", _EXTRA) from error
-    try:
-        key = Ed25519PublicKey.from_public_bytes(certificate.public_key)
-        if path is not None:
-            named = _load_key(path, is_private=False)
-            if named.public_bytes_raw() != certificate.public_key:
-                return ["another key signed it"]
-        key.verify(certificate.signature, raw)
-    except (InvalidSignature, ValueError):
-        return ["its signature does not hold"]
-    return []
-
-
-def _load_key(path: Path, *, is_private: bool) -> Any:  # noqa: ANN401 - of a library that may be absent
-    """Return an Ed25519 key of a PEM file.
-
-    Raises:
-        InputError: it cannot be read, or is none.
-    """
-    try:
-        from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - an extra
-        from cryptography.hazmat.primitives.asymmetric import ed25519  # noqa: PLC0415 - an extra
-    except ImportError as error:
-        raise InputError(str(path), "cannot be used without cryptography", _EXTRA) from error
-    kind = "private" if is_private else "public"
-    remedy = "make one: openssl genpkey -algorithm ed25519 -out key.pem; openssl pkey -in key.pem -pubout -out pub.pem"
-    try:
-        raw = path.read_bytes()
-        if is_private:
-            key: Any = serialization.load_pem_private_key(raw, None)
-        else:
-            key = serialization.load_pem_public_key(raw)
-    except OSError as error:
-        raise InputError(str(path), f"cannot be read ({error.strerror})", remedy) from error
-    except (ValueError, TypeError) as error:
-        raise InputError(str(path), f"is no PEM file of a {kind} key without a password", remedy) from error
-    wanted = ed25519.Ed25519PrivateKey if is_private else ed25519.Ed25519PublicKey
-    if not isinstance(key, wanted):
-        raise InputError(str(path), f"is no Ed25519 {kind} key", remedy)
-    return key
+    if path is not None and read_public_key(path) != signature.public_key:
+        return ["another key signed it"]
+    return [] if signature.holds(raw) else ["its signature does not hold"]

@@ -4,13 +4,14 @@
     <ledgers root>-bkmeta/tombstones    nodes of tombstones (`packed`)
     <ledgers root>-bkmeta/archive       nodes of archive marks
     <ledgers root>-bkmeta/listed        LastListing: how many ledgers the last verification listed
+    <ledgers root>-bkmeta/policy        Policy: what holds for all deletes and restores (`policy`)
     <ledgers root>-bkmeta/clock         ClockCheck: written so that the store says what time it has
 
 The nodes hold ledgers' records, which may have passwords in them: where the store has rights, they get those of the
 ledgers root, or those that somebody named.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,6 +21,7 @@ from typing import Final
 from backends.protocols import AccessControl, MetadataStore, Write, parse_acl
 from reconcile.clusters import read_instance_ids
 from reconcile.deletes.packed import ChangeLog, PackedRecords
+from reconcile.deletes.policy import StoredPolicy, decode_policy
 from reconcile.deletes.records import (
     ARCHIVE,
     TOMBSTONES,
@@ -32,13 +34,14 @@ from reconcile.deletes.records import (
 )
 from reconcile.deletes.tombstones import SECOND_MS, SKEW_MS, Tombstone
 from reconcile.errors import GuardRefusedError
-from reconcile.write.audit_journal import Journal, Record
+from reconcile.write.audit_journal import Approval, Journal, Record
 from recovery.codecs.store import OWN_ROOT
 from recovery.errors import FormatError
 
 JOURNAL_KIND: Final = "deletes"
 _LISTED: Final = "/listed"
 _CLOCK: Final = "/clock"
+_POLICY: Final = "/policy"
 _TOMBSTONES: Final = "tombstones"
 _ARCHIVE: Final = "archive"
 _MASKED: Final = "x"
@@ -157,6 +160,44 @@ def write_last_listing(store: MetadataStore, own: OwnRoot, listing: LastListing,
     log.carry_out(store, "listed", [change], {key: None if stored is None else stored.value})
 
 
+def read_policy(store: MetadataStore, ledgers_root: str) -> StoredPolicy | None:
+    """Return the policy of a cluster; None: it has none. Whose our own root is does not matter: rules are kept.
+
+    Raises:
+        GuardRefusedError: it cannot be read.
+    """
+    root = ledgers_root.rstrip("/")
+    key = root + OWN_ROOT + _POLICY
+    stored = store.get(key) if root else None
+    if stored is None:
+        return None
+    try:
+        return decode_policy(stored.value, stored.version)
+    except FormatError as error:
+        remedy = "use the version of bkmeta that wrote it; a rule that cannot be read is not passed over"
+        raise GuardRefusedError(key, f"cannot be read ({error.detail})", remedy) from error
+
+
+def write_policy(store: MetadataStore, own: OwnRoot, replaced: StoredPolicy | None, raw: bytes, log: ChangeLog) -> None:
+    """Set the policy of a cluster in place of the one that was read.
+
+    Args:
+        store: writable.
+        own: our own root in it.
+        replaced: the policy that was read; None: there was none.
+        raw: value of the node.
+        log: by which it is written.
+
+    Raises:
+        GuardRefusedError: another one was set meanwhile.
+    """
+    key = own.key + _POLICY
+    change = Write(key, raw, None if replaced is None else replaced.version, own.acl)
+    outcome = log.carry_out(store, "policy", [change], {key: None if replaced is None else replaced.raw})
+    if outcome.conflict is not None:
+        raise GuardRefusedError(key, "was set meanwhile by another process", "see what it is, then decide again")
+
+
 def demand_clock(store: MetadataStore, own: OwnRoot, now: Callable[[], datetime], by: str, log: ChangeLog) -> None:
     """Check this host's clock against the store's, by a node that is written for it.
 
@@ -200,8 +241,21 @@ def read_tombstones(store: MetadataStore, key: str) -> PackedRecords[Tombstone]:
 
 
 @contextmanager
-def open_log(folder: Path, store: MetadataStore, ledgers_root: str, now: Callable[[], datetime]) -> Iterator[ChangeLog]:
+def open_log(
+    folder: Path,
+    store: MetadataStore,
+    ledgers_root: str,
+    now: Callable[[], datetime],
+    approvals: Sequence[Approval] = (),
+) -> Iterator[ChangeLog]:
     """Give the log of changes to a cluster's own root; a journal that is there is gone on with.
+
+    Args:
+        folder: of the journal.
+        store: that is changed.
+        ledgers_root: key.
+        now: the clock.
+        approvals: of what is changed, for the journal.
 
     Raises:
         JournalError: in use, altered, or of another root.
@@ -213,7 +267,7 @@ def open_log(folder: Path, store: MetadataStore, ledgers_root: str, now: Callabl
             batches.append(int(record.fields["batch"]))
 
     binding = {"journal": JOURNAL_KIND, "root": ledgers_root, "store": store.uri}
-    with Journal.open(folder, binding, resume=True, now=now, replay=replay) as journal:
+    with Journal.open(folder, binding, resume=True, now=now, replay=replay, approvals=approvals) as journal:
         yield ChangeLog(journal, max(batches) + 1)
 
 

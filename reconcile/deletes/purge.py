@@ -4,7 +4,7 @@ The tombstone is written and the record removed in one transaction: neither is t
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from backends.pace import Pace
@@ -40,6 +40,7 @@ class PurgeRequest:
         by: who purges.
         name_owners: says who names those of some ledgers that are named now.
         archived: whether each ledger must have a mark of the backup application still.
+        soak_ms: least soak that is asked for by now, whatever the tombstones say.
         rate: ledgers a second, at most; None: no limit.
         batch: ledgers in a transaction, at most; None: as many as the store takes.
     """
@@ -48,6 +49,7 @@ class PurgeRequest:
     by: str
     name_owners: Callable[[Sequence[LedgerId]], Mapping[LedgerId, str]]
     archived: bool = False
+    soak_ms: int = 0
     rate: float | None = None
     batch: int | None = None
 
@@ -122,7 +124,8 @@ def purge_ledgers(
         if time > request.certificate.not_after:
             raise StepRefusedError(f"ledger {ledger}: the certificate ended")
         try:
-            ready = demand_purgeable(tombstone, request.certificate.hash, stated.version, at_ms)
+            asked = tombstone and replace(tombstone, soak_ms=max(tombstone.soak_ms, request.soak_ms))
+            ready = demand_purgeable(asked, request.certificate.hash, stated.version, at_ms)
             removed = _demand_unchanged(look, ledger)
             purged = purge(ready, removed, at_ms, request.by)
         except StepRefusedError as error:

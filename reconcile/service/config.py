@@ -9,6 +9,7 @@ import tomllib
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -26,13 +27,38 @@ _NAME: Final = re.compile(r"\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.\-]+")
 NONE: Final = "none"
 READ: Final = "read"
 """What callers without a token may do."""
-_TOKEN: Final = re.compile(r"([A-Za-z0-9_.\-]{1,64}) ([\x21-\x7e]{16,512})")
+_TOKEN: Final = re.compile(r"([A-Za-z0-9_.\-]{1,64}) ([\x21-\x7e]{16,512})(?: ([a-z,]{1,64}))?")
 _MOST_SHARES: Final = 100
 _INSTANCE: Final = "{instance}"
 _INSTANCE_NAME: Final = re.compile(r"[A-Za-z0-9_.:\-]{1,64}")
 _HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.\-]+)(:[0-9]+)?(?=[,;]|$)")
 _ARGUMENTS: Final = ("delete_request", "delete_verify", "check_impact", "explain")
 _ANYWHERE: Final = ("0.0.0.0", "[::]")  # noqa: S104 - what others cannot ask
+
+
+class Role(StrEnum):
+    """What a token may do; whatever it is, its caller may ask what changes nothing."""
+
+    READ = "read"
+    RUN = "run"
+    DELETE = "delete"
+    APPROVE = "approve"
+
+
+ALL_ROLES: Final = frozenset(Role)
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who a token is of.
+
+    Attributes:
+        name: of the caller.
+        roles: that the caller has.
+    """
+
+    name: str
+    roles: frozenset[Role] = ALL_ROLES
 
 
 Seconds = Annotated[float, "duration"]
@@ -75,7 +101,7 @@ class Access:
     """Who may ask.
 
     Attributes:
-        tokens: file with a line of name and token for each that may act; mode 0600. Empty: nobody may act.
+        tokens: file with a line of name, token and roles for each that may act; mode 0600. Empty: nobody may act.
         anonymous: what callers without a token may do: ``none``, or ``read``: ask what changes nothing. Health needs no
             token.
         tls_cert, tls_key: files of the service's own certificate and its key, PEM; empty: not encrypted.
@@ -382,11 +408,12 @@ def read_tls(access: Access) -> ssl.SSLContext | None:
     return context
 
 
-def read_tokens(path: str) -> dict[str, str]:
-    """Return the tokens of a file, token → name; none where no file is named.
+def read_tokens(path: str) -> dict[str, Caller]:
+    """Return the tokens of a file, token → caller; none where no file is named. A line without roles has all.
 
     Raises:
-        InputError: it cannot be read, is readable by others, has another line, or gives a token to two.
+        InputError: it cannot be read, is readable by others, has another line, gives a token to two, or a name
+            different roles.
     """
     if not path:
         return {}
@@ -397,17 +424,28 @@ def read_tokens(path: str) -> dict[str, str]:
         raise InputError(path, "cannot be read as text", "name a file of tokens that you can read") from error
     if mode & 0o077:
         raise InputError(path, f"holds tokens and has mode {mode:04o}", f"run: chmod 600 {path}")
-    tokens: dict[str, str] = {}
+    tokens: dict[str, Caller] = {}
+    roles_of: dict[str, frozenset[Role]] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip() or line.startswith("#"):
             continue
         match = _TOKEN.fullmatch(line.strip())
         if match is None:
-            remedy = "write a name, a space and a token of at least 16 characters; openssl rand -hex 24 makes one"
+            remedy = (
+                "write a name, a space and a token of at least 16 characters (openssl rand -hex 24 makes one); after "
+                f"another space roles, if not all: {','.join(Role)}"
+            )
             raise InputError(f"{path}, line {number}", "is no name and token", remedy)
+        words = match[3].split(",") if match[3] else list(Role)
+        if not set(words) <= set(Role):
+            raise InputError(f"{path}, line {number}", "has an unknown role", f"known are {', '.join(Role)}")
+        caller = Caller(match[1], frozenset(map(Role, words)))
+        if roles_of.setdefault(caller.name, caller.roles) != caller.roles:
+            problem = f"gives {caller.name} other roles than an earlier line"
+            raise InputError(f"{path}, line {number}", problem, "give each name the same roles everywhere")
         if match[2] in tokens:
             # What is done with it would stand beside the name of the last.
-            problem = f"has the token of {tokens[match[2]]}"
+            problem = f"has the token of {tokens[match[2]].name}"
             raise InputError(f"{path}, line {number}", problem, "give each name a token of its own")
-        tokens[match[2]] = match[1]
+        tokens[match[2]] = caller
     return tokens

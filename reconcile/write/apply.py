@@ -109,7 +109,7 @@ class Options:
         in_flight: transactions of ledgers that are announced together, twice as many of which are under way; 1: one.
         patience_s: time that the run waits, all in all, for others to let go of locks.
         reason: why this is done, for the journal.
-        approval: who else confirmed it, for the journal; None: nobody.
+        approvals: who approved it, for the journal.
         principals: whom the session is taken for, as rights name it; None: not judged, for a store without ACLs.
         instance_ids: of the cluster that the plan was made from; none: nothing named one.
         outside: key that nodes of upper layers are put below; empty: where they belong.
@@ -127,7 +127,7 @@ class Options:
     in_flight: int = IN_FLIGHT
     patience_s: float = PATIENCE_S
     reason: str | None = None
-    approval: Approval | None = None
+    approvals: Sequence[Approval] = ()
     principals: Sequence[str] | None = None
     instance_ids: Sequence[str] = ()
     outside: str = ""
@@ -179,7 +179,7 @@ def apply(
 
     if not path.exists():
         demand_ready()
-    opening = partial(Journal.open, resume=options.resume, now=now, reason=options.reason, approval=options.approval)
+    opening = partial(Journal.open, resume=options.resume, now=now, reason=options.reason, approvals=options.approvals)
     with opening(journal, binding, replay=earlier.replay, ready=demand_ready) as opened:
         run = _Run(survey, earlier, store, root.rstrip("/"), options, opened, progress)
         try:

@@ -6,7 +6,7 @@ r"""The journal of what was written to a store: one JSON object a line, each bou
     event   fields besides n (from 0), prev, at (UTC), event
     begin   binding: what the journal belongs to; by: who runs which version of the program, where; reason: why, as
             they say (absent: they said nothing)
-            approved: by, hash: who else confirmed which hash (not there: nobody)
+            approved: by, hash of each who approved it (not there: no person did)
     resume  binding, by, reason, approved, torn: bytes of an unfinished line that were cut off
 
 The other events stand in `journal_events`. A line is synced before the write that it announces is sent; `done` is
@@ -26,7 +26,7 @@ import json
 import os
 import socket
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -61,11 +61,11 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """A second person's word.
+    """A person's signed approval.
 
     Attributes:
-        by: their name.
-        hash: of what they confirmed, or the first digits of it.
+        by: their name, as the policy has it.
+        hash: of what they approved.
     """
 
     by: str
@@ -202,7 +202,7 @@ class Journal:
         ready: Callable[[], None] = lambda: None,
         write: Callable[[int, bytes], int] = os.write,
         reason: str | None = None,
-        approval: Approval | None = None,
+        approvals: Sequence[Approval] = (),
     ) -> Self:
         """Open a folder's journal; begin one, or go on with the one that is there.
 
@@ -215,7 +215,7 @@ class Journal:
             ready: is called after the last of them, before a line is added; what it raises is passed on.
             write: as `os.write`.
             reason: why this is done, as who does it says; None: they said nothing.
-            approval: who else confirmed it; None: nobody.
+            approvals: who approved it.
 
         Raises:
             JournalError: in use, altered, of another binding, or there though `resume` was not said.
@@ -235,7 +235,7 @@ class Journal:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 raise JournalError(str(path), "another process is writing it", "wait until it has ended") from error
-            journal._begin(binding, resume=resume, replay=replay, ready=ready, reason=reason, approval=approval)
+            journal._begin(binding, resume=resume, replay=replay, ready=ready, reason=reason, approvals=approvals)
             unopened.pop_all()
         sync_folder(folder)
         return journal
@@ -248,7 +248,7 @@ class Journal:
         replay: Callable[[Record], None],
         ready: Callable[[], None],
         reason: str | None,
-        approval: Approval | None,
+        approvals: Sequence[Approval],
     ) -> None:
         torn: Torn | None = None
         for record in self._scan():
@@ -270,8 +270,8 @@ class Journal:
         header: dict[str, object] = {"binding": dict(binding), "by": name_runner()}
         if reason is not None:
             header["reason"] = reason
-        if approval is not None:
-            header["approved"] = asdict(approval)
+        if approvals:
+            header["approved"] = [asdict(approval) for approval in approvals]
         if self.earlier:
             self.append("resume", {**header, "torn": torn.length if torn else 0})
         else:

@@ -257,7 +257,7 @@ def undo(
     now: Callable[[], datetime],
     progress: Callable[[int, int], None] = lambda _done, _all: None,
     reason: str | None = None,
-    approval: Approval | None = None,
+    approvals: Sequence[Approval] = (),
 ) -> Undone:
     """Take back what an apply wrote.
 
@@ -268,7 +268,7 @@ def undo(
         now: the clock; aware.
         progress: is called with (done, of all) after each batch.
         reason: why this is done, for the journal.
-        approval: who else confirmed it, for the journal; None: nobody.
+        approvals: who approved it, for the journal.
 
     Raises:
         JournalError: in use, altered, or cannot be written; nothing was written.
@@ -282,7 +282,7 @@ def undo(
         now=now,
         replay=lambda _record: None,
         reason=reason,
-        approval=approval,
+        approvals=approvals,
     ) as opened:
         run = _Run(proposal, store, root.rstrip("/"), opened)
         try:

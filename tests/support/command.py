@@ -57,7 +57,7 @@ def _below(group: click.Group, path: tuple[str, ...]) -> Iterator[tuple[str, Com
 
 def declared(arguments: list[str]) -> frozenset[int]:
     """Return the exit codes that a command line's command may end with."""
-    for words in (2, 1):
+    for words in (3, 2, 1):
         command = commands().get(" ".join(arguments[:words]))
         if command is not None:
             return frozenset(command.exits) | ANYWHERE

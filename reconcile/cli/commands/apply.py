@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from reconcile.cli.approval import approval_option, carry_approval, demand_approval
+from reconcile.cli.approval import approval_option, carry_approvals, take_approvals
 from reconcile.cli.command import Command, Exit
 from reconcile.cli.option_groups.wire import take_wire, wire_options
 from reconcile.cli.options import (
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from reconcile.jobs.changes.touched import Touched
     from reconcile.plan.manifest import PlanCounts
     from reconcile.write.apply_results import Tally
-    from reconcile.write.audit_journal import Approval
 
 from reconcile.words import list_names
 
@@ -51,8 +50,8 @@ _LOCKS: Final = {("lock", "lock"): "locks of guarded ledgers", ("lock", "release
         Exit.FAILED: "the store did not answer, or the journal's disk is full, before anything was written",
         Exit.USAGE: "a plan, a journal or a URI that cannot be used",
         Exit.FOUND: "all was written, and its scrutiny found what the plan does not have; the next wave waits",
-        Exit.REFUSED: "a guard refused: not confirmed, not approved by a second person where "
-        "that is asked for, another cluster's root, bookies that are running or were not "
+        Exit.REFUSED: "a guard refused: not confirmed, not approved as the cluster's policy "
+        "asks for, another cluster's root, bookies that are running or were not "
         "looked at, an ACL that nothing names, a wave before with findings or without a scrutiny, "
         "replication that is enabled where ledgers are guarded by names alone",
         Exit.PARTLY: "stopped midway, or keys were left as they are: run it again with --resume",
@@ -99,7 +98,6 @@ def apply(
     accept_findings: int,
     journal: Path | None,
     resume: bool,  # noqa: FBT001 - click's option
-    approval: "Approval | None",
     reason: str | None,
     **shared: Any,  # noqa: ANN401 - click's options
 ) -> None:
@@ -114,7 +112,7 @@ def apply(
     from reconcile.jobs.changes import apply as job
     from reconcile.plan.manifest import read_plan_manifest
 
-    output = make_output(shared)
+    output, approvals = make_output(shared), take_approvals(shared)
     request = job.ApplyRequest(
         plan,
         uri,
@@ -125,7 +123,7 @@ def apply(
         journal=journal,
         resume=resume,
         reason=reason,
-        approval=approval,
+        approvals=approvals,
         inventories=inventories,
         aliases=read_aliases(shared["aliases"]),
         wire=take_wire(shared, wire=wire, without=frozenset({"aliases"})),
@@ -135,8 +133,6 @@ def apply(
     confirmation = job.Confirmation(confirm, accept_unseen)
     if confirm is None and sys.stdin.isatty():
         confirmation = _ask_for_confirmation(review, accept_unseen)
-    if confirmation.hash is not None:
-        demand_approval("apply", approval, review.hash)
     more = [] if wave is None else ["--wave", str(wave)]
     more += ["--journal", str(journal)] if journal else []
     more += ["--acl", acl] if acl else []
@@ -145,7 +141,7 @@ def apply(
     more += [*carry_options("--inventory", "--inventory-dir", "--aliases"), *(["--wire"] if wire else [])]
     more += ["--accept-findings", str(accept_findings)] if accept_findings else []
     more += ["--reason", reason] if reason else []
-    more += [*carry_approval(approval), "--confirm", review.hash]
+    more += [*carry_approvals(approvals), "--confirm", review.hash]
     command = quote_command("bkmeta", "apply", plan, "--metadata", uri, *more)
     with add_remedy(f"what was written is recorded in {job.journal_folder(request)}, go on: {command} --resume"):
         done = job.apply(request, review, confirmation, make_context(output))

@@ -27,6 +27,7 @@ _CODES: Final = {
     "INVALID_ARGUMENT": Exit.USAGE,
     "NOT_FOUND": Exit.USAGE,
     "UNAUTHENTICATED": Exit.REFUSED,
+    "PERMISSION_DENIED": Exit.REFUSED,
     "FAILED_PRECONDITION": Exit.REFUSED,
 }
 
@@ -39,7 +40,7 @@ _CODES: Final = {
         Exit.USAGE: "a method, a field or an address that cannot be used",
         Exit.FOUND: "as the command that the service ran: something was found, or is unsafe",
         Exit.UNDECIDABLE: "as that command: something that matters could not be looked at",
-        Exit.REFUSED: "no token that it knows; another instance leads; or as that command",
+        Exit.REFUSED: "no token that it knows, or one without the role; another instance leads; or as that command",
         Exit.PARTLY: "as that command: partly done, go on",
     },
     epilog="Example: bkmeta ask check-impact bookies=bk1:3181 bookies=bk2:3181 --service bkmeta.example.org:8481",

@@ -32,8 +32,8 @@ def _describe_run(run: "JournalRun") -> str:
     wrote = ", ".join(f"{count} {op}" for op, count in sorted(run.writes.items())) or "nothing written"
     conflicts = f", {count_noun(run.conflicts, 'conflict')}" if run.conflicts else ""
     why = f" ({run.reason})" if run.reason else ""
-    if run.approved:
-        why += f", approved by {run.approved.get('by', '?')} as {run.approved.get('hash', '?')[:_SHOWN_DIGITS]}"
+    for approval in run.approved:
+        why += f", approved by {approval.get('by', '?')} as {approval.get('hash', '?')[:_SHOWN_DIGITS]}"
     begun, ended = (time.partition(".")[0].replace("T", " ") for time in (run.at, run.until))
     return f"{begun} to {ended} UTC: {who}{why}: {wrote}{conflicts}; {run.ended or 'did not end'}"
 
@@ -104,7 +104,7 @@ def _facts(journal: "JournalAccount") -> dict[str, object]:
                 "until": run.until,
                 "by": dict(run.by),
                 "reason": run.reason,
-                "approved": run.approved,
+                "approved": list(run.approved),
                 "writes": dict(run.writes),
                 "conflicts": run.conflicts,
                 "ended": run.ended,

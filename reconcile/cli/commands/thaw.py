@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from reconcile.cli.access import AUTH_VARIABLE
-from reconcile.cli.approval import approval_option, carry_approval, demand_approval
+from reconcile.cli.approval import approval_option, carry_approvals, take_approvals
 from reconcile.cli.command import Command, Exit
 from reconcile.cli.options import (
     FOLDER,
@@ -26,7 +26,6 @@ from recovery.errors import InputError
 
 if TYPE_CHECKING:
     from reconcile.jobs.changes.freeze import Thawed, ThawRequest
-    from reconcile.write.audit_journal import Approval
 
 _AFTER_THAW: Final = (
     "whether every bookie's next pass ends: 'Exception when iterating over the metadata' must not come again in its log"
@@ -75,7 +74,6 @@ def thaw(
     uri: str,
     confirm: str | None,
     journal: Path | None,
-    approval: "Approval | None",
     reason: str | None,
     inventories: tuple[str, ...],
     accept_absent: int,
@@ -95,7 +93,7 @@ def thaw(
     from recovery.dataset import open_dataset
     from recovery.infer.lost_disks import LostDisk
 
-    output = make_output(shared)
+    output, approvals = make_output(shared), take_approvals(shared)
     demand_identity(uri)
     for option, number in (("--accept-absent", accept_absent), ("--accept-left-out", accept_left_out)):
         if number and not inventories:
@@ -106,19 +104,14 @@ def thaw(
         journal or job.default_journal(uri),
         confirm,
         reason,
-        approval,
+        approvals,
         tuple(open_dataset(path, "inventory") for path in inventories),
         job.Accepted(accept_absent, accept_unseen, accept_left_out),
         tuple(map(LostDisk.parse, lost)),
     )
-    done = job.thaw(
-        request,
-        make_context(output),
-        ask_for_hash,
-        lambda proposal, confirms: demand_approval("thaw", approval, proposal.hash, confirms),
-    )
+    done = job.thaw(request, make_context(output), ask_for_hash)
     if isinstance(done, job.Waiting):
-        options = [*carry_options("--inventory", "--inventory-dir", "--lost"), *carry_approval(approval)]
+        options = [*carry_options("--inventory", "--inventory-dir", "--lost"), *carry_approvals(approvals)]
         options += ["--accept-absent", str(accept_absent)] if accept_absent else []
         options += ["--accept-unseen", str(accept_unseen)] if accept_unseen is not None else []
         options += ["--accept-left-out", str(accept_left_out)] if accept_left_out else []

@@ -22,7 +22,7 @@ from reconcile.cli.option_groups.deletes import (
 )
 from reconcile.cli.options import (
     demand_bookie_ids,
-    listed_scope_option,
+    list_scope_option,
     make_context,
     make_output,
     output_options,
@@ -52,7 +52,7 @@ def tombstones() -> None:
     epilog="Example: bkmeta tombstones list --metadata zk+hierarchical://zk1:2181/ledgers --state PURGED",
 )
 @metadata_option
-@listed_scope_option
+@list_scope_option
 @click.option("--state", "states", type=click.Choice(_STATES), multiple=True, help="Only these.")
 @output_options
 def list_tombstones(
@@ -67,7 +67,7 @@ def list_tombstones(
 
     output = make_output(shared)
     context = make_context(output)
-    of_scope, others = select_scope(read_tombstones(uri, (), context), parse_scope(scope))
+    of_scope, unlisted = select_scope(read_tombstones(uri, (), context), parse_scope(scope))
     rows = describe_tombstones(of_scope, now_ms(context))
     chosen = [row for row in rows if not states or row["state"] in states]
     counts = Counter(str(row["state"]) for row in chosen)
@@ -79,9 +79,9 @@ def list_tombstones(
         counts={**counts, "tombstones": len(chosen), "nodes": nodes, "bytes": size},
         details=[
             *(f"{row['ledger']}: {row['state']} since {row['since']}, by {row['by']}" for row in chosen[:SHOWN]),
-            *describe_scopes(others),
+            *describe_scopes(unlisted),
         ],
-        facts={"ledgers": chosen, "other_scopes": others},
+        facts={"ledgers": chosen, "other_scopes": unlisted},
     )
     sys.exit(output.show(result))
 

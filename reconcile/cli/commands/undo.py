@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from reconcile.cli.approval import approval_option, carry_approval, demand_approval
+from reconcile.cli.approval import approval_option, carry_approvals, take_approvals
 from reconcile.cli.command import Command, Exit
 from reconcile.cli.options import (
     FOLDER,
@@ -23,7 +23,6 @@ from reconcile.words import count_noun, is_or_are, printable
 
 if TYPE_CHECKING:
     from reconcile.jobs.changes.undo import UndoOutcome
-    from reconcile.write.audit_journal import Approval
     from reconcile.write.undo import Proposal
 
 _SHOWN: Final = 10
@@ -57,7 +56,6 @@ def undo(
     confirm: str | None,
     *,
     replaced_only: bool,
-    approval: "Approval | None",
     reason: str | None,
     **shared: Any,  # noqa: ANN401 - the shared options
 ) -> None:
@@ -70,19 +68,14 @@ def undo(
     from reconcile.jobs.changes import undo as job
     from reconcile.write.audit_journal import find_next_journal
 
-    output = make_output(shared)
-    request = job.UndoRequest(journal, uri, confirm, replaced_only, reason, approval)
+    output, approvals = make_output(shared), take_approvals(shared)
+    request = job.UndoRequest(journal, uri, confirm, replaced_only, reason, approvals)
     with add_remedy(f"what was taken back is recorded in {journal}: run the same command again"):
-        outcome = job.undo(
-            request,
-            make_context(output),
-            _ask_for_hash,
-            lambda proposal: demand_approval("undo", approval, proposal.hash),
-        )
+        outcome = job.undo(request, make_context(output), _ask_for_hash)
     proposal, done = outcome.proposal, outcome.undone
     if done is None:
         more = [*(["--replaced-only"] if replaced_only else []), *(["--reason", reason] if reason else [])]
-        more += carry_approval(approval)
+        more += carry_approvals(approvals)
         command = quote_command("bkmeta", "undo", journal, "--metadata", uri, *more)
         sys.exit(output.show(_make_waiting_result(outcome, command, journal)))
     taken, left = sum(done.done.values()) + sum(done.there.values()), sum(done.left.values())

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from reconcile.cli.approval import read_local_policy
 from reconcile.cli.option_groups.wire import take_wire, wire_options
 from reconcile.cli.options import (
     DURATION,
@@ -82,7 +83,11 @@ def retention_option(command: Callable[..., R]) -> Callable[..., R]:
 
 
 def take_target(values: dict[str, Any]) -> "Target":
-    """Take the options of `target_options` out of a command's arguments."""
+    """Take the options of `target_options` out of a command's arguments.
+
+    Raises:
+        InputError: the policy of this host cannot be used.
+    """
     from backends.protocols import parse_acl
     from reconcile.jobs.deletes.clusters import Target
 
@@ -92,7 +97,7 @@ def take_target(values: dict[str, Any]) -> "Target":
             parse_acl(acl)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--acl") from error
-    return Target(values.pop("uri"), values.pop("journal"), acl)
+    return Target(values.pop("uri"), values.pop("journal"), acl, read_local_policy())
 
 
 def take_ledgers(values: dict[str, Any], *, may_be_none: bool = False) -> "tuple[LedgerId, ...]":
@@ -164,21 +169,21 @@ def select_scope(tombstones: "Iterable[Tombstone]", scope: int) -> tuple[list["T
     """Return the tombstones of one scope, and how many each other scope has."""
     from recovery.model.ids import to_unsigned
 
-    chosen, others = list["Tombstone"](), Counter[int]()
+    chosen, unlisted = list["Tombstone"](), Counter[int]()
     for item in tombstones:
         if item.ledger.scope == scope:
             chosen.append(item)
         else:
-            others[to_unsigned(item.ledger.scope)] += 1
-    return chosen, dict(sorted(others.items()))
+            unlisted[to_unsigned(item.ledger.scope)] += 1
+    return chosen, dict(sorted(unlisted.items()))
 
 
-def describe_scopes(others: Mapping[int, int]) -> list[str]:
-    """Return a line that names scopes that were not listed; none where there are no others."""
-    if not others:
+def describe_scopes(unlisted: Mapping[int, int]) -> list[str]:
+    """Return a line that names scopes that were not listed; none where all were listed."""
+    if not unlisted:
         return []
-    named = ", ".join(f"{scope} ({count})" for scope, count in list(others.items())[:SHOWN])
-    more = f", and {len(others) - SHOWN} more scopes" if len(others) > SHOWN else ""
+    named = ", ".join(f"{scope} ({count})" for scope, count in list(unlisted.items())[:SHOWN])
+    more = f", and {len(unlisted) - SHOWN} more scopes" if len(unlisted) > SHOWN else ""
     return [f"not listed, of other scopes: {named}{more}; name one with --ledger-scope-id"]
 
 

@@ -47,6 +47,9 @@ _WORDS: Final[Mapping[Advice, str]] = {
     Advice.REMOVE_REHEARSAL: "remove it with --remove, or name another root",
     Advice.END_APPLY: "let it come to its end first: bkmeta apply … --resume",
     Advice.RECOVER_WITH_STORE: "recover with --metadata, then edit that plan",
+    Advice.APPROVE: "have each of them sign it, bkmeta approve {value} --key KEY --out FILE, and add --approval FILE "
+    "for each",
+    Advice.SIGN_CERTIFICATE: "add --sign-key KEY, a key that the policy names; bkmeta delete policy show lists them",
     Advice.NAME_ACL_ENTRIES: "name an ACL: --acl scheme:id:perms,…",
 }
 

@@ -55,6 +55,36 @@ class ClockCheck(_message.Message):
     by: str
     def __init__(self, version: _Optional[int] = ..., at_ms: _Optional[int] = ..., by: _Optional[str] = ...) -> None: ...
 
+class Policy(_message.Message):
+    __slots__ = ("version", "at_ms", "by", "archived", "soak_ms", "min_age_ms", "most_in_a_day", "approvals", "approvers")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    AT_MS_FIELD_NUMBER: _ClassVar[int]
+    BY_FIELD_NUMBER: _ClassVar[int]
+    ARCHIVED_FIELD_NUMBER: _ClassVar[int]
+    SOAK_MS_FIELD_NUMBER: _ClassVar[int]
+    MIN_AGE_MS_FIELD_NUMBER: _ClassVar[int]
+    MOST_IN_A_DAY_FIELD_NUMBER: _ClassVar[int]
+    APPROVALS_FIELD_NUMBER: _ClassVar[int]
+    APPROVERS_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    at_ms: int
+    by: str
+    archived: bool
+    soak_ms: int
+    min_age_ms: int
+    most_in_a_day: int
+    approvals: int
+    approvers: _containers.RepeatedCompositeFieldContainer[Approver]
+    def __init__(self, version: _Optional[int] = ..., at_ms: _Optional[int] = ..., by: _Optional[str] = ..., archived: bool = ..., soak_ms: _Optional[int] = ..., min_age_ms: _Optional[int] = ..., most_in_a_day: _Optional[int] = ..., approvals: _Optional[int] = ..., approvers: _Optional[_Iterable[_Union[Approver, _Mapping]]] = ...) -> None: ...
+
+class Approver(_message.Message):
+    __slots__ = ("name", "key")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    key: bytes
+    def __init__(self, name: _Optional[str] = ..., key: _Optional[bytes] = ...) -> None: ...
+
 class TombstoneNode(_message.Message):
     __slots__ = ("version", "texts", "tombstones")
     VERSION_FIELD_NUMBER: _ClassVar[int]

@@ -15,7 +15,7 @@ listing                                                  not complete; many ledg
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from reconcile.deletes.policy import MOST_IN_A_DAY, Policy
 from reconcile.deletes.records import ArchiveMark
 from reconcile.deletes.tombstones import (
     DAY_MS,
@@ -58,7 +59,6 @@ from recovery.model.metadata import State as LedgerState
 
 MIN_AGE_MS: Final = DAY_MS
 FRESHNESS_MS: Final = DAY_MS
-MOST_IN_A_DAY: Final = 1000
 _COLUMNS: Final = (
     "raw", "version", "acl", "created_at", "changed_at", "error", "state", "ensemble_size", "write_quorum",
     "ack_quorum", "last_entry", "ctime", "segments", "custom",
@@ -78,6 +78,7 @@ class Rules:
         archived: whether a mark of the backup application is demanded.
         confirmed: number of ledgers that somebody confirmed to delete though the breaker trips; None: nobody did.
         absent: number of ledgers that went, as somebody confirmed; None: nobody did.
+        most_in_a_day: ledgers that a day may purge without a confirmation, at most.
     """
 
     min_age_ms: int = MIN_AGE_MS
@@ -85,6 +86,16 @@ class Rules:
     archived: bool = False
     confirmed: int | None = None
     absent: int | None = None
+    most_in_a_day: int = MOST_IN_A_DAY
+
+    def tighten(self, policy: Policy) -> "Rules":
+        """Return the rules that demand what these do, and what a policy does."""
+        return replace(
+            self,
+            min_age_ms=max(self.min_age_ms, policy.min_age_ms),
+            archived=self.archived or policy.archived,
+            most_in_a_day=min(self.most_in_a_day, policy.most_in_a_day),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,9 +147,16 @@ class Breaker:
         return self.asked + self.lately > self.limit
 
 
-def set_breaker(asked: int, lately: int, total: int) -> Breaker:
-    """Return the breaker of a run: 1,000 ledgers a day, or 5 % of all if that is fewer; ten are never too many."""
-    return Breaker(asked, lately, total, max(FEW, min(MOST_IN_A_DAY, int(total * MOST_SHARE))))
+def set_breaker(asked: int, lately: int, total: int, most: int = MOST_IN_A_DAY) -> Breaker:
+    """Return the breaker of a run: 1,000 ledgers a day, or 5 % of all if that is fewer; ten are never too many.
+
+    Args:
+        asked: ledgers of this run.
+        lately: ledgers that were purged within a day.
+        total: ledgers of the store.
+        most: ledgers a day that the policy allows; it may be fewer than ten.
+    """
+    return Breaker(asked, lately, total, min(most, max(FEW, min(MOST_IN_A_DAY, int(total * MOST_SHARE)))))
 
 
 def judge_deletes(wanted: Wanted, evidence: Evidence, rules: Rules) -> tuple[list[Verification], Breaker]:
@@ -155,7 +173,8 @@ def judge_deletes(wanted: Wanted, evidence: Evidence, rules: Rules) -> tuple[lis
     _judge_listing_times(wanted, evidence, objections)
     _judge_archive(wanted, evidence, rules, objections)
     positions, names = _judge_holders(wanted, rows, evidence, rules, objections)
-    breaker = set_breaker(len(wanted), evidence.removed_lately, evidence.captures[1].rows("ledgers"))
+    total = evidence.captures[1].rows("ledgers")
+    breaker = set_breaker(len(wanted), evidence.removed_lately, total, rules.most_in_a_day)
     if breaker.is_tripped and rules.confirmed != len(wanted):
         detail = (
             f"{breaker.asked} deletes and {breaker.lately} of the last day are more than {breaker.limit}; "

@@ -8,8 +8,10 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from reconcile.deletes.approvals import Approvable, Subject
 from reconcile.errors import Advice, GuardRefusedError, PlanError, Remedy
 from reconcile.estimates import Step
+from reconcile.jobs.approvals import NO_APPROVALS, Approvals
 from reconcile.jobs.changes.touched import Touched, open_evidence, scrutinize_touched
 from reconcile.jobs.context import Context, Wire, connect, throttle
 from reconcile.jobs.starts import decide_starts_now
@@ -20,7 +22,6 @@ from reconcile.words import count_noun, list_names
 from reconcile.write import apply as engine
 from reconcile.write import guards
 from reconcile.write.apply_results import Applied
-from reconcile.write.audit_journal import Approval
 from reconcile.write.journal_events import JudgedWave
 from recovery.codecs.store_kind import kind_of
 from recovery.dataset import Dataset
@@ -45,7 +46,7 @@ class ApplyRequest:
         journal: folder where every write is recorded; None: in the plan's.
         resume: go on with the journal that is there.
         reason: why, for the journal.
-        approval: who else confirmed it, for the journal; None: nobody.
+        approvals: that were given.
         inventories: what is written is judged by, in place of the plan's; none: those that the plan was made from.
         wire: how running bookies are asked for what was written; None: they are not.
         aliases: other names of bookies in records → ids.
@@ -61,7 +62,7 @@ class ApplyRequest:
     journal: Path | None = None
     resume: bool = False
     reason: str | None = None
-    approval: Approval | None = None
+    approvals: Approvals = NO_APPROVALS
     inventories: tuple[str, ...] = ()
     wire: Wire | None = None
     aliases: Mapping[str, str] = field(default_factory=dict)
@@ -153,7 +154,7 @@ def apply(request: ApplyRequest, reviewed: Review, confirmation: Confirmation, c
         context: of the job.
 
     Raises:
-        GuardRefusedError: not confirmed; or the store is not the plan's, or bookies run.
+        GuardRefusedError: not confirmed or not approved; or the store is not the plan's, or bookies run.
         JournalError: the journal belongs to something else.
         PartlyAppliedError: the store stopped answering midway.
         UnavailableError: the store does not answer.
@@ -168,6 +169,8 @@ def apply(request: ApplyRequest, reviewed: Review, confirmation: Confirmation, c
         if binding.root and binding.root != opened.root:
             problem = f"the plan was made for the root {binding.root}"
             raise GuardRefusedError(opened.uri, problem, Remedy(Advice.APPLY_AT_OWN_ROOT))
+        policy = request.approvals.find_policy(opened.store, opened.root)
+        approvals = request.approvals.require(policy, Subject(Approvable.PLAN, reviewed.hash), context.now())
         has_acl = request.has_acl or request.acl is not None
         demand_same_keys(opened, binding.layout or "", has_acl=has_acl)
         if not (kind_of(opened.layout_hint).has_acls or request.accept_unfrozen):
@@ -182,7 +185,7 @@ def apply(request: ApplyRequest, reviewed: Review, confirmation: Confirmation, c
             resume=request.resume,
             wave=request.wave,
             reason=request.reason,
-            approval=request.approval,
+            approvals=approvals,
             principals=list_principals(context.access, opened),
             instance_ids=binding.instance_ids,
             accept_findings=request.accept_findings,

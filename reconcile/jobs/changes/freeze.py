@@ -14,11 +14,14 @@ from backends.registry import OpenStore, parse_store_uri
 from backends.zookeeper.acl import digest_principal
 from reconcile.check import thaw_guards
 from reconcile.check.guard_locks import count_guards
+from reconcile.deletes.approvals import Approvable, Subject
 from reconcile.errors import Advice, GuardRefusedError, JournalError, Remedy
+from reconcile.jobs.approvals import NO_APPROVALS, Approvals
 from reconcile.jobs.context import Context, add_remedy
 from reconcile.jobs.starts import BookieStarts, decide_starts_of, list_known
 from reconcile.stores import Access, AccessAs, list_session_principals, open_store
 from reconcile.write import audit_journal, guards
+from reconcile.write.audit_journal import Approval
 from reconcile.write.freezing import freeze as engine
 from reconcile.write.freezing import freeze_state
 from reconcile.write.journal_events import FreezeHistory
@@ -30,6 +33,7 @@ from recovery.infer.lost_disks import LostDisk
 
 TYPED: Final = 8
 """Digits of the hash that count as having read it."""
+_THAW: Final = "thaw"
 _SERVER_PATIENCE_S: Final = 5.0
 _STOP: Final = "keep the bookies stopped until apply has ended"
 _PULSAR: Final = "metadata-store:"
@@ -37,8 +41,6 @@ _PULSAR_ELSEWHERE: Final = re.compile(r"metadata-store:(?:etcd|oxia)\b", re.IGNO
 
 Ask = Callable[[engine.Proposal], str | None]
 """Shows a proposal to a person; returns the hash that the person confirms, None where nobody can."""
-Approve = Callable[[engine.Proposal, Callable[[str], bool]], None]
-"""Refuses a proposal that a second person has to approve, and did not; is given what says whether a hash fits it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +52,14 @@ class FreezeRequest:
         journal: folder where every change is recorded.
         confirmed: hash of the changes that are confirmed; None: nobody confirmed any yet.
         reason: why, for the journal.
-        approval: who else confirmed them, for the journal; None: nobody.
+        approvals: that were given; to freeze is urgent, and needs none.
     """
 
     uri: str
     journal: Path
     confirmed: str | None = None
     reason: str | None = None
-    approval: audit_journal.Approval | None = None
+    approvals: Approvals = NO_APPROVALS
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,13 +183,11 @@ def freeze(request: FreezeRequest, context: Context, ask: Ask) -> Waiting | Froz
         return waiting or run.prove(propose(engine.read_history(request.journal, run.root)), layout)
 
 
-def thaw(
-    request: ThawRequest, context: Context, ask: Ask, approve: Approve = lambda _proposal, _confirms: None
-) -> Waiting | Thawed:
+def thaw(request: ThawRequest, context: Context, ask: Ask) -> Waiting | Thawed:
     """Give the bookies back what a freeze took, where the changes are confirmed and nothing is lost by it.
 
     Raises:
-        GuardRefusedError: bookies would delete more than was accepted.
+        GuardRefusedError: bookies would delete more than was accepted, or it is not approved.
         InputError: no identity, or that of the bookies.
         JournalError: there is no journal of a freeze, or it is of something else.
         UnavailableError: the store does not answer.
@@ -206,7 +206,7 @@ def thaw(
         def propose(history: FreezeHistory | None) -> engine.Proposal:
             return engine.propose_thaw(run.store, run.root, history or FreezeHistory())
 
-        waiting = run.change("thaw", propose, ask, counts, approve)
+        waiting = run.change(_THAW, propose, ask, counts)
         if waiting:
             return waiting
         state = freeze_state.read_freeze_state(run.store, run.root)
@@ -287,7 +287,6 @@ class _Run:
         propose: Callable[[FreezeHistory | None], engine.Proposal],
         ask: Ask,
         counts: Mapping[str, int | None],
-        approve: Approve = lambda _proposal, _confirms: None,
     ) -> Waiting | None:
         """Make the changes if they are confirmed; return what waits if they are not."""
         folder, confirmed = self.request.journal, self.request.confirmed
@@ -299,7 +298,7 @@ class _Run:
             confirmed = ask(proposal)
         if confirmed is None or not _is_confirmed(proposal, history, confirmed):
             return Waiting(self.root, self.identity, proposal, confirmed, counts)
-        approve(proposal, partial(_is_confirmed, proposal, history))
+        approvals = self._require_approvals(proposal, history) if kind == _THAW else ()
         begun = FreezeHistory()
         opening = partial(
             audit_journal.Journal.open,
@@ -307,7 +306,7 @@ class _Run:
             now=self.context.now,
             replay=begun.replay,
             reason=self.request.reason,
-            approval=self.request.approval,
+            approvals=approvals,
         )
         stopped = add_remedy(f"what was changed is recorded in {folder}, go on: run the same command again")
         with stopped, opening(folder, engine.make_binding(self.root)) as journal:
@@ -317,6 +316,13 @@ class _Run:
                 return Waiting(self.root, self.identity, proposal, confirmed, counts)
             engine.carry_out(proposal, self.store, journal, resumed=engine.is_rest(proposal, begun, confirmed))
         return None
+
+    def _require_approvals(self, proposal: engine.Proposal, history: FreezeHistory | None) -> tuple[Approval, ...]:
+        """Return who approved a thaw; what is left of one that was approved and stopped is approved, too."""
+        approvals = self.request.approvals
+        policy = approvals.find_policy(self.store, self.root)
+        subject = Subject(Approvable.THAW, proposal.hash)
+        return approvals.require(policy, subject, self.context.now(), is_hash=partial(_is_confirmed, proposal, history))
 
     def prove(self, proposal: engine.Proposal, layout: Layout) -> Frozen:
         """Return whether the freeze holds: what the rights are, and what was refused without our identity."""

@@ -6,17 +6,16 @@ from pathlib import Path
 from typing import Final
 
 from backends.registry import parse_store_uri
+from reconcile.deletes.approvals import Approvable, Subject
+from reconcile.jobs.approvals import NO_APPROVALS, Approvals
 from reconcile.jobs.context import Context, connect, throttle
 from reconcile.write import undo as engine
-from reconcile.write.audit_journal import Approval
 
 TYPED: Final = 8
 """Digits of the hash that count as having read it."""
 
 Ask = Callable[[engine.Proposal], str | None]
 """Shows a proposal to a person; returns the hash that the person confirms, None where nobody can."""
-Approve = Callable[[engine.Proposal], None]
-"""Refuses a proposal that a second person has to approve, and did not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +28,7 @@ class UndoRequest:
         confirmed: hash of what is confirmed; None: nobody confirmed anything yet.
         replaced_only: put back what was replaced, and leave what was created.
         reason: why, for the journal.
-        approval: who else confirmed it, for the journal; None: nobody.
+        approvals: that were given.
     """
 
     journal: Path
@@ -37,7 +36,7 @@ class UndoRequest:
     confirmed: str | None = None
     replaced_only: bool = False
     reason: str | None = None
-    approval: Approval | None = None
+    approvals: Approvals = NO_APPROVALS
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +54,11 @@ class UndoOutcome:
     undone: engine.Undone | None
 
 
-def undo(request: UndoRequest, context: Context, ask: Ask, approve: Approve = lambda _proposal: None) -> UndoOutcome:
+def undo(request: UndoRequest, context: Context, ask: Ask) -> UndoOutcome:
     """Take back what an apply wrote, where that is confirmed.
 
     Raises:
-        GuardRefusedError: records were created, and the store is not frozen.
+        GuardRefusedError: records were created, and the store is not frozen; or it is not approved.
         JournalError: the journal is not of an apply, or of another store.
         PartlyAppliedError: the store stopped answering midway.
         UnavailableError: the store does not answer.
@@ -70,7 +69,8 @@ def undo(request: UndoRequest, context: Context, ask: Ask, approve: Approve = la
         confirmed = ask(proposal) if request.confirmed is None else request.confirmed
         if confirmed is None or len(confirmed) < TYPED or not proposal.hash.startswith(confirmed.lower()):
             return UndoOutcome(proposal, confirmed, None)
-        approve(proposal)
+        policy = request.approvals.find_policy(opened.store, opened.root)
+        approvals = request.approvals.require(policy, Subject(Approvable.UNDO, proposal.hash), context.now())
         with context.reporter.progress("taking back", "batches") as progress:
             undone = engine.undo(
                 proposal,
@@ -79,6 +79,6 @@ def undo(request: UndoRequest, context: Context, ask: Ask, approve: Approve = la
                 now=context.now,
                 progress=throttle(progress),
                 reason=request.reason,
-                approval=request.approval,
+                approvals=approvals,
             )
     return UndoOutcome(proposal, confirmed, undone)

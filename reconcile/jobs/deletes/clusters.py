@@ -1,7 +1,7 @@
 """A cluster's store opened for deletes: where its records are, our own root beside it, and the journal."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,8 +10,10 @@ from backends.registry import OpenStore, parse_store_uri
 from reconcile.deletes.cluster import Cluster
 from reconcile.deletes.own_root import OwnRoot, make_own_root, open_log, open_own_root
 from reconcile.deletes.packed import ChangeLog
+from reconcile.deletes.policy import Policy
+from reconcile.jobs.approvals import Approvals
 from reconcile.jobs.context import Context, connect
-from reconcile.write.audit_journal import name_runner
+from reconcile.write.audit_journal import Approval, name_runner
 from recovery.capture.summary import choose_layout
 from recovery.codecs.store import Layout, places
 from recovery.errors import InputError
@@ -25,11 +27,13 @@ class Target:
         uri: of the store.
         journal: folder; None: `default_journal`.
         acl: rights of our own root, where it is made; None: those of the ledgers root.
+        local: policy of this host, for a cluster whose store has none; None: there is none.
     """
 
     uri: str
     journal: Path | None = None
     acl: str | None = None
+    local: Policy | None = None
 
     @property
     def folder(self) -> Path:
@@ -47,6 +51,7 @@ class OpenDeletes:
         own: our own root.
         log: by which it is changed.
         by: who runs this.
+        policy: that holds.
     """
 
     opened: OpenStore
@@ -54,6 +59,7 @@ class OpenDeletes:
     own: OwnRoot
     log: ChangeLog
     by: str
+    policy: Policy
 
 
 def default_journal(uri: str) -> Path:
@@ -83,22 +89,42 @@ def read_layout(opened: OpenStore) -> Layout:
     return choose_layout(None if stored is None else stored.value, key, hint)
 
 
-@contextmanager
-def open_deletes(target: Target, context: Context) -> Iterator[OpenDeletes]:
-    """Give a store that is open for deletes; our own root is made if it is not there.
+def find_policy(opened: OpenStore, target: Target) -> Policy:
+    """Return the policy of an open store's cluster.
 
     Raises:
-        GuardRefusedError: what stands at the key of our own root is not ours.
+        GuardRefusedError: it cannot be read.
+    """
+    return Approvals(local=target.local).find_policy(opened.store, opened.root)
+
+
+@contextmanager
+def open_deletes(
+    target: Target,
+    context: Context,
+    approve: Callable[[OpenStore, Policy], Sequence[Approval]] = lambda _opened, _policy: (),
+) -> Iterator[OpenDeletes]:
+    """Give a store that is open for deletes; our own root is made if it is not there.
+
+    Args:
+        target: the store.
+        context: of the job.
+        approve: says who approved what is done, before anything is written; raises where too few did.
+
+    Raises:
+        GuardRefusedError: what stands at the key of our own root is not ours, or the policy cannot be read.
         InputError: there is no ledgers root, or nothing names its layout.
         JournalError: the journal is in use, altered, or of another root.
         UnavailableError: the store does not answer.
     """
     with connect(target.uri, context, writable=True) as opened:
         layout = read_layout(opened)
-        with open_log(target.folder, opened.store, opened.root, context.now) as log:
+        policy = find_policy(opened, target)
+        approvals = approve(opened, policy)
+        with open_log(target.folder, opened.store, opened.root, context.now, approvals) as log:
             own = make_own_root(opened.store, opened.root, log, target.acl)
             cluster = Cluster(opened.store, opened.root.rstrip("/"), layout)
-            yield OpenDeletes(opened, cluster, own, log, name_self())
+            yield OpenDeletes(opened, cluster, own, log, name_self(), policy)
 
 
 def read_own_root(opened: OpenStore) -> OwnRoot | None:

@@ -5,8 +5,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from backends.registry import OpenStore
+from reconcile.deletes.approvals import Approvable, Subject
 from reconcile.deletes.certificate import Certificate, Validity, judge_certificate, read_certificate
 from reconcile.deletes.own_root import demand_clock, read_instance_id
+from reconcile.deletes.policy import Policy
 from reconcile.deletes.purge import Purged, PurgeRequest, count_lately, purge_ledgers
 from reconcile.deletes.tombstones import REMOVED, StepRefusedError
 from reconcile.deletes.verification.evidence import Listing
@@ -14,6 +16,7 @@ from reconcile.deletes.verification.unreferenced import select_live
 from reconcile.deletes.verification.verdicts import set_breaker
 from reconcile.deletes.verification.wanted import Wanted
 from reconcile.errors import Advice, GuardRefusedError, Remedy
+from reconcile.jobs.approvals import NO_APPROVALS, Approvals
 from reconcile.jobs.context import Context, throttle
 from reconcile.jobs.deletes.clusters import OpenDeletes, Target, now_ms, open_deletes
 from reconcile.jobs.deletes.listings import list_again
@@ -36,6 +39,7 @@ class PurgeJob:
         rate: ledgers a second, at most.
         batch: ledgers in a transaction, at most; None: as many as the store takes.
         confirmed: hash of the certificate, needed where the breaker trips.
+        approvals: that were given.
     """
 
     target: Target
@@ -44,6 +48,7 @@ class PurgeJob:
     rate: float | None = None
     batch: int | None = None
     confirmed: str | None = None
+    approvals: Approvals = NO_APPROVALS
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +71,8 @@ def purge_deletes(job: PurgeJob, context: Context) -> PurgedLedgers:
     """Remove the records of a certificate's ledgers.
 
     Raises:
-        GuardRefusedError: no valid certificate of this cluster, a soak that is not over, the breaker, or a clock
-            that is not the store's.
+        GuardRefusedError: no valid certificate of this cluster, too few approvals, less than the policy asks for, the
+            breaker, or a clock that is not the store's.
         InputError: the certificate cannot be read.
         PartlyAppliedError: stopped midway.
         UnavailableError: the store does not answer.
@@ -77,17 +82,26 @@ def purge_deletes(job: PurgeJob, context: Context) -> PurgedLedgers:
     remedy = "verify again for a new one"
     if check.validity is not Validity.VALID:
         raise GuardRefusedError(str(job.certificate), f"is not valid: {'; '.join(check.problems)}", remedy)
+    maker = None if certificate.signature is None else certificate.signature.public_key
+    subject = Subject(Approvable.CERTIFICATE, certificate.hash)
     with (
-        open_deletes(job.target, context) as target,
+        open_deletes(
+            job.target,
+            context,
+            lambda _opened, policy: job.approvals.require(policy, subject, context.now(), maker=maker),
+        ) as target,
         context.reporter.progress("purging", "ledgers") as progress,
     ):
         _demand_same_cluster(certificate, target, str(job.certificate))
         # By a clock that is behind a certificate would hold for ever.
         demand_clock(target.cluster.store, target.own, context.now, target.by, target.log)
         _demand_unbroken(certificate, target, job.confirmed, context)
-        archived = bool(certificate.body["evidence"]["rules"]["archived"])
+        _require_age(certificate, target.policy, str(job.certificate))
+        archived = bool(certificate.body["evidence"]["rules"]["archived"]) or target.policy.archived
         naming = _Naming(certificate, target.opened, context)
-        request = PurgeRequest(certificate, target.by, naming.find, archived, job.rate, job.batch)
+        request = PurgeRequest(
+            certificate, target.by, naming.find, archived, target.policy.soak_ms, job.rate, job.batch
+        )
         result = purge_ledgers(
             request, target.cluster, target.own, target.log, now=context.now, progress=throttle(progress)
         )
@@ -140,13 +154,20 @@ def _demand_same_cluster(certificate: Certificate, target: OpenDeletes, name: st
         raise GuardRefusedError(name, problem, "name the store of the certificate's cluster")
 
 
+def _require_age(certificate: Certificate, policy: Policy, name: str) -> None:
+    """Refuse a certificate that was made by a rule that is weaker than the policy by now."""
+    if int(certificate.body["evidence"]["rules"]["min_age_ms"]) < policy.min_age_ms:
+        problem = "was made for ledgers of a smaller age than the policy of the cluster asks for now"
+        raise GuardRefusedError(name, problem, "verify again for a new one")
+
+
 def _demand_unbroken(certificate: Certificate, target: OpenDeletes, confirmed: str | None, context: Context) -> None:
     """Refuse another certificate's confirmation, and more purges than a day may have without one."""
     own = target.own.tombstones
     named = own.read_some(list(certificate.ledgers))
     asked = sum(tombstone.state not in REMOVED for tombstone in named.values())
     lately = count_lately(own.read_all(), now_ms(context))
-    breaker = set_breaker(asked, lately, int(certificate.body["breaker"]["total"]))
+    breaker = set_breaker(asked, lately, int(certificate.body["breaker"]["total"]), target.policy.most_in_a_day)
     typed = confirmed or ""
     is_confirmed = len(typed) >= _TYPED and certificate.hash.startswith(typed.lower())
     if typed and not is_confirmed:

@@ -19,7 +19,7 @@ from reconcile.deletes.tombstones import (
 from reconcile.deletes.verification.evidence import gather_holdings, list_sightings
 from reconcile.deletes.verification.wanted import Wanted
 from reconcile.jobs.context import Context, connect, throttle
-from reconcile.jobs.deletes.clusters import Target, now_ms, open_deletes, read_own_root
+from reconcile.jobs.deletes.clusters import OpenDeletes, Target, now_ms, open_deletes, read_own_root
 from reconcile.jobs.deletes.looks import Looks, gather_inventories
 from recovery.codecs.ledger_record import decode
 from recovery.errors import FormatError
@@ -96,7 +96,7 @@ class UndoneDeletes:
 
 
 def request_deletes(request: DeleteRequest, context: Context) -> RequestedDeletes:
-    """Write a tombstone for each ledger that has a record and no tombstone yet.
+    """Write a tombstone for each ledger that has a record and no tombstone yet, where the policy lets it be deleted.
 
     Raises:
         GuardRefusedError: what stands at the key of our own root is not ours.
@@ -104,6 +104,7 @@ def request_deletes(request: DeleteRequest, context: Context) -> RequestedDelete
     """
     result = RequestedDeletes()
     records: dict[LedgerId, StoredRecord | None] = {}
+    refusals: dict[LedgerId, str] = {}
     with (
         open_deletes(request.target, context) as target,
         context.reporter.progress("asking for deletes", "ledgers") as progress,
@@ -116,10 +117,12 @@ def request_deletes(request: DeleteRequest, context: Context) -> RequestedDelete
         def prepare(batch: Sequence[LedgerId]) -> None:
             records.clear()
             records.update(read_records(batch, target.cluster))
+            refusals.clear()
+            refusals.update(_find_refusals(records, target))
 
         def decide(ledger: LedgerId, tombstone: Tombstone | None) -> Decision[Tombstone] | None:
             record = records[ledger]
-            if tombstone is not None or record is None or len(record.raw) > RECORD_BYTES:
+            if tombstone is not None or record is None or ledger in refusals:
                 return None
             members = _read_members(record)
             return Decision(
@@ -130,7 +133,7 @@ def request_deletes(request: DeleteRequest, context: Context) -> RequestedDelete
                     at_ms,
                     target.by,
                     reason=request.reason,
-                    soak_ms=request.soak_ms,
+                    soak_ms=max(request.soak_ms, target.policy.soak_ms),
                     references=request.references,
                 )
             )
@@ -140,11 +143,8 @@ def request_deletes(request: DeleteRequest, context: Context) -> RequestedDelete
                 record = records[ledger]
                 if record is None:
                     result.absent.append(ledger)
-                elif len(record.raw) > RECORD_BYTES:
-                    size = len(record.raw)
-                    result.refused[ledger] = (
-                        f"its record of {size} bytes is larger than a tombstone takes, {RECORD_BYTES}"
-                    )
+                elif ledger in refusals:
+                    result.refused[ledger] = refusals[ledger]
                 else:
                     result.requested.append(ledger)
             show(len(result.absent) + len(result.refused) + len(result.requested), len(request.ledgers))
@@ -207,6 +207,21 @@ def undo(request: UndoRequest, context: Context) -> UndoneDeletes:
         undone = tuple(ledger for ledger in ledgers if ledger not in refused)
         target.log.end({"undone": len(undone), "refused": len(refused)}, 0)
     return UndoneDeletes(undone, tuple(item for item in undone if item in removed), refused)
+
+
+def _find_refusals(records: Mapping[LedgerId, StoredRecord | None], target: OpenDeletes) -> dict[LedgerId, str]:
+    """Return which of some ledgers get no tombstone, and why."""
+    there = {ledger: record for ledger, record in records.items() if record is not None}
+    refusals = dict[LedgerId, str]()
+    if target.policy.archived:
+        marked = target.own.archive.read_some(list(there))
+        why = "it has no archive mark, which the policy of the cluster requires"
+        refusals.update((ledger, why) for ledger in there if ledger not in marked)
+    for ledger, record in there.items():
+        size = len(record.raw)
+        if size > RECORD_BYTES:
+            refusals[ledger] = f"its record of {size} bytes is larger than a tombstone takes, {RECORD_BYTES}"
+    return refusals
 
 
 def _read_members(record: StoredRecord) -> tuple[str, ...]:

@@ -19,8 +19,10 @@ from reconcile.deletes.own_root import (
     write_last_listing,
 )
 from reconcile.deletes.packed import Decision
+from reconcile.deletes.policy import Policy
 from reconcile.deletes.purge import count_lately
 from reconcile.deletes.records import ArchiveMark, LastListing
+from reconcile.deletes.signatures import sign
 from reconcile.deletes.tombstones import (
     LOOKS,
     State,
@@ -37,9 +39,18 @@ from reconcile.deletes.verification.evidence import gather_holdings, to_ms
 from reconcile.deletes.verification.objections import Reason
 from reconcile.deletes.verification.verdicts import Breaker, Evidence, Rules, judge_deletes
 from reconcile.deletes.verification.wanted import Wanted
+from reconcile.errors import Advice, GuardRefusedError, Remedy
 from reconcile.jobs.capture import capture_store
 from reconcile.jobs.context import Context, connect
-from reconcile.jobs.deletes.clusters import Target, name_self, now_ms, open_deletes, read_layout, read_own_root
+from reconcile.jobs.deletes.clusters import (
+    Target,
+    find_policy,
+    name_self,
+    now_ms,
+    open_deletes,
+    read_layout,
+    read_own_root,
+)
 from reconcile.jobs.deletes.listings import ListedReferences, list_references, measure_since_listing
 from reconcile.jobs.deletes.looks import Looks, gather_inventories
 from recovery.codecs.store_kind import kind_of
@@ -127,7 +138,8 @@ def verify_deletes(request: VerifyRequest, context: Context) -> VerifiedDeletes:
 
     Raises:
         DatasetError: an inventory is missing or damaged.
-        GuardRefusedError: what stands at the key of our own root is not ours, or the clock is not the store's.
+        GuardRefusedError: what stands at the key of our own root is not ours, the clock is not the store's, or the
+            policy asks for approvals and no key signs the certificate.
         InputError: a file cannot be used, or there is no ledgers root.
         UnavailableError: the store does not answer.
     """
@@ -136,7 +148,7 @@ def verify_deletes(request: VerifyRequest, context: Context) -> VerifiedDeletes:
         raise InputError(str(request.certificate), problem, "make the folder, or name another file")
     with _gather_evidence(request, context) as gathered:
         wanted, evidence = gathered.wanted, gathered.evidence
-        verifications, breaker = judge_deletes(wanted, evidence, request.rules)
+        verifications, breaker = judge_deletes(wanted, evidence, gathered.rules)
     changed = _write(request, gathered, verifications, breaker, context)
     at_ms = now_ms(context)
     ledgers = tuple(
@@ -165,6 +177,8 @@ class _Gathered:
     described: Mapping[str, Any]
     listing: LastListing
     certified: int
+    policy: Policy
+    rules: Rules
     certificate: Certificate | None = None
 
 
@@ -177,6 +191,10 @@ def _gather_evidence(request: VerifyRequest, context: Context) -> Iterator[_Gath
         folder = Path(name)
         layout = read_layout(opened)
         own = read_own_root(opened)
+        policy = find_policy(opened, request.target)
+        rules = request.rules.tighten(policy)
+        if request.certificate is not None:
+            _require_maker(policy, request.sign_key)
         ledgers, certified = (request.ledgers, 0) if request.ledgers else _list_due(own, now_ms(context))
         tombstones = {} if own is None else own.tombstones.read_some(ledgers)
         lately = 0 if own is None else count_lately(own.tombstones.read_all(), now_ms(context))
@@ -203,13 +221,27 @@ def _gather_evidence(request: VerifyRequest, context: Context) -> Iterator[_Gath
             now_ms=now_ms(context),
             absence=absence,
         )
-        described = _describe(evidence, (first_listing, second_listing), request.rules)
+        described = _describe(evidence, (first_listing, second_listing), rules)
         instance_id = read_instance_id(opened.store, opened.root)
         marks_kept = kind_of(layout).has_replication
         listed = (first_listing, second_listing)
         listing = LastListing(began_ms, count_born(second, began_ms), name_self())
         root = opened.root.rstrip("/")
-        yield _Gathered(wanted, evidence, listed, instance_id, root, marks_kept, described, listing, certified)
+        yield _Gathered(
+            wanted, evidence, listed, instance_id, root, marks_kept, described, listing, certified, policy, rules
+        )
+
+
+def _require_maker(policy: Policy, sign_key: Path | None) -> None:
+    """Refuse to make a certificate that is not signed, where others must approve it: none of them may be its maker."""
+    if not policy.approvals:
+        return
+    remedy = Remedy(Advice.SIGN_CERTIFICATE)
+    if sign_key is None:
+        problem = "must be signed by the one who makes it, for the policy of the cluster asks for approvals"
+        raise GuardRefusedError("the certificate", problem, remedy)
+    if sign(b"", sign_key).public_key not in {approver.key for approver in policy.approvers}:
+        raise GuardRefusedError(str(sign_key), "is not a key that the policy of the cluster names", remedy)
 
 
 def _list_due(own: OwnRoot | None, at_ms: int) -> tuple[tuple[LedgerId, ...], int]:
@@ -292,7 +324,11 @@ def _write(
     with open_deletes(request.target, context) as target:
         changed = {
             ledger: take_verification(
-                _name_bookies(known[ledger], request.looks), verification, at_ms, target.by, looks=request.looks_needed
+                _bring_up_to_date(known[ledger], request.looks, gathered.policy),
+                verification,
+                at_ms,
+                target.by,
+                looks=request.looks_needed,
             )
             for ledger, verification in zip(gathered.wanted.ledgers, verifications, strict=True)
             if ledger in known
@@ -319,10 +355,10 @@ def _write(
     return changed
 
 
-def _name_bookies(tombstone: Tombstone, looks: Looks) -> Tombstone:
-    """Return a tombstone with its bookies by their own names."""
+def _bring_up_to_date(tombstone: Tombstone, looks: Looks, policy: Policy) -> Tombstone:
+    """Return a tombstone with its bookies by their own names, and with the soak that the policy asks for by now."""
     names = dict.fromkeys(looks.aliases.get(member, member) for member in tombstone.members)
-    return replace(tombstone, members=tuple(names))
+    return replace(tombstone, members=tuple(names), soak_ms=max(tombstone.soak_ms, policy.soak_ms))
 
 
 def _certify(

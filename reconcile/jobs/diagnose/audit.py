@@ -29,7 +29,7 @@ class JournalRun:
         at: when it began, as its first line has it.
         by: user, host and version.
         reason: why, as somebody typed it.
-        approved: by whom and which hash; None: nobody was asked.
+        approved: by whom and which hash, of each who approved it.
         writes: op → keys that were written.
         conflicts: keys that somebody had changed.
         until: of its last line.
@@ -39,7 +39,7 @@ class JournalRun:
     at: str
     by: Mapping[str, str]
     reason: str | None
-    approved: Mapping[str, str] | None
+    approved: Sequence[Mapping[str, str]]
     writes: Counter[str] = field(default_factory=Counter)
     conflicts: int = 0
     until: str = ""
@@ -158,7 +158,11 @@ def _count_record(account: JournalAccount, record: Record, batches: dict[int, li
     fields = record.fields
     if record.event in ("begin", "resume"):
         account.binding = fields.get("binding", {})
-        account.runs.append(JournalRun(record.at, fields.get("by", {}), fields.get("reason"), fields.get("approved")))
+        approved = fields.get("approved", ())
+        if isinstance(approved, Mapping):
+            # As earlier versions wrote it: one person.
+            approved = [approved]
+        account.runs.append(JournalRun(record.at, fields.get("by", {}), fields.get("reason"), approved))
     if not account.runs:
         return
     run = account.runs[-1]

@@ -199,12 +199,14 @@ class VerifyRequest(_message.Message):
     def __init__(self, ledgers: _Optional[_Iterable[_Union[LedgerId, _Mapping]]] = ..., confirm_count: _Optional[int] = ..., certificate: bool = ...) -> None: ...
 
 class PurgeRequest(_message.Message):
-    __slots__ = ("certificate", "confirm_hash")
+    __slots__ = ("certificate", "confirm_hash", "approvals")
     CERTIFICATE_FIELD_NUMBER: _ClassVar[int]
     CONFIRM_HASH_FIELD_NUMBER: _ClassVar[int]
+    APPROVALS_FIELD_NUMBER: _ClassVar[int]
     certificate: bytes
     confirm_hash: str
-    def __init__(self, certificate: _Optional[bytes] = ..., confirm_hash: _Optional[str] = ...) -> None: ...
+    approvals: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, certificate: _Optional[bytes] = ..., confirm_hash: _Optional[str] = ..., approvals: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class Deletes(_message.Message):
     __slots__ = ("exit_code", "verdict", "ledgers", "certificate", "certificate_hash", "result")

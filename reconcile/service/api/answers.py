@@ -28,7 +28,7 @@ from reconcile.service.api.messages import (
 from reconcile.service.api.methods import ApiError, Call, Method, Why
 from reconcile.service.api.shares import SharedFindings
 from reconcile.service.api.tasks import TaskBook
-from reconcile.service.config import READ, Config
+from reconcile.service.config import READ, Caller, Config, Role
 from reconcile.service.runs import commands, schedule
 from reconcile.service.runs.checks import read_check
 from reconcile.service.runs.children import Children, Finished, StoppedError
@@ -58,6 +58,7 @@ _HASH: Final = re.compile(r"[0-9A-Fa-f]{0,128}")
 _LONGEST_LINE: Final = 500
 _MOST_NAMED: Final = 1000
 """Ledgers that one question names: they are words of a command."""
+_MOST_APPROVALS: Final = 64
 _CATEGORIES: Final = tuple(map(str, Category))
 _TARGETS: Final = ("", "read-only", "down", "gone")
 _NEEDED: Final = "this needs a token: send `authorization: Bearer TOKEN`"
@@ -70,14 +71,15 @@ class Api:
 
     Args:
         instance: that answers.
-        tokens: token → name.
+        tokens: token → who has it.
     """
 
-    def __init__(self, instance: Instance, tokens: Mapping[str, str]) -> None:
+    def __init__(self, instance: Instance, tokens: Mapping[str, Caller]) -> None:
         self._instance = instance
         self._tokens = dict(tokens)
+        self._roles = {caller.name: caller.roles for caller in tokens.values()}
         self._reads = Children(instance.program)
-        self._tasks = TaskBook(self.answer, instance.now_ms)
+        self._tasks = TaskBook(self.answer, instance.now_ms, self.require_role)
         self._places = threading.BoundedSemaphore(self._config.requests.at_once)
         self._anonymous_places = threading.BoundedSemaphore(self._config.requests.at_once_anonymous)
         self._streams = threading.BoundedSemaphore(_MOST_STREAMS)
@@ -135,12 +137,24 @@ class Api:
         """Return the name of who asks a method, as `identify` does.
 
         Raises:
-            ApiError: as `identify`; or the method changes something, and there is no token.
+            ApiError: as `identify`; or the method changes something, and there is no token, or one without the role.
         """
         by = self.identify(authorization)
         if method.acts and not by:
             raise ApiError(Why.NO_TOKEN, _NEEDED)
+        self.require_role(method, by)
         return by
+
+    def require_role(self, method: Method, by: str) -> None:
+        """Refuse a method that a caller has no role for; what changes nothing needs none.
+
+        Raises:
+            ApiError: the caller may not ask for it.
+        """
+        if method.role is Role.READ or method.role in self._roles.get(by, ()):
+            return
+        problem = f"{method.path} needs a token with the role {method.role}"
+        raise ApiError(Why.NOT_ALLOWED, f"{problem}: its line in the file of tokens names its roles")
 
     def identify(self, authorization: str) -> str:
         """Return the name of who asks; empty: it is not known, and need not be.
@@ -154,7 +168,7 @@ class Api:
         if scheme and scheme.lower() != "bearer":
             raise ApiError(Why.NO_TOKEN, _NEEDED)
         given = token.strip().encode()
-        names = [name for known, name in self._tokens.items() if hmac.compare_digest(known.encode(), given)]
+        names = [caller.name for known, caller in self._tokens.items() if hmac.compare_digest(known.encode(), given)]
         if given and not names:
             raise ApiError(Why.NO_TOKEN, "this token is not known")
         if not names and self._config.access.anonymous != READ:
@@ -336,11 +350,16 @@ class Api:
             raise ApiError(Why.BAD_REQUEST, "give the certificate that verify-deletes made")
         if not _HASH.fullmatch(request.confirm_hash):
             raise ApiError(Why.BAD_REQUEST, "confirm_hash is of hexadecimal digits, as the certificate has it")
+        if len(request.approvals) > _MOST_APPROVALS:
+            raise ApiError(Why.BAD_REQUEST, f"give at most {_MOST_APPROVALS} approvals")
         children = self._leading
         with self._take_place(call) as folder:
             certificate = folder / _CERTIFICATE
             certificate.write_bytes(request.certificate)
-            words = commands.word_purge(self._target, certificate, request.confirm_hash)
+            approvals = [folder / f"approval-{number}.json" for number in range(len(request.approvals))]
+            for path, raw in zip(approvals, request.approvals, strict=True):
+                path.write_bytes(raw)
+            words = commands.word_purge(self._target, certificate, request.confirm_hash, approvals)
             return make_deletes(_run_in(folder, words, call, children))
 
     @property
@@ -363,9 +382,9 @@ class Api:
         """Return the tasks of this instance."""
         return self._tasks.list()
 
-    def cancel_task(self, request: pb.TaskId, _call: Call) -> pb.Task:
+    def cancel_task(self, request: pb.TaskId, call: Call) -> pb.Task:
         """End a task."""
-        return self._tasks.cancel(request.id)
+        return self._tasks.cancel(request.id, call.by)
 
     # Maintenances
 

@@ -12,6 +12,7 @@ from google.protobuf import message_factory
 from google.protobuf.message import Message
 
 from reconcile.service._pb import service_pb2 as pb
+from reconcile.service.config import Role
 
 SERVICE: Final = "bkmeta.service.v1.Bkmeta"
 _OPEN: Final = frozenset(
@@ -21,6 +22,16 @@ _OPEN: Final = frozenset(
     }
 )  # fmt: skip
 """Methods that change nothing."""
+_ROLES: Final = {
+    "RequestDeletes": Role.DELETE,
+    "VerifyDeletes": Role.DELETE,
+    "PurgeDeletes": Role.DELETE,
+    "ReleaseMaintenance": Role.APPROVE,
+    # What is run as a task, or cancelled, has a role of its own.
+    "StartTask": Role.READ,
+    "CancelTask": Role.READ,
+}
+"""Methods that need another role than those that change something."""
 
 
 class Why(Enum):
@@ -30,6 +41,7 @@ class Why(Enum):
     NO_TOKEN = ("UNAUTHENTICATED", 401)
     NOT_FOUND = ("NOT_FOUND", 404)
     OTHER_HOST = ("PERMISSION_DENIED", 421)
+    NOT_ALLOWED = ("PERMISSION_DENIED", 403)
     NOT_LEADER = ("FAILED_PRECONDITION", 409)
     TOO_MANY = ("RESOURCE_EXHAUSTED", 429)
     UNAVAILABLE = ("UNAVAILABLE", 503)
@@ -60,6 +72,7 @@ class Method:
         request, response: types of the messages.
         streams: many responses.
         acts: changes something: needs a token.
+        role: that the token must have.
     """
 
     name: str
@@ -67,6 +80,7 @@ class Method:
     response: type[Message]
     streams: bool
     acts: bool
+    role: Role
 
     @property
     def path(self) -> str:
@@ -86,6 +100,7 @@ METHODS: Final = tuple(
         message_factory.GetMessageClass(entry.output_type),
         entry.server_streaming,
         entry.name not in _OPEN,
+        Role.READ if entry.name in _OPEN else _ROLES.get(entry.name, Role.RUN),
     )
     for entry in pb.DESCRIPTOR.services_by_name["Bkmeta"].methods
 )

@@ -64,11 +64,15 @@ class TaskBook:
     Args:
         answer: answers a method, as `Api.answer` does.
         now_ms: the time.
+        require_role: refuses a method that a caller may not ask for.
     """
 
-    def __init__(self, answer: Callable[..., Any], now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, answer: Callable[..., Any], now_ms: Callable[[], int], require_role: Callable[[Method, str], None]
+    ) -> None:
         self._answer = answer
         self._now_ms = now_ms
+        self._require_role = require_role
         self._lock = threading.Lock()
         self._tasks: dict[str, _Task] = {}
 
@@ -82,11 +86,12 @@ class TaskBook:
             why: the reason; may be empty.
 
         Raises:
-            ApiError: no such method, the message is not of it, or too many tasks run.
+            ApiError: no such method, the caller may not ask for it, the message is not of it, or too many tasks run.
         """
         method = _BY_PATH.get(path)
         if method is None:
             raise ApiError(Why.NOT_FOUND, f"no method {path!r} runs as a task; known are {', '.join(sorted(_BY_PATH))}")
+        self._require_role(method, by)
         message = method.request()
         try:
             json_format.ParseDict(read_whole(json_format.MessageToDict(request)), message)
@@ -143,13 +148,14 @@ class TaskBook:
             tasks = list(reversed(self._tasks.values()))
         return pb.Tasks(tasks=[_show(task, with_result=False) for task in tasks])
 
-    def cancel(self, task_id: str) -> pb.Task:
+    def cancel(self, task_id: str, by: str) -> pb.Task:
         """End a task; one that has ended stays as it is.
 
         Raises:
-            ApiError: there is none of this id.
+            ApiError: there is none of this id, or the caller may not ask for what it does.
         """
         task = self._find(task_id)
+        self._require_role(task.method, by)
         with self._lock:
             if task.state is TaskState.RUNNING:
                 task.state = TaskState.CANCELLED

@@ -77,9 +77,10 @@ def word_verify(target: Sequence[str], ledgers: Path | None, certificate: Path |
     return [*words, f"--confirm={confirmed}"] if confirmed else words
 
 
-def word_purge(target: Sequence[str], certificate: Path, confirmed: str) -> list[str]:
-    """Return the command that purges the ledgers of a certificate."""
+def word_purge(target: Sequence[str], certificate: Path, confirmed: str, approvals: Sequence[Path]) -> list[str]:
+    """Return the command that purges the ledgers of a certificate that people approved."""
     words = ["delete", "purge", *target, "--certificate", str(certificate)]
+    words += [word for path in approvals for word in ("--approval", str(path))]
     return [*words, f"--confirm={confirmed}"] if confirmed else words
 
 

@@ -252,6 +252,11 @@ LINES: dict[tuple[str, Exit], Line] = {
     ("delete confirm", Exit.USAGE): lambda _: ["delete", "confirm", "--metadata", STORE],
     ("delete undo", Exit.FAILED): lambda _: ["delete", "undo", "1", "--metadata", STORE],
     ("delete undo", Exit.USAGE): lambda _: ["delete", "undo", "--metadata", STORE],
+    ("delete policy show", Exit.FAILED): lambda _: ["delete", "policy", "show", "--metadata", STORE],
+    ("delete policy show", Exit.USAGE): lambda _: ["delete", "policy", "show", "--metadata", "nonsense"],
+    ("delete policy set", Exit.FAILED): lambda _: ["delete", "policy", "set", "--breaker", "1", "--metadata", STORE],
+    ("delete policy set", Exit.USAGE): lambda _: ["delete", "policy", "set", "--metadata", STORE],
+    ("approve", Exit.USAGE): lambda w: ["approve", w.new, "--key", w.new, "--out", w.new],
     ("delete status", Exit.FAILED): lambda _: ["delete", "status", "--metadata", STORE],
     ("delete status", Exit.USAGE): lambda _: ["delete", "status", "--metadata", "nonsense"],
     ("tombstones list", Exit.FAILED): lambda _: ["tombstones", "list", "--metadata", STORE],
@@ -360,8 +365,15 @@ ELSEWHERE: dict[tuple[str, Exit], str] = {
     ("archive show", Exit.FOUND): f"{PIPELINE}::test_the_archival_rule_wants_a_mark",
     **{
         (f"delete {name}", Exit.PARTLY): f"{DELETES}/test_packed.py::test_a_node_that_others_change_all_the_time"
-        for name in ("request", "verify", "confirm", "undo")
+        for name in ("request", "verify", "confirm", "undo", "policy set")
     },
+    ("delete policy show", Exit.DONE): f"{CLI}/test_deletes_commands.py::test_a_policy_is_in_every_capture",
+    ("delete policy show", Exit.REFUSED): f"{DELETES}/test_policy.py::"
+    "test_a_policy_that_cannot_be_read_is_not_passed_over",
+    ("delete policy set", Exit.DONE): f"{CLI}/test_deletes_commands.py::test_one_person_purges_nothing_alone",
+    ("delete policy set", Exit.REFUSED): f"{CLI}/test_deletes_commands.py::"
+    "test_to_loosen_a_policy_takes_the_approvals_that_it_asks_for",
+    ("approve", Exit.DONE): f"{CLI}/test_approval.py::test_a_plan_is_written_when_two_people_signed_it",
     **{
         (f"delete {name}", Exit.DONE): f"{PIPELINE}::test_a_purge_from_request_to_expiry"
         for name in ("request", "verify", "purge", "confirm", "status")

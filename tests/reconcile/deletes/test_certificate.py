@@ -14,10 +14,10 @@ from reconcile.deletes import check_certificate
 from reconcile.deletes.certificate import (
     CertifiedLedger,
     Validity,
-    canonicalize,
     encode_certificate,
     make_certificate,
 )
+from reconcile.deletes.signatures import canonicalize
 from recovery.errors import InputError
 from recovery.model.ids import LedgerId
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from reconcile.service.config import COMMANDS, Config, Job, list_missing, read_config, read_tokens
+from reconcile.service.config import COMMANDS, Caller, Config, Job, Role, list_missing, read_config, read_tokens
 from reconcile.service.runs.commands import ON_SPARK
 from recovery.errors import InputError
 from tests.support import certificates
@@ -103,6 +103,8 @@ def test_what_cannot_be_used_is_named(text: str, said: str, tmp_path: Path) -> N
         ("ops short\n", 0o600, "line 1: is no name and token"),
         ("0123456789abcdef\n", 0o600, "line 1"),
         ("ops 0123456789abcdef\npipeline 0123456789abcdef\n", 0o600, "line 2: has the token of ops"),
+        ("ops 0123456789abcdef write\n", 0o600, "line 1: has an unknown role"),
+        ("ops 0123456789abcdef run\nops fedcba9876543210\n", 0o600, "line 2: gives ops other roles"),
     ],
 )
 def test_a_file_of_tokens_that_cannot_be_used_is_named(text: str, mode: int, said: str, tmp_path: Path) -> None:
@@ -156,9 +158,12 @@ def test_files_of_tls_that_cannot_be_used_are_named_before_anything_starts(
 def test_tokens_are_read_by_line(tmp_path: Path) -> None:
     """Empty lines and comments are passed over; no file has none."""
     path = tmp_path / "tokens"
-    path.write_text("# who may act\n\nops 0123456789abcdef\npipeline fedcba9876543210\n")
+    path.write_text("# who may act\n\nops 0123456789abcdef\npipeline fedcba9876543210 run,delete\n")
     path.chmod(0o600)
-    assert read_tokens(str(path)) == {"0123456789abcdef": "ops", "fedcba9876543210": "pipeline"}
+    assert read_tokens(str(path)) == {
+        "0123456789abcdef": Caller("ops", frozenset(Role)),
+        "fedcba9876543210": Caller("pipeline", frozenset({Role.RUN, Role.DELETE})),
+    }
     assert read_tokens("") == {}
 
 

@@ -13,7 +13,7 @@ def test_a_fault_of_ours_ends_a_task(caplog: pytest.LogCaptureFixture) -> None:
     def fail(*_: object, **__: object) -> None:
         raise LookupError("unexpected")
 
-    book = TaskBook(fail, lambda: 7)
+    book = TaskBook(fail, lambda: 7, lambda _method, _by: None)
     begun = book.start("get-status", Struct(), "ops", "")
     until(lambda: book.show(begun.id).HasField("ended_ms"), "it ended")
     ended = book.show(begun.id)

@@ -3,6 +3,7 @@
 import click
 
 from reconcile.cli.commands.delete.confirm import confirm
+from reconcile.cli.commands.delete.policy import policy
 from reconcile.cli.commands.delete.purge import purge
 from reconcile.cli.commands.delete.request import request
 from reconcile.cli.commands.delete.status import status
@@ -18,5 +19,5 @@ def delete() -> None:
     """
 
 
-for command in (request, verify, purge, confirm, undo, status):
+for command in (request, verify, purge, confirm, undo, status, policy):
     delete.add_command(command)

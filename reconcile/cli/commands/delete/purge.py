@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from reconcile.cli.approval import approval_option, take_approvals
 from reconcile.cli.command import Command, Exit
 from reconcile.cli.option_groups.deletes import take_target, target_options
 from reconcile.cli.options import FILE, make_context, make_output, output_options, quote_command
@@ -19,8 +20,8 @@ from reconcile.words import count_noun
         Exit.DONE: "the records of all its ledgers are removed",
         Exit.FAILED: "the store did not answer, or the journal's disk is full",
         Exit.USAGE: "a certificate, a key or a URI that cannot be used",
-        Exit.REFUSED: "no valid certificate of this cluster, a ledger that may not be purged now, the breaker, or this "
-        "host's clock is not the store's",
+        Exit.REFUSED: "no valid certificate of this cluster, too few approvals, a ledger that may not be purged "
+        "now, the breaker, or this host's clock is not the store's",
         Exit.PARTLY: "stopped midway at the first ledger that is not as it was, or as the store did not answer",
     },
     epilog="Example: bkmeta delete purge --metadata zk+hierarchical://zk1:2181/ledgers --certificate purge.json",
@@ -35,6 +36,7 @@ from reconcile.words import count_noun
     "--batch", type=click.IntRange(min=1), help="Ledgers in a transaction, at most. [default: 200, on etcd 50]"
 )
 @click.option("--confirm", "confirmed", metavar="HASH", help="Of the certificate; needed where the breaker trips.")
+@approval_option
 @output_options
 def purge(
     certificate: Path,
@@ -53,9 +55,10 @@ def purge(
     from reconcile.jobs.deletes import purge as job
 
     output = make_output(shared)
-    target = take_target(shared)
+    target, approvals = take_target(shared), take_approvals(shared)
     with add_remedy(f"what was purged is recorded in {target.folder}, go on: run the same command again"):
-        done = job.purge_deletes(job.PurgeJob(target, certificate, key, rate, batch, confirmed), make_context(output))
+        request = job.PurgeJob(target, certificate, key, rate, batch, confirmed, approvals)
+        done = job.purge_deletes(request, make_context(output))
     purged, earlier = done.result.purged, done.result.earlier
     verdict = f"{count_noun(len(purged), 'ledger')} purged"
     if earlier:

@@ -35,7 +35,8 @@ from reconcile.words import count_noun
         Exit.FAILED: "the store did not answer, or the journal's disk is full",
         Exit.USAGE: "ledgers, a URI or a journal that cannot be used",
         Exit.FOUND: "the store has no record of some; the others have a tombstone",
-        Exit.REFUSED: "bkmeta's own root is not ours; or records too large for a tombstone: the others have one",
+        Exit.REFUSED: "bkmeta's own root is not ours; or ledgers without an archive mark where the policy requires it, "
+        "or with a record too large for a tombstone: the others have one",
         Exit.PARTLY: "stopped midway: run the same command again",
     },
     epilog="Example: bkmeta delete request --metadata zk+hierarchical://zk1:2181/ledgers --from ids.txt --reason T7",
@@ -62,7 +63,7 @@ def request(reason: str | None, soak: timedelta, references: tuple[str, ...], **
     if done.absent:
         verdict += f"; the store has no record of {count_noun(len(done.absent), 'ledger')}"
     if done.refused:
-        verdict += f"; {count_noun(len(done.refused), 'record')} too large for a tombstone"
+        verdict += f"; {count_noun(len(done.refused), 'ledger')} refused"
     result = Result(
         "delete-request",
         verdict,

@@ -59,9 +59,9 @@ def status(
     output = make_output(shared)
     context = make_context(output)
     named = parse_ledgers(ledgers, scope, qualified)
-    tombstones, others = read_tombstones(uri, named, context), dict[int, int]()
+    tombstones, unlisted = read_tombstones(uri, named, context), dict[int, int]()
     if not named:
-        tombstones, others = select_scope(tombstones, parse_scope(scope))
+        tombstones, unlisted = select_scope(tombstones, parse_scope(scope))
     shown = describe_tombstones(tombstones, now_ms(context))
     states = Counter(str(item["state"]) for item in shown)
     missing = sorted(set(named) - {item.ledger for item in tombstones})
@@ -79,9 +79,9 @@ def status(
         details=[
             *lines,
             *(f"{item}: nobody asked for its delete" for item in missing[:SHOWN]),
-            *describe_scopes(others),
+            *describe_scopes(unlisted),
         ],
         following=quote_command("bkmeta", "delete", "verify", "--metadata", uri, "--due", "--wire") if shown else "",
-        facts={"ledgers": shown, "missing": [str(item) for item in missing], "other_scopes": others},
+        facts={"ledgers": shown, "missing": [str(item) for item in missing], "other_scopes": unlisted},
     )
     sys.exit(output.show(result))

@@ -15,9 +15,10 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from backends.protocols import Write
 from backends.registry import open_store
-from reconcile.deletes.certificate import Certificate, canonicalize, encode_certificate
+from reconcile.deletes.certificate import Certificate, encode_certificate
 from reconcile.deletes.own_root import open_log, open_own_root
 from reconcile.deletes.packed import Decision
+from reconcile.deletes.signatures import canonicalize
 from reconcile.deletes.tombstones import CERTIFICATE_MS, RECORD_BYTES, Tombstone
 from recovery.codecs.store import Layout, ledger_key, mark_key, places
 from recovery.model.ids import LedgerId
