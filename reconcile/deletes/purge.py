@@ -6,6 +6,7 @@ The tombstone is written and the record removed in one transaction: neither is t
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Final
 
 from backends.pace import Pace
 from backends.protocols import Write
@@ -29,6 +30,11 @@ from reconcile.errors import GuardRefusedError, PartlyAppliedError
 from recovery.codecs.replication_lock import lock_key
 from recovery.codecs.store import mark_key
 from recovery.model.ids import LedgerId
+
+_FEW_LEFT_OUT: Final = 10
+_SHARE_LEFT_OUT: Final = 0.05
+"""So many ledgers, or this share of a certificate's if that is more, may be left out before a purge stops."""
+_REMEDY: Final = "see what became of it: ask for its status; then verify again, and purge by the new certificate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +67,12 @@ class Purged:
     Attributes:
         purged: their records were removed by this run.
         earlier: were removed by an earlier run of the same certificate.
+        left_out: are not as the certificate has them, and why; nothing of them was changed.
     """
 
     purged: list[LedgerId] = field(default_factory=list)
     earlier: list[LedgerId] = field(default_factory=list)
+    left_out: dict[LedgerId, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -95,18 +103,20 @@ def purge_ledgers(
     now: Callable[[], datetime],
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Purged:
-    """Remove the records of a certificate's ledgers; stop at the first that is not as the certificate has it.
+    """Remove the records of a certificate's ledgers; one that is not as the certificate has it is left out, and named.
 
-    Whoever repeats it goes on with it: a ledger that was removed by the same certificate is passed over.
+    A breaker stops the run where many are left out: what speaks against one in twenty may speak against all. To repeat
+    it goes on with it: a ledger that was removed by the same certificate is passed over.
 
     Raises:
-        GuardRefusedError: the first ledger that was looked at may not be purged; nothing was removed by this run.
-        PartlyAppliedError: a later one may not, or the certificate ended; what was removed stays removed.
+        GuardRefusedError: no ledger may be purged; nothing was removed by this run.
+        PartlyAppliedError: many may not, or the certificate ended; what was removed stays removed.
         BackendError: the store failed.
     """
     certified = request.certificate.ledgers
     total, result, look = len(certified), Purged(), _LastLook()
     pace = Pace(request.rate)
+    most = max(_FEW_LEFT_OUT, int(total * _SHARE_LEFT_OUT))
     rows = min(request.batch or cluster.most_removals, cluster.most_removals)
 
     def prepare(batch: Sequence[LedgerId]) -> None:
@@ -117,6 +127,7 @@ def purge_ledgers(
         time = now()
         at_ms = int(time.timestamp() * 1000)
         stated = certified[ledger]
+        result.left_out.pop(ledger, None)
         if tombstone is not None and tombstone.state in REMOVED and tombstone.certificate == request.certificate.hash:
             if ledger not in result.earlier:
                 result.earlier.append(ledger)
@@ -129,23 +140,29 @@ def purge_ledgers(
             removed = _demand_unchanged(look, ledger)
             purged = purge(ready, removed, at_ms, request.by)
         except StepRefusedError as error:
-            raise StepRefusedError(f"ledger {ledger}: {error}") from error
+            result.left_out[ledger] = str(error)
+            if len(result.left_out) > most:
+                problem = f"{len(result.left_out)} ledgers may not be purged now, more than {most} of {total}"
+                raise StepRefusedError(f"{problem}; ledger {ledger}: {error}") from error
+            return None
         removal = Write(cluster.make_key(ledger), None, removed.version)
         return Decision(purged, (removal,), (removed.raw,))
 
     def take_up(batch: Sequence[LedgerId]) -> None:
-        known = set(result.earlier)
+        known = {*result.earlier, *result.left_out}
         result.purged += [ledger for ledger in batch if ledger not in known]
-        progress(len(result.purged) + len(result.earlier), total)
+        progress(len(result.purged) + len(result.earlier) + len(result.left_out), total)
 
     try:
         own.tombstones.change(list(certified), decide, log, rows=rows, prepare=prepare, done=take_up)
     except StepRefusedError as error:
-        remedy = "see what became of it: ask for its status; then verify again, and purge by the new certificate"
         if result.purged:
             done = f"stopped after {len(result.purged)} of {total} ledgers: {error}"
-            raise PartlyAppliedError(str(log.journal.path), done, remedy) from error
-        raise GuardRefusedError("the purge", str(error), remedy) from error
+            raise PartlyAppliedError(str(log.journal.path), done, _REMEDY) from error
+        raise GuardRefusedError("the purge", str(error), _REMEDY) from error
+    if result.left_out and not (result.purged or result.earlier):
+        ledger, reason = next(iter(result.left_out.items()))
+        raise GuardRefusedError("the purge", f"ledger {ledger}: {reason}", _REMEDY)
     return result
 
 

@@ -155,6 +155,7 @@ def _write_tombstone(tombstone: Tombstone, texts: Texts) -> pb.Tombstone:
                 seen_ms=holder.seen_ms,
                 released_ms=holder.released_ms,
                 release=texts.add(holder.release),
+                entries=holder.entries,
             )
             for holder in tombstone.holders
         ],
@@ -203,6 +204,7 @@ def _make_tombstone(message: pb.Tombstone, texts: Sequence[str]) -> Tombstone:
                 holder.seen_ms,
                 holder.released_ms if holder.HasField("released_ms") else None,
                 texts[holder.release],
+                holder.entries if holder.HasField("entries") else None,
             )
             for holder in message.holders
         ),

@@ -93,6 +93,7 @@ class Holder:
         seen_ms: when it was looked at last while it counted as a holder.
         released_ms: since when it counts as one that holds nothing; None: it may hold something.
         release: how that is known: the inventory that shows it, or that the bookie was decommissioned.
+        entries: that it had when it was seen with the ledger last; None: not known.
     """
 
     bookie: str
@@ -100,6 +101,7 @@ class Holder:
     seen_ms: int
     released_ms: int | None = None
     release: str = ""
+    entries: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +188,7 @@ class Sighting:
         at_ms: when it was looked at.
         source: the inventory.
         formatted_ms: when the youngest of its folders was formatted; None: not known.
+        entries: that it has; None: not known.
     """
 
     bookie: str
@@ -194,6 +197,7 @@ class Sighting:
     at_ms: int
     source: str
     formatted_ms: int | None = None
+    entries: int | None = None
 
 
 def find_state(tombstone: Tombstone, now_ms: int) -> State:
@@ -349,7 +353,7 @@ def take_sightings(tombstone: Tombstone, sightings: Collection[Sighting], at_ms:
             continue
         key = (sighting.bookie, sighting.incarnation)
         if sighting.holds:
-            holders[key] = Holder(*key, sighting.at_ms)
+            holders[key] = Holder(*key, sighting.at_ms, entries=sighting.entries)
             continue
         if sighting.at_ms > at_ms + SKEW_MS:
             continue
@@ -409,6 +413,21 @@ def is_expired(tombstone: Tombstone, now_ms: int, retention_ms: int = RETENTION_
         and not list_waiting(tombstone)
         and purged_ms is not None
         and now_ms >= purged_ms + retention_ms
+    )
+
+
+def list_released(earlier: Tombstone, later: Tombstone) -> tuple[Holder, ...]:
+    """Return the holders that a look shows without a removed ledger for the first time.
+
+    Args:
+        earlier: as it was.
+        later: the same with what the look shows.
+    """
+    known = {(holder.bookie, holder.incarnation) for holder in earlier.holders if holder.released_ms is not None}
+    return tuple(
+        holder
+        for holder in later.holders
+        if holder.released_ms is not None and (holder.bookie, holder.incarnation) not in known
     )
 
 

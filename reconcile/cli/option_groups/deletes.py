@@ -210,6 +210,7 @@ def describe_tombstones(tombstones: "Iterable[Tombstone]", now_ms: int) -> list[
                     "seen": show_time(holder.seen_ms),
                     "released": show_time(holder.released_ms),
                     "release": holder.release or None,
+                    "entries": holder.entries,
                 }
                 for holder in item.holders
             ],

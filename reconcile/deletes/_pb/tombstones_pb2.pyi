@@ -134,18 +134,20 @@ class Tombstone(_message.Message):
     def __init__(self, scope: _Optional[int] = ..., ledger: _Optional[int] = ..., state: _Optional[_Union[State, str]] = ..., record: _Optional[bytes] = ..., record_version: _Optional[int] = ..., created_ms: _Optional[int] = ..., acl: _Optional[int] = ..., members: _Optional[_Iterable[int]] = ..., holders: _Optional[_Iterable[_Union[Holder, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[Step, _Mapping]]] = ..., reason: _Optional[int] = ..., soak_ms: _Optional[int] = ..., safe_in_row: _Optional[int] = ..., listed_ms: _Optional[int] = ..., objections: _Optional[_Iterable[int]] = ..., certificate: _Optional[int] = ..., references: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Holder(_message.Message):
-    __slots__ = ("bookie", "incarnation", "seen_ms", "released_ms", "release")
+    __slots__ = ("bookie", "incarnation", "seen_ms", "released_ms", "release", "entries")
     BOOKIE_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     SEEN_MS_FIELD_NUMBER: _ClassVar[int]
     RELEASED_MS_FIELD_NUMBER: _ClassVar[int]
     RELEASE_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
     bookie: int
     incarnation: int
     seen_ms: int
     released_ms: int
     release: int
-    def __init__(self, bookie: _Optional[int] = ..., incarnation: _Optional[int] = ..., seen_ms: _Optional[int] = ..., released_ms: _Optional[int] = ..., release: _Optional[int] = ...) -> None: ...
+    entries: int
+    def __init__(self, bookie: _Optional[int] = ..., incarnation: _Optional[int] = ..., seen_ms: _Optional[int] = ..., released_ms: _Optional[int] = ..., release: _Optional[int] = ..., entries: _Optional[int] = ...) -> None: ...
 
 class Step(_message.Message):
     __slots__ = ("state", "at_ms", "by")

@@ -78,6 +78,7 @@ class Holdings:
         holds: it has the ledger: in its index, or in a journal that it may replay.
         answered: what it has, or that it has nothing, is wholly known.
         last: its last entry; -1: none.
+        entries: how many entries it has.
         lac: the largest LAC that its entries, or an explicit LAC, show; -1: none.
         groups: the entries; keys are those of `copies_due.make_keys`, with the look's number as the bookie.
     """
@@ -86,6 +87,7 @@ class Holdings:
     holds: Mask
     answered: Mask
     last: Ints
+    entries: Ints
     lac: Ints
     groups: KeyedGroups
 
@@ -145,6 +147,7 @@ def gather_holdings(inventories: Sequence[Dataset], wanted: Wanted) -> Holdings:
     shape = (len(wanted), len(pairs))
     holds, whole, hidden = np.zeros(shape, np.bool_), np.ones(shape, np.bool_), np.zeros(shape, np.bool_)
     last, lac = np.full(shape, -1), np.full(shape, -1)
+    entries = np.zeros(shape, np.int64)
     groups = [KeyedGroups(*(np.zeros(0, np.int64) for _ in range(5)))]
     for number, (look, inventory) in enumerate(pairs):
         for copies, numbers in wanted.read(inventory, "copies", ("bookie", "source", *_COLUMNS)):
@@ -156,6 +159,8 @@ def gather_holdings(inventories: Sequence[Dataset], wanted: Wanted) -> Holdings:
             # A ledger has several rows: one of them that is not complete is enough.
             np.logical_and.at(whole[:, number], ledger_numbers, rows["complete"].to_numpy(zero_copy_only=False))
             np.maximum.at(last[:, number], ledger_numbers, _fill(rows["last"]))
+            # Each row lists only what the others of its ledger lack.
+            np.add.at(entries[:, number], ledger_numbers, rows["entries"].to_numpy(zero_copy_only=False))
             np.maximum.at(lac[:, number], ledger_numbers, _read_lac(rows))
             stretches = from_arrow(rows["groups"])
             groups.append(KeyedGroups(make_keys(ledger_numbers[stretches.key], np.array(number)), *stretches[1:]))
@@ -165,7 +170,7 @@ def gather_holdings(inventories: Sequence[Dataset], wanted: Wanted) -> Holdings:
     believed = np.array([look.is_wire or look.complete for look, _ in pairs], np.bool_)
     answered = np.where(holds, whole, believed[None, :]) & ~hidden
     joined = KeyedGroups(*(np.concatenate(parts) for parts in zip(*groups, strict=True)))
-    return Holdings([look for look, _ in pairs], holds, answered, last, lac, joined)
+    return Holdings([look for look, _ in pairs], holds, answered, last, entries, lac, joined)
 
 
 def list_sightings(holdings: Holdings, number: int) -> list[Sighting]:
@@ -178,6 +183,7 @@ def list_sightings(holdings: Holdings, number: int) -> list[Sighting]:
             look.started_ms if not holdings.holds[number, n] else look.ended_ms,
             f"inventory {look.source[:16]}",
             look.formatted_ms,
+            int(holdings.entries[number, n]) if holdings.holds[number, n] else None,
         )
         for n, look in enumerate(holdings.looks)
         if holdings.holds[number, n] or holdings.answered[number, n]

@@ -427,7 +427,7 @@ def _make_verifications(
         name = names[bookie]
         members.setdefault(row, {})[evidence.aliases.get(name, name)] = None
     listed_ms = min(listing.at_ms for listing in evidence.listings)
-    looks, is_holder = evidence.holdings.looks, _find_holders(members, evidence)
+    looks, entries, is_holder = evidence.holdings.looks, evidence.holdings.entries, _find_holders(members, evidence)
     return [
         Verification(
             verdicts[number],
@@ -435,7 +435,7 @@ def _make_verifications(
             stored.get(number),
             tuple(members.get(number, ())),
             tuple(
-                Holder(looks[n].bookie, looks[n].incarnation, looks[n].ended_ms)
+                Holder(looks[n].bookie, looks[n].incarnation, looks[n].ended_ms, entries=int(entries[number, n]))
                 for n in np.flatnonzero(is_holder[number]).tolist()
             ),
             listed_ms,

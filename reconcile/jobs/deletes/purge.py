@@ -107,7 +107,8 @@ def purge_deletes(job: PurgeJob, context: Context) -> PurgedLedgers:
         )
         result.purged.sort()
         result.earlier.sort()
-        target.log.end({"purged": len(result.purged), "earlier": len(result.earlier)}, 0)
+        counts = {"purged": len(result.purged), "earlier": len(result.earlier), "left_out": len(result.left_out)}
+        target.log.end(counts, 0)
         return PurgedLedgers(certificate, result, target.log.cost.transactions, target.log.cost.written_bytes)
 
 

@@ -9,11 +9,13 @@ from reconcile.deletes.packed import Decision
 from reconcile.deletes.tombstones import (
     REMOVED,
     RETENTION_MS,
+    Holder,
     State,
     Tombstone,
     decommission,
     is_expired,
     list_overdue,
+    list_released,
     list_returned,
     list_waiting,
     take_sightings,
@@ -48,6 +50,24 @@ class ConfirmRequest:
 
 
 @dataclass(slots=True)
+class Removed:
+    """What a bookie removed, as it was seen to hold it last.
+
+    Attributes:
+        ledgers: how many.
+        entries: of all of them; None: of some it is not known.
+    """
+
+    ledgers: int = 0
+    entries: int | None = 0
+
+    def add(self, entries: int | None) -> None:
+        """Count one more ledger."""
+        self.ledgers += 1
+        self.entries = None if entries is None or self.entries is None else self.entries + entries
+
+
+@dataclass(slots=True)
 class Receipts:
     """What looks at bookies gave.
 
@@ -55,6 +75,7 @@ class Receipts:
         confirmed: ledgers that nobody holds any more.
         waiting: the others, with the bookies that may hold something.
         returned: ledgers whose data came back, with the bookies that have them.
+        removed: bookies that were seen without ledgers for the first time, with what they had.
         overdue: bookies that were not seen without a ledger for longer than the retention, with how many ledgers.
         collection_stops: why bookies may keep deleted ledgers until they are started again; empty: they do not.
     """
@@ -63,6 +84,7 @@ class Receipts:
     waiting: dict[LedgerId, tuple[str, ...]] = field(default_factory=dict)
     returned: dict[LedgerId, tuple[str, ...]] = field(default_factory=dict)
     overdue: dict[str, int] = field(default_factory=dict)
+    removed: dict[str, Removed] = field(default_factory=dict)
     collection_stops: str = ""
 
 
@@ -91,6 +113,7 @@ def confirm_deletes(request: ConfirmRequest, context: Context) -> Receipts:
                 list_waiting(changed),
                 list_returned(tombstone, changed),
                 list_overdue(changed, at_ms, request.retention_ms),
+                list_released(tombstone, changed),
             )
             return changed
 
@@ -111,6 +134,7 @@ class _Seen:
     waiting: tuple[str, ...]
     returned: tuple[str, ...]
     overdue: tuple[str, ...]
+    released: tuple[Holder, ...]
 
 
 def _sum_up(seen: Mapping[LedgerId, _Seen]) -> Receipts:
@@ -122,6 +146,8 @@ def _sum_up(seen: Mapping[LedgerId, _Seen]) -> Receipts:
             receipts.waiting[ledger] = item.waiting
         if item.returned:
             receipts.returned[ledger] = item.returned
+        for holder in item.released:
+            receipts.removed.setdefault(holder.bookie, Removed()).add(holder.entries)
         for bookie in item.overdue:
             receipts.overdue[bookie] = receipts.overdue.get(bookie, 0) + 1
     return receipts

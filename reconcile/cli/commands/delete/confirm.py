@@ -1,8 +1,9 @@
 """`delete confirm`: bookies looked at for ledgers that were purged."""
 
 import sys
+from dataclasses import asdict
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,6 +20,9 @@ from reconcile.cli.option_groups.deletes import (
 from reconcile.cli.options import carry_options, make_context, make_output, output_options, quote_command
 from reconcile.cli.output import Result
 from reconcile.words import count_noun
+
+if TYPE_CHECKING:
+    from reconcile.jobs.deletes.receipts import Removed
 
 
 @click.command(
@@ -61,6 +65,7 @@ def confirm(retention: timedelta, **shared: Any) -> None:  # noqa: ANN401 - the 
             "take it out of service with its disks, add it as a new one, and run bkmeta tombstones decommission"
             for bookie, count in sorted(done.overdue.items())
         ),
+        *(_describe_removed(bookie, removed) for bookie, removed in sorted(done.removed.items())),
         *list_lines(waiting),
         *filter(None, [done.collection_stops]),
     ]
@@ -81,9 +86,15 @@ def confirm(retention: timedelta, **shared: Any) -> None:  # noqa: ANN401 - the 
             "waiting": {str(ledger): list(bookies) for ledger, bookies in done.waiting.items()},
             "returned": {str(ledger): list(bookies) for ledger, bookies in done.returned.items()},
             "overdue": done.overdue,
+            "removed": {bookie: asdict(removed) for bookie, removed in done.removed.items()},
         },
     )
     sys.exit(output.show(result))
+
+
+def _describe_removed(bookie: str, removed: "Removed") -> str:
+    entries = "entries" if removed.entries is None else count_noun(removed.entries, "entry", "entries")
+    return f"bookie {bookie} removed {entries} of {count_noun(removed.ledgers, 'ledger')}"
 
 
 def _word_next(uri: str, *, is_waiting: bool, is_asked: bool) -> str:

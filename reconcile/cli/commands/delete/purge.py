@@ -8,7 +8,7 @@ import click
 
 from reconcile.cli.approval import approval_option, take_approvals
 from reconcile.cli.command import Command, Exit
-from reconcile.cli.option_groups.deletes import take_target, target_options
+from reconcile.cli.option_groups.deletes import list_lines, take_target, target_options
 from reconcile.cli.options import FILE, make_context, make_output, output_options, quote_command
 from reconcile.cli.output import Result
 from reconcile.words import count_noun
@@ -20,9 +20,10 @@ from reconcile.words import count_noun
         Exit.DONE: "the records of all its ledgers are removed",
         Exit.FAILED: "the store did not answer, or the journal's disk is full",
         Exit.USAGE: "a certificate, a key or a URI that cannot be used",
-        Exit.REFUSED: "no valid certificate of this cluster, too few approvals, a ledger that may not be purged "
+        Exit.FOUND: "some ledgers are not as the certificate has them, and were left out; the others are removed",
+        Exit.REFUSED: "no valid certificate of this cluster, too few approvals, no ledger that may be purged "
         "now, the breaker, or this host's clock is not the store's",
-        Exit.PARTLY: "stopped midway at the first ledger that is not as it was, or as the store did not answer",
+        Exit.PARTLY: "stopped midway as many ledgers are not as they were, or the store did not answer",
     },
     epilog="Example: bkmeta delete purge --metadata zk+hierarchical://zk1:2181/ledgers --certificate purge.json",
 )
@@ -48,8 +49,9 @@ def purge(
 ) -> None:
     """Remove the metadata of a certificate's ledgers. WRITES to the store; from here on bookies delete the data.
 
-    Each ledger is looked at again right before its removal; its tombstone is written in the same transaction. The first
-    that is not as the certificate has it ends the run. Run again with the same certificate, it goes on.
+    Each ledger is looked at again right before its removal; its tombstone is written in the same transaction. One that
+    is not as the certificate has it is left out, and named; many end the run. Run again with the same certificate, it
+    goes on.
     """
     from reconcile.jobs.context import add_remedy
     from reconcile.jobs.deletes import purge as job
@@ -61,22 +63,31 @@ def purge(
         done = job.purge_deletes(request, make_context(output))
     purged, earlier = done.result.purged, done.result.earlier
     verdict = f"{count_noun(len(purged), 'ledger')} purged"
+    left_out = dict(sorted(done.result.left_out.items()))
+    if left_out:
+        verdict += f"; {count_noun(len(left_out), 'ledger')} left out"
     if earlier:
         verdict += f"; {len(earlier)} had been before"
     result = Result(
         "delete-purge",
         verdict,
-        Exit.DONE,
+        Exit.FOUND if left_out else Exit.DONE,
         counts={
             "purged": len(purged),
             "earlier": len(earlier),
+            "left_out": len(left_out),
             "transactions": done.transactions,
             "written_bytes": done.written_bytes,
         },
-        details=[f"journal {target.folder}", "bookies delete the data when they collect garbage next"],
+        details=[
+            *list_lines(left_out),
+            f"journal {target.folder}",
+            "bookies delete the data when they collect garbage next",
+        ],
         following=quote_command("bkmeta", "delete", "confirm", "--metadata", target.uri, "--wire"),
         facts={
             "ledgers": [{"ledger": str(item), "state": "PURGED"} for item in (*purged, *earlier)],
+            "left_out": {str(ledger): reason for ledger, reason in left_out.items()},
             "certificate": str(certificate),
             "hash": done.certificate.hash,
             "journal": str(target.folder),
