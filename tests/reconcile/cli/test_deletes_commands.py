@@ -13,7 +13,7 @@ from reconcile.write.audit_journal import JOURNAL
 from recovery.codecs.store import Layout
 from recovery.model.ids import LedgerId
 from tests.support.command import Done, run
-from tests.support.deletes import Ledger, fill_store, write_looks, write_references
+from tests.support.deletes import BOOKIES, Ledger, fill_store, write_looks, write_references
 from tests.support.signing import Person, make_person
 
 URI = "zk+longlonghierarchical://127.0.0.1:1/ledgers"
@@ -218,3 +218,22 @@ def test_a_policy_is_in_every_capture(desk: Desk, people: tuple[Person, Person, 
     assert desk.read("capture", "--out", desk.folder / "capture").code == 0
     assert desk.read("delete", "policy", "show", uri=f"catalog://{desk.folder}/capture").result == shown
     assert "may approve: ann, bob" in desk.show("delete", "policy", "show").out
+
+
+def test_receipts_say_what_each_bookie_removed(desk: Desk) -> None:
+    """Entries, as they were seen last before: in the answer of the look that shows them gone, and in the tombstones."""
+    assert desk.certify("1", "2").code == 0
+    assert desk.write("delete", "purge", "--certificate", desk.certificate).code == 0
+    holders = desk.read("delete", "status", "1").result["ledgers"][0]["holders"]
+    assert {one["bookie"]: one["entries"] for one in holders} == dict.fromkeys(BOOKIES, 10)
+    rest = [one for one in LEDGERS if one.id not in (LedgerId(0, 1), LedgerId(0, 2))]
+
+    def confirm(name: str, ledgers: list[Ledger], *bookies: str) -> Done:
+        looks = write_looks(desk.folder / name, ledgers, bookies=bookies)
+        return desk.write("delete", "confirm", *(word for path in looks for word in ("--inventory", path)))
+
+    first = confirm("one", rest, BOOKIES[0])
+    assert (first.code, first.result["removed"]) == (4, {BOOKIES[0]: {"ledgers": 2, "entries": 20}})
+    last = confirm("all", rest, *BOOKIES)
+    assert last.result["removed"] == {bookie: {"ledgers": 2, "entries": 20} for bookie in BOOKIES[1:]}
+    assert (last.code, confirm("again", rest, *BOOKIES).result["removed"]) == (0, {})

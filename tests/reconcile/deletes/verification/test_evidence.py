@@ -176,7 +176,7 @@ def test_sightings_are_of_what_was_surely_seen(tmp_path: Path) -> None:
     ]
     found = list_sightings(gather_holdings(inventories, Wanted([ONE])), 0)
     assert found == [
-        Sighting(NAME, 5, True, to_ms(ENDED), f"inventory {inventories[0].digest[:16]}", to_ms(BEGAN)),
+        Sighting(NAME, 5, True, to_ms(ENDED), f"inventory {inventories[0].digest[:16]}", to_ms(BEGAN), 0),
         Sighting("bk2:3181", 5, False, to_ms(BEGAN), f"inventory {inventories[1].digest[:16]}", None),
     ]
 
