@@ -11,9 +11,10 @@ they approve, who signs, too. So no person approves what that person made, whoev
 """
 
 import binascii
+import hashlib
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -28,6 +29,7 @@ from reconcile.write.audit_journal import Approval
 from recovery.errors import InputError
 
 _SCHEMA: Final = "bkmeta.approval/1"
+_LOSS_SCHEMA: Final = "bkmeta.loss/1"
 SKEW: Final = timedelta(minutes=5)
 """So much may the clocks of who approves and who checks it differ."""
 _HASH: Final = re.compile(r"[0-9a-f]{64}")
@@ -94,6 +96,17 @@ class SignedApproval:
     def holds(self) -> bool:
         """Whether its signature is of what it says."""
         return self.signature.holds(canonicalize(_describe(self.subject, self.issued, self.not_after)))
+
+
+def name_loss(clusters: Collection[str], disks: Collection[str]) -> Subject:
+    """Return what is approved where disks are stated to be gone for good.
+
+    Args:
+        clusters: instance ids of the cluster that they are of; empty: nothing names one.
+        disks: bookies, or folders of them.
+    """
+    body = {"schema": _LOSS_SCHEMA, "clusters": sorted(clusters), "disks": sorted(disks)}
+    return Subject(Approvable.LOST, hashlib.sha256(canonicalize(body)).hexdigest())
 
 
 def make_approval(subject: Subject, issued: datetime, lifetime: timedelta, key: Path) -> SignedApproval:

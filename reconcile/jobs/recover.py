@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 from reconcile.check.listing import list_known_ledgers
 from reconcile.clusters import Source, demand_one, list_named, of_bookies
 from reconcile.compare.knowledge import StatedQuorums
+from reconcile.deletes.approvals import name_loss
+from reconcile.deletes.own_root import read_policy
+from reconcile.deletes.policy import NO_POLICY
 from reconcile.estimates import Step
+from reconcile.jobs.approvals import NO_APPROVALS, Approvals
 from reconcile.jobs.capture import capture_store
 from reconcile.jobs.collect.disks import collect_all, see
 from reconcile.jobs.collect.tables import list_folders, take_tables
@@ -67,6 +71,7 @@ class RecoverRequest:
         master: Spark's, as `spark-submit --master` takes it.
         python: what executors run as their Python; None: what they have.
         settings: of the run, each with where it came from, for the manifest.
+        approvals: of the loss that is stated.
     """
 
     out: DatasetPlace
@@ -90,6 +95,7 @@ class RecoverRequest:
     subtrees: SubtreeChoice = NO_SUBTREES
     reads_payload: bool = False
     settings: Mapping[str, Any] = field(default_factory=dict)
+    approvals: Approvals = NO_APPROVALS
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +128,7 @@ def recover(request: RecoverRequest, context: Context) -> Recovered:
 
     Raises:
         DatasetError: an inventory or catalog is damaged, or the plan cannot be written.
+        GuardRefusedError: too few people approved that disks are lost, where the policy asks for that.
         InputError: no Java or Spark, files that cannot be used, a store that could not be read whole, or two clusters.
         SparkError: Spark failed.
         UnsupportedStoreError: a URI is malformed, or of a store that is not read.
@@ -161,6 +168,7 @@ def recover(request: RecoverRequest, context: Context) -> Recovered:
             for number, uri in enumerate(request.snapshots, 1)
         )
         target = _capture_target(request, inventories, context, known)
+        _require_approved_loss(request, inventories, target, snapshots, context)
         context.reporter.expect(Step.RECOVER, sum(inventory.rows("copies") for inventory in inventories))
         spark = spark or stack.enter_context(start_spark(request.master, request.python, context))
         made_of = PlanRequest(
@@ -189,6 +197,32 @@ def recover(request: RecoverRequest, context: Context) -> Recovered:
         verdict = describe_plan(manifest)
         write_page(out, lambda: plan_page(plan, inventories, verdict=verdict, made=context.now()))
     return Recovered(plan, manifest, None if target.has_root else target.root)
+
+
+def _require_approved_loss(
+    request: RecoverRequest,
+    inventories: Sequence[Dataset],
+    target: "_Target",
+    snapshots: Sequence[Dataset],
+    context: Context,
+) -> None:
+    """Refuse to give up what only lost disks had, where the policy asks for approvals and too few people approved it.
+
+    The policy is the store's; of a store without one, the one of its snapshots that was set last, else this host's.
+    """
+    if not request.lost:
+        return
+    live = () if target.live is None else (target.live,)
+    policy = request.approvals.local or NO_POLICY
+    for catalogs in (live, snapshots):
+        opened = [of_catalog(catalog, str(catalog.path)) for catalog in catalogs]
+        stored = [read_policy(source.store, source.root) for source in opened]
+        latest = max((policy for policy in stored if policy is not None), key=lambda policy: policy.at_ms, default=None)
+        if latest is not None:
+            policy = latest.policy
+            break
+    clusters = {cluster for catalog in (*live, *snapshots) for cluster in _list_instances(inventories, catalog)}
+    request.approvals.require(policy, name_loss(clusters, [str(disk) for disk in request.lost]), context.now())
 
 
 def _open_heads(request: RecoverRequest, context: Context, stack: ExitStack) -> "ReadHeads":

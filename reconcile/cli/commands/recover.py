@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from reconcile.cli.approval import approval_option, take_approvals
 from reconcile.cli.command import Command, Exit
 from reconcile.cli.incident import is_typed
 from reconcile.cli.option_groups.subtrees import read_choice, subtree_options
@@ -63,6 +64,7 @@ _SAID: Final = ("HELD", "GUARDED")
         Exit.FOUND: "some are guarded, held or wait for a person, now or since an earlier plan; somebody deleted some "
         "that bookies still have; nodes of upper layers differ from the snapshot's; or a critical finding",
         Exit.UNDECIDABLE: "bookies that were expected were not looked at, or no bookie was",
+        Exit.REFUSED: "too few people approved that disks are lost, where the cluster's policy asks for that",
     },
     # Disks that were collected already are not collected again.
     not_of_incident=frozenset({"--disk"}),
@@ -114,6 +116,7 @@ _SAID: Final = ("HELD", "GUARDED")
     "have read; at the last that can have been acknowledged, where A is known; or left open where that is safe.",
 )
 @lost_option
+@approval_option
 @click.option(
     "--raise-past",
     type=click.IntRange(0),
@@ -160,7 +163,7 @@ def recover(
     The store (--metadata) and what it held earlier (--snapshot) are compared with what bookies show, ledger by ledger;
     without an inventory they are compared with each other, and records that a store lacks which has none are proposed.
     """
-    output = make_output(shared)
+    output, approvals = make_output(shared), take_approvals(shared)
     if not inventories and not disks and not snapshots:
         raise click.UsageError("give --inventory or --disk; or --snapshot, to take only what it had")
     if (subtrees or pulsar) and not snapshots:
@@ -201,6 +204,7 @@ def recover(
         subtrees=read_choice(subtrees, pulsar=pulsar),
         reads_payload=read_payload,
         settings=effective_settings(),
+        approvals=approvals,
     )
     tell_if_whole(out, "plan")
     sys.exit(output.show(make_result(job.recover(request, make_context(output)))))

@@ -19,7 +19,8 @@ from reconcile.write.audit_journal import JOURNAL, Approval, Record, scan
 from reconcile.write.freezing import freeze_state
 from recovery.codecs.store import Layout, layout_bytes
 from recovery.errors import InputError
-from tests.support.command import run
+from tests.support.command import Done, run
+from tests.support.inventories import write_inventory
 from tests.support.plan_folder import Ledger, write_plan
 from tests.support.plans import action, clock, plan_of, restore_of
 from tests.support.signing import Person, make_person
@@ -210,3 +211,31 @@ def test_what_cannot_be_approved_is_named(what: str, office: Office, capsys: pyt
     done = run(capsys, "approve", path, "--key", office.ann.private, "--out", office.folder / "a.json")
     assert done.code == 2
     assert not (office.folder / "a.json").exists()
+
+
+def test_disks_are_given_up_when_two_people_signed_it(
+    office: Office, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A loss that is stated gives up what only they had: refused before a plan is made, for other disks, too."""
+
+    def start_spark(*_: object) -> None:
+        raise InputError("Spark", "would be started", "none")
+
+    monkeypatch.setattr("reconcile.jobs.recover.start_spark", start_spark)
+    monkeypatch.setattr("reconcile.jobs.recover.demand_spark", lambda *_: None)
+    inventory = write_inventory(office.folder / "bk1", "bk1:3181", [1], instance="7d3e")
+
+    def recover(*options: object) -> Done:
+        out = office.folder / f"plan-{len(list(office.folder.iterdir()))}"
+        return run(capsys, "recover", "--inventory", inventory, "--metadata", NOWHERE, "--out", out, *options)
+
+    assert "would be started" in recover("--lost", "bk2:3181").err
+    office.keep_policy()
+    assert "would be started" in recover().err
+    refused = recover("--lost", "bk2:3181")
+    assert refused.code == 5
+    [word] = [word for word in refused.err.split() if word.startswith("lost=")]
+    approvals = office.sign(word, office.ann, office.bob)
+    assert recover("--lost", "bk2:3181", *approvals[:2]).code == 5
+    assert recover("--lost", "bk3:3181", *approvals).code == 5
+    assert "would be started" in recover("--lost", "bk2:3181", *approvals).err

@@ -367,6 +367,7 @@ ELSEWHERE: dict[tuple[str, Exit], str] = {
         (f"delete {name}", Exit.PARTLY): f"{DELETES}/test_packed.py::test_a_node_that_others_change_all_the_time"
         for name in ("request", "verify", "confirm", "undo", "policy set")
     },
+    ("recover", Exit.REFUSED): f"{CLI}/test_approval.py::test_disks_are_given_up_when_two_people_signed_it",
     ("delete policy show", Exit.DONE): f"{CLI}/test_deletes_commands.py::test_a_policy_is_in_every_capture",
     ("delete policy show", Exit.REFUSED): f"{DELETES}/test_policy.py::"
     "test_a_policy_that_cannot_be_read_is_not_passed_over",

@@ -102,14 +102,21 @@ def test_what_a_bookie_holds(tmp_path: Path) -> None:
     """All rows of a ledger together: the last entry, the largest LAC of entries or an explicit one, every stretch."""
     headers = [{"entry": n, "lac": lac, "length": 1, "size": 1, "digest": "CRC32C"} for n, lac in ((3, 2), (4, 9))]
     copies = [
-        {"ledger": 1, "last": 4, "headers": headers, "groups": [{"first": 0, "last": 0, "size": 5, "period": 0}]},
+        {
+            "ledger": 1,
+            "last": 4,
+            "entries": 5,
+            "headers": headers,
+            "groups": [{"first": 0, "last": 0, "size": 5, "period": 0}],
+        },
         {"ledger": 1, "last": 2, "explicit_lac": 3, "source": "journal"},
-        {"ledger": 1, "groups": [{"first": 9, "last": 9, "size": 1, "period": 0}], "source": "journal"},
+        {"ledger": 1, "entries": 1, "groups": [{"first": 9, "last": 9, "size": 1, "period": 0}], "source": "journal"},
         {"ledger": 1, "scope": 7, "explicit_lac": 0, "last": 0},
     ]
     held = gather(tmp_path, copies=copies)
     assert held.holds.tolist() == held.answered.tolist() == [[True], [True]]
     assert (held.last.tolist(), held.lac.tolist()) == ([[4], [0]], [[9], [0]])
+    assert held.entries.tolist() == [[6], [0]]
     keys = zip(*(column.tolist() for column in split_keys(held.groups.key)), held.groups.first.tolist(), strict=True)
     assert sorted(keys) == [(0, 0, 0), (0, 0, 9)]
     assert held.number_bookies() == {NAME: 0}
