@@ -148,15 +148,15 @@ def find_lacs_beyond(copies: pa.Table, closed: pa.Table, run: Run) -> pa.Table:
     lacs = lacs.join(ends, keys).join(closed.select([*keys, "last_entry"]), keys, join_type="inner")
     above = pc.greater(lacs["explicit_lac_max"], lacs["last_entry"])
     none_there = pc.fill_null(pc.less_equal(lacs["last_max"], lacs["last_entry"]), fill_value=True)
-    found = lacs.filter(pc.fill_null(pc.and_(above, none_there), fill_value=False))
+    told = lacs.filter(pc.fill_null(pc.and_(above, none_there), fill_value=False))
     statements = [
-        Statement("store", _END, found["last_entry"]),
-        Statement("bookies", "largest explicit LAC", found["explicit_lac_max"]),
+        Statement("store", _END, told["last_entry"]),
+        Statement("bookies", "largest explicit LAC", told["explicit_lac_max"]),
         Statement("bookies", "entries above the end", "none"),
     ]
     return make_ledger_findings(
-        Category.LAC_BEYOND_LAST_ENTRY, found.select(keys), statements, run, subject="last_entry",
-        bookies=_list_bookies(named, found), unknowns=["who has the entries up to the LAC"],
+        Category.LAC_BEYOND_LAST_ENTRY, told.select(keys), statements, run, subject="last_entry",
+        bookies=_list_bookies(named, told), unknowns=["who has the entries up to the LAC"],
     )  # fmt: skip
 
 
@@ -166,15 +166,15 @@ def find_limbo(copies: pa.Table, closed: pa.Table, run: Run) -> pa.Table:
     named = copies.filter(copies["limbo"])
     if not named.num_rows or not closed.num_rows:
         return tables.FINDINGS.empty_table()
-    found = named.group_by(keys).aggregate([]).join(closed.select(keys), keys, join_type="inner")
+    told = named.group_by(keys).aggregate([]).join(closed.select(keys), keys, join_type="inner")
     statements = [Statement("store", "state", "CLOSED"), Statement("bookies", "in limbo", "yes", "inventory")]
     return make_ledger_findings(
         Category.LEDGER_IN_LIMBO,
-        found.select(keys),
+        told.select(keys),
         statements,
         run,
         subject="limbo",
-        bookies=_list_bookies(named, found),
+        bookies=_list_bookies(named, told),
     )
 
 

@@ -94,13 +94,13 @@ class LedgerNow:
     Attributes:
         verdict: clean, skipped, undecided or a category.
         reason: why it is skipped or undecided.
-        same: its record is the one that the run before saw.
+        same_record: its record is the one that the run before saw.
         marked: it is marked as under-replicated.
     """
 
     verdict: str
     reason: str | None
-    same: bool
+    same_record: bool
     marked: bool
 
 
@@ -127,7 +127,7 @@ def explain_not_sought(row: Mapping[str, Any], ledger: LedgerNow | None, sought:
 def _explain_of_ledger(category: Category, bookies: frozenset[str], ledger: LedgerNow, sought: Sought) -> str | None:
     passed = ledger.reason if ledger.verdict == "skipped" and ledger.reason in _NOT_JUDGED else None
     if category in _OF_RECORD:
-        return "the record is the same" if ledger.same else None
+        return "the record is the same" if ledger.same_record else None
     if category in _MARKS:
         return "still marked" if ledger.marked else None
     if category in _PLACEMENT:

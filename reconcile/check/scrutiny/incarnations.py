@@ -42,14 +42,14 @@ class Traces:
         older_held: of these, those of which it has any entry.
         older_unseen: ledgers with such records that it was not asked for.
         asked: all ledgers that it was asked for.
-        held: of these, those of which it has any entry.
+        holding: of these, those of which it has any entry.
     """
 
     older: int = 0
     older_held: int = 0
     older_unseen: int = 0
     asked: int = 0
-    held: int = 0
+    holding: int = 0
 
     def __add__(self, other: Self) -> Self:
         """Return the traces of both."""
@@ -58,7 +58,7 @@ class Traces:
             self.older_held + other.older_held,
             self.older_unseen + other.older_unseen,
             self.asked + other.asked,
-            self.held + other.held,
+            self.holding + other.holding,
         )
 
 
@@ -70,7 +70,7 @@ class Wiped:
         bookie: its id.
         before_txn: what records ask of it that have not changed since this transaction of the store it had lost.
         cookie_txn: the transaction that made its cookie; None: it is not known.
-        earlier_cookie_txn: likewise of the cookie that an earlier run saw; None: none saw another one.
+        earlier_cookie_txn: likewise of the cookie that an earlier run saw; None: none saw another entry.
         evidence: `BY_COOKIE` or `EMPTY`.
         since: begin of the first run that saw it.
         ledgers: closed ledgers with such records, of which it lacks entries.
@@ -99,7 +99,7 @@ def read_wiped(rows: pa.Table) -> dict[str, Wiped]:
 
 def make_wiped_rows(wiped: Iterable[Wiped]) -> pa.Table:
     """Return WIPED."""
-    rows: list[dict[str, Any]] = [{name: getattr(one, name) for name in WIPED.names} for one in wiped]
+    rows: list[dict[str, Any]] = [{name: getattr(entry, name) for name in WIPED.names} for entry in wiped]
     return pa.Table.from_pylist(rows, schema=WIPED)
 
 
@@ -110,7 +110,7 @@ def find_beginnings(cookies: Mapping[str, int], known: Mapping[str, Wiped]) -> d
         cookies: as `read_cookies` returns them.
         known: wiped bookies of an earlier run.
     """
-    passed_on = {one.bookie: one.before_txn for one in known.values() if _has_same_cookie(one, cookies)}
+    passed_on = {entry.bookie: entry.before_txn for entry in known.values() if _has_same_cookie(entry, cookies)}
     return {bookie: max(txn, passed_on.get(bookie, txn)) for bookie, txn in cookies.items()} | {
         bookie: txn for bookie, txn in passed_on.items() if bookie not in cookies
     }
@@ -136,7 +136,7 @@ def trace_bookies(pairs: pa.Table, beginnings: Mapping[str, int]) -> dict[str, T
         "older_held": pc.and_(older, pairs["holds"]),
         "older_unseen": pc.and_(older, pc.invert(asked)),
         "asked": asked,
-        "held": pairs["holds"],
+        "holding": pairs["holds"],
     }
     table = pa.table({"bookie": pairs["bookie"], **{name: pc.cast(flag, pa.int64()) for name, flag in flags.items()}})
     sums = table.group_by("bookie").aggregate([(name, "sum") for name in flags])
@@ -149,7 +149,7 @@ def find_wiped(
     earlier_cookies: Mapping[str, int],
     known: Mapping[str, Wiped],
     txn: int | None,
-    at: datetime,
+    begun: datetime,
 ) -> list[Wiped]:
     """Return the bookies that may be wiped; what they lack is counted by `count_lacking`.
 
@@ -159,24 +159,28 @@ def find_wiped(
         earlier_cookies: likewise, of the store as the run before saw it.
         known: wiped bookies of that run.
         txn: the last transaction of the store when it was read; None: it counts none.
-        at: when the run began.
+        begun: when the run began.
     """
-    found = []
+    wiped = []
     for bookie, seen in sorted(traces.items()):
-        cookie, before = cookies.get(bookie), known.get(bookie)
+        cookie, earlier_wipe = cookies.get(bookie), known.get(bookie)
         earlier = earlier_cookies.get(bookie, cookie)
         other = None if earlier == cookie else earlier
-        if before is not None and _has_same_cookie(before, cookies):
+        if earlier_wipe is not None and _has_same_cookie(earlier_wipe, cookies):
             if seen.older or seen.older_unseen:
-                found.append(before)
+                wiped.append(earlier_wipe)
         elif cookie is not None and seen.older and not seen.older_held:
-            found.append(Wiped(bookie, cookie, cookie, other, BY_COOKIE, at))
-        elif txn is not None and seen.asked >= MANY and not seen.held:
-            found.append(Wiped(bookie, txn + 1, cookie, other, EMPTY, at))
-        elif before is not None and seen.older:
+            wiped.append(Wiped(bookie, cookie, cookie, other, BY_COOKIE, begun))
+        elif txn is not None and seen.asked >= MANY and not seen.holding:
+            wiped.append(Wiped(bookie, txn + 1, cookie, other, EMPTY, begun))
+        elif earlier_wipe is not None and seen.older:
             # Its cookie is new, as after a restore of the store, and it has some of its data again.
-            found.append(Wiped(bookie, cookie or before.before_txn, cookie, other, before.evidence, before.since))
-    return found
+            wiped.append(
+                Wiped(
+                    bookie, cookie or earlier_wipe.before_txn, cookie, other, earlier_wipe.evidence, earlier_wipe.since
+                )
+            )
+    return wiped
 
 
 def count_lacking(wiped: Iterable[Wiped], missing: pa.Table) -> dict[str, int]:
@@ -187,30 +191,30 @@ def count_lacking(wiped: Iterable[Wiped], missing: pa.Table) -> dict[str, int]:
         missing: MISSING of some ledgers.
     """
     counts = {}
-    for one in wiped:
-        rows = missing.filter(pc.equal(missing["bookie"], one.bookie))
-        rows = rows.filter(pc.fill_null(pc.less(rows["record_txn"], one.before_txn), fill_value=False))
-        counts[one.bookie] = rows.group_by(["scope", "ledger"]).aggregate([]).num_rows
+    for entry in wiped:
+        rows = missing.filter(pc.equal(missing["bookie"], entry.bookie))
+        rows = rows.filter(pc.fill_null(pc.less(rows["record_txn"], entry.before_txn), fill_value=False))
+        counts[entry.bookie] = rows.group_by(["scope", "ledger"]).aggregate([]).num_rows
     return counts
 
 
 def list_changed(wiped: Iterable[Wiped], traces: Mapping[str, Traces]) -> Iterator[Finding]:
     """Yield a finding for each wiped bookie whose ledgers are not repaired."""
-    for one in sorted(wiped, key=lambda one: one.bookie):
-        seen = traces.get(one.bookie, Traces())
+    for entry in sorted(wiped, key=lambda entry: entry.bookie):
+        seen = traces.get(entry.bookie, Traces())
         statements = [
             *(
                 []
-                if one.earlier_cookie_txn is None
-                else [Statement("earlier", "cookie made in transaction", one.earlier_cookie_txn, "cookies")]
+                if entry.earlier_cookie_txn is None
+                else [Statement("earlier", "cookie made in transaction", entry.earlier_cookie_txn, "cookies")]
             ),
-            Statement("store", "cookie made in transaction", one.cookie_txn, "cookies"),
+            Statement("store", "cookie made in transaction", entry.cookie_txn, "cookies"),
             Statement("store", "ledgers with older records that name it for entries", seen.older, "records"),
             Statement("bookies", "of these, ledgers that it has entries of", seen.older_held, "lists"),
-            Statement("bookies", "of these, ledgers that it lacks entries of", one.ledgers, "lists"),
-            Statement("bookies", "seen like this since", one.since.isoformat(timespec="seconds"), "runs"),
+            Statement("bookies", "of these, ledgers that it lacks entries of", entry.ledgers, "lists"),
+            Statement("bookies", "seen like this since", entry.since.isoformat(timespec="seconds"), "runs"),
         ]
         if seen.older_unseen:
             statements.append(Statement("bookies", "of these, not asked for in this run", seen.older_unseen, "lists"))
         unknown = ["what its old disks have"]
-        yield Finding(Category.INCARNATION_CHANGED, one.bookie, statements, bookies=[one.bookie], unknowns=unknown)
+        yield Finding(Category.INCARNATION_CHANGED, entry.bookie, statements, bookies=[entry.bookie], unknowns=unknown)

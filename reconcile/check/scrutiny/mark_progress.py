@@ -68,32 +68,34 @@ class MarkProgress:
 
 
 def follow_marks(
-    marks: pa.Table, at: datetime, earlier_marks: pa.Table | None, earlier: MarkProgress | None, earlier_at: datetime
+    marks: pa.Table, begun: datetime, earlier_marks: pa.Table | None, earlier: MarkProgress | None, earlier_at: datetime
 ) -> MarkProgress:
     """Return what marks did since the run before.
 
     Args:
         marks: `MARKS` of closed ledgers.
-        at: begin of this run.
+        begun: begin of this run.
         earlier_marks: likewise in the run before; None: there is none.
         earlier: what marks had done up to then; None: it is not known.
         earlier_at: begin of that run.
     """
     oldest = pc.min(marks["since"]).as_py()
     if earlier_marks is None:
-        return MarkProgress(marks.num_rows, oldest, None, None, at, 1)
+        return MarkProgress(marks.num_rows, oldest, None, None, begun, 1)
     change = marks.num_rows - earlier_marks.num_rows
-    per_day = round(change * _DAY_S / max((at - earlier_at).total_seconds(), 1.0), 1)
+    per_day = round(change * _DAY_S / max((begun - earlier_at).total_seconds(), 1.0), 1)
     now = set(zip(marks["path"].to_pylist(), marks["raw"].to_pylist(), strict=True))
-    same = now.issuperset(zip(earlier_marks["path"].to_pylist(), earlier_marks["raw"].to_pylist(), strict=True))
-    if not same or not earlier_marks.num_rows or earlier is None:
-        return MarkProgress(marks.num_rows, oldest, change, per_day, at, 1)
+    none_fell = now.issuperset(zip(earlier_marks["path"].to_pylist(), earlier_marks["raw"].to_pylist(), strict=True))
+    if not none_fell or not earlier_marks.num_rows or earlier is None:
+        return MarkProgress(marks.num_rows, oldest, change, per_day, begun, 1)
     return MarkProgress(marks.num_rows, oldest, change, per_day, earlier.same_since, earlier.same_runs + 1)
 
 
-def list_stalled(progress: MarkProgress, replication: Replication, grace_s: float, at: datetime) -> Iterator[Finding]:
+def list_stalled(
+    progress: MarkProgress, replication: Replication, grace_s: float, begun: datetime
+) -> Iterator[Finding]:
     """Yield a finding where no replication worker makes progress."""
-    lasts = at - progress.same_since
+    lasts = begun - progress.same_since
     if not progress.number or (
         progress.same_runs < RUNS and (progress.same_runs < 2 or lasts < timedelta(seconds=_WINDOWS * grace_s))
     ):

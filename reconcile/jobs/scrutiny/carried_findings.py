@@ -86,7 +86,7 @@ def _read_ledgers(
         return {}
     edge = pc.min_max(named["bucket"]).as_py()
     buckets = range(edge["min"], edge["max"] + 1)
-    now, before = (_read_changes(dataset, buckets, named) for dataset in (task.catalog, task.earlier_store) if dataset)
+    now, had = (_read_changes(dataset, buckets, named) for dataset in (task.catalog, task.earlier_store) if dataset)
     marks = replication.marks.filter(are_of(replication.marks, named))
     marked = set(zip(*(marks[name].to_pylist() for name in _KEYS), strict=True))
     ledgers = {}
@@ -94,8 +94,8 @@ def _read_ledgers(
         rows = read_part(out, part.file) if part.rows else tables.VERDICTS.empty_table()
         for row in rows.filter(are_of(rows, named)).to_pylist():
             key = row["scope"], row["ledger"]
-            same = key in before and now.get(key) == before[key]
-            ledgers[key] = LedgerNow(row["verdict"], row["reason"], same, key in marked)
+            same_record = key in had and now.get(key) == had[key]
+            ledgers[key] = LedgerNow(row["verdict"], row["reason"], same_record, key in marked)
     return ledgers
 
 

@@ -101,7 +101,7 @@ class RangeTask:
                 table: asdict(write_part(to_place(self.out), table, name, [rows], secret=True))
                 for table, rows in (("findings", settled), ("verdicts", verdicts), ("missing", missing))
             },
-            "traces": {name: asdict(of) for name, of in trace_bookies(judged.pairs, self.beginnings).items()},
+            "traces": {name: asdict(traces) for name, traces in trace_bookies(judged.pairs, self.beginnings).items()},
             "suspects": suspects,
             "compared": compared,
             "listed": judged.verdicts.num_rows,

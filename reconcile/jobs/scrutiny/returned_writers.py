@@ -148,6 +148,6 @@ def compare_all(
         )
         for paths in files
     )
-    for one in chain(settled, put_aside):
-        findings, verdicts = comparer.compare(one.findings, one.verdicts)
-        yield Settled(task.lifecycle.apply(findings), verdicts, one.missing)
+    for became in chain(settled, put_aside):
+        findings, verdicts = comparer.compare(became.findings, became.verdicts)
+        yield Settled(task.lifecycle.apply(findings), verdicts, became.missing)

@@ -453,12 +453,16 @@ def _look_again(
     with context.reporter.progress("looking again", "parts") as progress:
         show = throttle(progress)
         settled = second_look.settle(files, lambda done: show(done, len(files)))
-        for number, one in enumerate(compare_all(second_look, settled, compared)):
-            for name, rows in (("findings", one.findings), ("verdicts", one.verdicts), ("missing", one.missing)):
+        for number, became in enumerate(compare_all(second_look, settled, compared)):
+            for name, rows in (
+                ("findings", became.findings),
+                ("verdicts", became.verdicts),
+                ("missing", became.missing),
+            ):
                 sums.parts[name].append(write_part(request.out, name, f"again-{number:05d}", [rows], secret=True))
-            sums.add("verdicts", count_verdicts(one.verdicts))
-            sums.add("findings", count_findings(one.findings))
-            sums.open.update(count_open(one.findings))
+            sums.add("verdicts", count_verdicts(became.verdicts))
+            sums.add("findings", count_findings(became.findings))
+            sums.open.update(count_open(became.findings))
 
 
 def _count_in(request: ScrutinyRequest, sums: _Sums, findings: pa.Table) -> list[DatasetPlace]:
@@ -527,9 +531,9 @@ def _find_wiped(
         if part.rows:
             lacking.update(count_lacking(candidates, read_part(request.out, part.file)))
     wiped = [
-        replace(one, ledgers=lacking[one.bookie])
-        for one in candidates
-        if lacking[one.bookie] or (one.bookie in known and sums.traces[one.bookie].older_unseen)
+        replace(entry, ledgers=lacking[entry.bookie])
+        for entry in candidates
+        if lacking[entry.bookie] or (entry.bookie in known and sums.traces[entry.bookie].older_unseen)
     ]
     sums.parts["wiped"].append(write_part(request.out, "wiped", "wiped", [make_wiped_rows(wiped)], secret=True))
     return wiped

@@ -325,11 +325,11 @@ def _take_lacking(closed: pa.Table, earlier: pa.Table, pairs: _Pairs, names: Seq
     code = row * len(names) + bookie
     codes_of_pairs = pairs.ledger * len(names) + pairs.bookie
     pair = np.minimum(np.searchsorted(codes_of_pairs, code), max(len(codes_of_pairs) - 1, 0))
-    same = (row >= 0) & (bookie >= 0)
-    same[same] &= (codes_of_pairs[pair] == code)[same] & ~pairs.known[pair[same]]
-    same[same] &= txn[row[same]] == earlier["record_txn"].to_numpy()[same]
-    groups = sequence.from_arrow(earlier["groups"].filter(pa.array(same)))
-    return groups._replace(key=pair[same][groups.key])
+    is_same = (row >= 0) & (bookie >= 0)
+    is_same[is_same] &= (codes_of_pairs[pair] == code)[is_same] & ~pairs.known[pair[is_same]]
+    is_same[is_same] &= txn[row[is_same]] == earlier["record_txn"].to_numpy()[is_same]
+    groups = sequence.from_arrow(earlier["groups"].filter(pa.array(is_same)))
+    return groups._replace(key=pair[is_same][groups.key])
 
 
 def _take_samples(closed: pa.Table, cells: Cells, pairs: _Pairs, names: Sequence[str], sight: Sight) -> _Samples:

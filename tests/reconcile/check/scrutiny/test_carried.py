@@ -10,7 +10,7 @@ from tests.support.findings import finding
 
 ALL = frozenset(["bk1", "bk2"])
 SOUGHT = Sought(has_places=True, references=True, given=ALL, seen=ALL, asked=ALL, registered=ALL, everywhere=True)
-CLEAN = LedgerNow("clean", None, same=False, marked=False)
+CLEAN = LedgerNow("clean", None, same_record=False, marked=False)
 OTHER = replace(CLEAN, verdict="ONE_COPY")
 ALONE = replace(SOUGHT, given=frozenset(), seen=frozenset(["bk1"]), asked=frozenset(["bk1"]), everywhere=False)
 VERSION = [{"side": "bookies", "field": "cookie", "value": "x", "source": "VERSION"}]
@@ -37,7 +37,7 @@ EARLIER = [{"side": "earlier", "field": "gone", "value": "9 of 10", "source": "r
         ("PLACEMENT_VIOLATED", CLEAN, SOUGHT, None),
         ("UNDER_REPLICATED_OVERDUE", replace(CLEAN, marked=True), SOUGHT, "still marked"),
         ("UNDER_REPLICATED_OVERDUE", CLEAN, SOUGHT, None),
-        ("STORE_WENT_BACK", replace(CLEAN, same=True), SOUGHT, "the record is the same"),
+        ("STORE_WENT_BACK", replace(CLEAN, same_record=True), SOUGHT, "the record is the same"),
         ("STORE_WENT_BACK", CLEAN, SOUGHT, None),
         ("REFERENCE_DIFFERS", CLEAN, replace(SOUGHT, references=False), "without the same references"),
         ("REFERENCE_DIFFERS", CLEAN, SOUGHT, None),

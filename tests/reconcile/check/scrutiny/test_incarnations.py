@@ -52,7 +52,7 @@ def test_traces_part_records_at_the_transaction_of_the_cookie() -> None:
         (7, 5, "bk2", True, True),
     )  # fmt: skip
     traces = trace_bookies(pairs, {"bk1": 100})
-    assert traces["bk1"] == Traces(older=2, older_held=1, older_unseen=1, asked=5, held=2)
+    assert traces["bk1"] == Traces(older=2, older_held=1, older_unseen=1, asked=5, holding=2)
     assert (traces["bk2"].older, traces["bk2"].asked) == (0, 1)
     assert traces["bk1"] + traces["bk2"] == Traces(2, 1, 1, 6, 3)
 
@@ -61,12 +61,12 @@ def test_traces_part_records_at_the_transaction_of_the_cookie() -> None:
     ("seen", "evidence"),
     [
         (Traces(older=1, asked=1), BY_COOKIE),
-        (Traces(older=2, older_held=1, asked=2, held=1), None),
-        (Traces(older=1, asked=5, held=4), BY_COOKIE),
-        (Traces(older_unseen=9, asked=3, held=3), None),
+        (Traces(older=2, older_held=1, asked=2, holding=1), None),
+        (Traces(older=1, asked=5, holding=4), BY_COOKIE),
+        (Traces(older_unseen=9, asked=3, holding=3), None),
         (Traces(asked=MANY), EMPTY),
         (Traces(asked=MANY - 1), None),
-        (Traces(asked=MANY, held=1), None),
+        (Traces(asked=MANY, holding=1), None),
     ],
 )
 def test_a_wiped_bookie_is_found_without_a_run_before(seen: Traces, evidence: str | None) -> None:
@@ -80,7 +80,7 @@ def test_a_wiped_bookie_is_found_without_a_run_before(seen: Traces, evidence: st
 
 def test_the_cookie_of_the_run_before_is_named_where_it_was_another_one() -> None:
     """After a restore of the store each cookie is new, too: by itself it says nothing."""
-    wiped, kept = Traces(older=1, asked=1), Traces(older=1, older_held=1, asked=1, held=1)
+    wiped, kept = Traces(older=1, asked=1), Traces(older=1, older_held=1, asked=1, holding=1)
     cookies, earlier = {"bk1": 100, "bk2": 100}, {"bk1": 3, "bk2": 3}
     [found] = find_wiped({"bk1": wiped, "bk2": kept}, cookies, earlier, {}, 500, AT)
     assert (found.bookie, found.earlier_cookie_txn) == ("bk1", 3)
@@ -89,11 +89,11 @@ def test_the_cookie_of_the_run_before_is_named_where_it_was_another_one() -> Non
 @pytest.mark.parametrize(
     ("cookies", "seen", "stays"),
     [
-        ({"bk1": 100}, Traces(older=1, older_held=1, asked=1, held=1), True),
+        ({"bk1": 100}, Traces(older=1, older_held=1, asked=1, holding=1), True),
         ({"bk1": 100}, Traces(older_unseen=1), True),
-        ({"bk1": 100}, Traces(asked=5, held=5), False),
+        ({"bk1": 100}, Traces(asked=5, holding=5), False),
         ({}, Traces(older=1), True),
-        ({"bk1": 400}, Traces(older=1, older_held=1, asked=1, held=1), True),
+        ({"bk1": 400}, Traces(older=1, older_held=1, asked=1, holding=1), True),
     ],
 )
 def test_a_wiped_bookie_is_passed_on_while_older_records_name_it(
