@@ -25,7 +25,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 from tests.support.cluster import ClientHangsError
 from tests.support.disk_losses import STORAGES, Damage, Known, Losses, Reached, list_damages, write_history
 
-pytestmark = [pytest.mark.real, pytest.mark.spark]
+pytestmark = pytest.mark.real
 
 SEEDS: Final = int(os.environ.get("BKMETA_SOAK_DISKS", "0"))
 """So many clusters of each storage, with every damage; 0: the cases below."""

@@ -80,7 +80,9 @@ class Run:
                 history.down(n, "killed" if n == 0 else "clean")
             self.truth = history.truth()
             cluster("zk_wipe", paths=[history.root])
-            self.recovered = acid.recover(cluster, self.truth, PASSWORDS, work / "operator")
+            self.recovered = acid.recover(
+                cluster, self.truth, PASSWORDS, work / "operator", with_spark=storage == "sorted"
+            )
             self.judgement = acid.judge(cluster, self.truth, collecting=True)
 
     @property

@@ -21,7 +21,7 @@ from tests.support.cluster import Cluster, History, bookies_of
 from tests.support.guarded_cluster import run_autorecovery
 from tests.support.waiting import until
 
-pytestmark = [pytest.mark.real, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
 
 PASSWORD: Final = b"secret"
 STORAGES: Final = ("sorted", "interleaved", "db", "sorted", "interleaved")

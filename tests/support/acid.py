@@ -9,7 +9,7 @@ import base64
 import io
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import nullcontext, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from reconcile.cli.main import main
 from recovery.dataset import open_dataset
+from tests.support.carried_here import carry_here
 from tests.support.cluster import Cluster, ClusterError, bookies_of, encoded
 from tests.support.kept_bytes import Kept, Place, kept, less
 
@@ -432,12 +433,22 @@ class Operator:
         passwords: candidates.
         work: a new folder.
         is_partial: it is known that disks are gone or damaged.
+        with_spark: Spark carries the tasks of `recover`, as it does for a user; else this process, which takes less
+            time, and finds the same.
     """
 
     def __init__(
-        self, home: Path, truth: Mapping[str, Any], passwords: Sequence[bytes], work: Path, *, is_partial: bool = False
+        self,
+        home: Path,
+        truth: Mapping[str, Any],
+        passwords: Sequence[bytes],
+        work: Path,
+        *,
+        is_partial: bool = False,
+        with_spark: bool = False,
     ) -> None:
         work.mkdir()
+        self.carry = nullcontext if with_spark else carry_here
         self.home, self.truth, self.work, self.is_partial = home, truth, work, is_partial
         self.bookies = bookies_of(truth)
         self.secrets = passwords_file(passwords, work / "passwords")
@@ -481,7 +492,8 @@ class Operator:
         )
         # 3: something is held or guarded, which the judge looks at
         codes = (0, 3, 4) if self.is_partial else (0, 3)
-        run("recover", *self.inventories, *store, *earlier, *known, "--out", plan, codes=codes)
+        with self.carry():
+            run("recover", *self.inventories, *store, *earlier, *known, "--out", plan, codes=codes)
         manifest = json.loads((plan / "manifest.json").read_text())
         unseen = len(manifest["coverage"]["not_scanned"])
         accepted = ("--accept-unseen", str(unseen)) if unseen and self.is_partial else ()
@@ -495,6 +507,8 @@ def recover(
     passwords: Sequence[bytes],
     work: Path,
     snapshot: Path | None = None,
+    *,
+    with_spark: bool = False,
 ) -> Recovered:
     """Bring metadata back as an operator would who has the disks, the passwords and a ZooKeeper that lost them.
 
@@ -504,8 +518,9 @@ def recover(
         passwords: candidates.
         work: a new folder.
         snapshot: a copy of what the ZooKeeper's folder was.
+        with_spark: as of an `Operator`.
     """
-    operator = Operator(cluster.home, truth, passwords, work)
+    operator = Operator(cluster.home, truth, passwords, work, with_spark=with_spark)
     before = _disks(cluster.home)
     operator.collect()
     plan = operator.recover(cluster.zookeeper, snapshot=snapshot)
