@@ -1,6 +1,6 @@
 """Where the rotation of reads stands from run to run, and what every bookie is asked for at a second look."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,14 @@ from reconcile.jobs.scrutiny.sampled_look import find_sampling, note_rotations, 
 from reconcile.rules.segments.placement import PlacementSettings
 from reconcile.rules.segments.sampled_copies import list_held, merge_samples
 from recovery.bookies.entry_choice import Rotation
-from recovery.dataset import Dataset
+from recovery.capture.live import capture
+from recovery.dataset import Dataset, DatasetWriter, open_dataset
 from recovery.model.groups import KeyedRuns
+from recovery.model.ids import LedgerId
 from recovery.model.tables import SAMPLES
 from tests.recovery.bookies.test_sampled_reads import list_entries
+from tests.recovery.bookies.test_wire_inventory import AT, FakeBookie, Has, made_store, record
+from tests.support.command import run
 
 
 def make_request(share: tuple[int, int], runs: int) -> ScrutinyRequest:
@@ -136,3 +140,53 @@ def test_answers_that_came_twice_become_one_row() -> None:
         (1, "bk0", 0, 5), (2, "bk0", 0, 0),
     }  # fmt: skip
     assert not np.any(copies["complete"].to_numpy())
+
+
+def make_bookie(lacks: Collection[tuple[int, int]], without: Collection[int] = ()) -> FakeBookie:
+    """A bookie that gives no lists, and has ten entries of each ledger but for what it lacks."""
+    return FakeBookie(
+        {
+            ledger: Has(records={n: record(ledger, n) for n in range(10) if (ledger, n) not in lacks}, silent=True)
+            for ledger in range(8)
+            if ledger not in without
+        }
+    )
+
+
+def test_n_runs_find_each_missing_entry_and_what_was_found_stays(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ends in every run, the middle once in N; each as grave as lists would have it; the sums hold."""
+    # An end, an entry that is nowhere, one in the middle, a ledger that a bookie does not know, one that another has.
+    one = make_bookie({(1, 9), (2, 0), (3, 4), (6, 9)})
+    two, three = make_bookie({(2, 0)}, without=(4,)), make_bookie({(2, 0)}, without=(0, 1, 2, 3, 4, 7))
+    with one.running() as first, two.running() as second, three.running() as third:
+        names = tuple(f"127.0.0.1:{address.port}" for address in (first, second, third))
+        ledgers = {LedgerId(0, n): names[:2] for n in range(8)} | {LedgerId(0, 5): (names[0], names[2])}
+        source = made_store(ledgers, dict.fromkeys(names, b""), names)
+        with DatasetWriter(tmp_path / "catalog", "catalog", binding={}, secret=True) as out:
+            capture(source, "/ledgers", None, out, clock=lambda: AT)
+        in_the_middle, healthy = [], []
+        for number in range(3):
+            before = ["--since", tmp_path / f"run-{number - 1}"] if number else []
+            done = run(
+                capsys, "scrutinize", "--metadata", tmp_path / "catalog", "--sample-reads", "--sample-runs", 3,
+                "--deadline", 1, "--patience", 0.1, "--recheck-after", "0s", *before,
+                "--out", tmp_path / f"run-{number}", "--json",
+            )  # fmt: skip
+            ended = open_dataset(tmp_path / f"run-{number}", "scrutiny")
+            found = {row["ledger"]: row["category"] for row in ended.read("findings").to_pylist() if row["bookies"]}
+            sampled, counts = done.result["coverage"]["sampled"], done.result["counts"]
+            assert (done.code, sampled["run"], sampled["runs"], sampled["failed"]) == (3, number + 1, 3, 0)
+            assert sampled["held"] + sampled["lacking"] == sampled["asked"] < sampled["copies"] == 160
+            assert done.result["coverage"]["judged"] < done.result["coverage"]["positions"]
+            assert counts["listed"] == counts["clean"] + sum(counts["undecided"].values()) + counts["with_findings"]
+            in_the_middle.append(found.pop(3, None))
+            assert found == {
+                1: "BELOW_WRITE_QUORUM", 2: "ENTRY_LOST", 4: "BELOW_WRITE_QUORUM", 6: "ENTRIES_MISPLACED",
+            }  # fmt: skip
+            verdicts = {row["ledger"]: (row["verdict"], row["reason"]) for row in ended.read("verdicts").to_pylist()}
+            healthy.append({verdicts[ledger] for ledger in (0, 5, 7)})
+    seen_in = in_the_middle.index("BELOW_WRITE_QUORUM")
+    assert in_the_middle == [None] * seen_in + ["BELOW_WRITE_QUORUM"] * (3 - seen_in)
+    assert set.union(*healthy) == {("clean", None), ("undecided", "sampled")}

@@ -1,6 +1,13 @@
-"""Bookies of DbLedgerStorage give no lists: their inventories are made beside them, and what these lack is read."""
+"""Bookies of DbLedgerStorage give no lists: inventories are made beside them, or their entries are read one by one.
 
+`scripts/soak samples N` damages N ledgers more at random.
+"""
+
+import os
+import random
 import shutil
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +19,10 @@ from tests.support.cluster import Bookie, Cluster, encoded
 from tests.support.command import Done, run
 from tests.support.scrutinized_cluster import ScrutinizedCluster
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
+SOAK = int(os.environ.get("BKMETA_SOAK_SAMPLES", "0"))
+SEED = int(os.environ.get("BKMETA_SOAK_SEED", "17"))
+RUNS = 5 if SOAK else 2
+pytestmark = [pytest.mark.real, pytest.mark.timeout(600 + 10 * SOAK)]
 
 
 @pytest.fixture(scope="module")
@@ -97,3 +107,106 @@ def test_inventories_beside_running_bookies_and_entries_that_are_read_decide(
     assert judged[few] == ("clean", None)
     # Of forty entries sixteen were read, and are there: nothing shows that the others are not.
     assert judged[many] == ("undecided", "no answer")
+
+
+def damage_at_random(there: ScrutinizedCluster, count: int) -> None:
+    """Write ledgers, and take some entries, or all, of some of their bookies."""
+    rng = random.Random(SEED)
+    losses: dict[tuple[int, str], list[int] | None] = {}
+    for _ in range(count):
+        quorum = rng.choice([(3, 3, 2), (3, 2, 2), (2, 2, 1), (1, 1, 1)])
+        entries = rng.choice([1, 7, 40, 400])
+        ledger = there.write(quorum, entries)
+        for name in rng.sample(there.members(ledger), rng.randint(0, quorum[0])):
+            some = sorted(rng.sample(range(entries), rng.randint(1, min(entries, 5))))
+            losses[ledger, name] = rng.choice([None, some, some])
+    there.lose(losses)
+
+
+def sample(
+    capsys: pytest.CaptureFixture[str], uri: str, out: Path, since: Path | None
+) -> tuple[Done, dict[int, set[str]], dict[int, tuple[str, str | None]]]:
+    """Read entries of all bookies; return how it ended, ledger → categories, ledger → verdict."""
+    before = [] if since is None else ["--since", since]
+    done = run(
+        capsys, "scrutinize", "--metadata", uri, "--sample-reads", "--sample-runs", RUNS, "--max-read-mb-s", 100,
+        *before, "--out", out, "--recheck-after", "0s", "--deadline", "5", "--json",
+    )  # fmt: skip
+    seen = open_dataset(out, "scrutiny")
+    found: dict[int, set[str]] = {}
+    for row in seen.read("findings").to_pylist():
+        if row["ledger"] is not None and row["severity"] != "info":
+            found.setdefault(row["ledger"], set()).add(row["category"])
+    return done, found, {row["ledger"]: (row["verdict"], row["reason"]) for row in seen.read("verdicts").to_pylist()}
+
+
+@pytest.mark.skipif(not SOAK, reason="run by scripts/soak samples")
+def test_entries_that_are_read_show_what_java_finds(
+    there: ScrutinizedCluster,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """One run finds what the auditor's check of all ledgers finds by default, N runs what it finds at 100 %."""
+    one, two, three = (bookie.id for bookie in there.bookies)
+    healthy, striped = there.write((3, 3, 2), 30), there.write((3, 2, 2), 40)
+    end, middle, lost, gone = (there.write((3, 3, 2), 30) for _ in range(4))
+    known: dict[tuple[int, str], list[int] | None] = {(end, one): [29], (middle, two): [15], (gone, three): None}
+    there.lose(known | {(lost, name): [0] for name in (one, two, three)})
+    elsewhere = there.write((1, 1, 1), 10)
+    there.rename(elsewhere, there.members(elsewhere)[0], there.stranger(elsewhere))
+    damage_at_random(there, SOAK)
+    by_default, by_all = (set(there.cluster("check", percent=percent)) for percent in (0, 100))
+    ours = {end, middle, lost, gone, elsewhere, healthy, striped}
+    assert by_default & ours == {end, lost, gone, elsewhere}
+    assert by_all & ours == by_default & ours | {middle}
+
+    everything: set[int] = set()
+    in_the_middle, of_healthy = [], []
+    copies_read, begun = 0, time.process_time()
+    for number in range(RUNS):
+        caplog.clear()
+        since = tmp_path / f"run-{number - 1}" if number else None
+        done, found, judged = sample(capsys, there.uri, tmp_path / f"run-{number}", since)
+        assert done.code == 3, done
+        sampled = done.result["coverage"]["sampled"]
+        assert (sampled["run"], sampled["runs"], sampled["failed"]) == (number + 1, RUNS, 0)
+        assert f"run {number + 1} of {RUNS} reads {sampled['asked']:,} of" in caplog.text
+        copies_read += sampled["held"] + sampled["lacking"]
+        assert sampled["held"] + sampled["lacking"] < sampled["copies"]
+        assert done.result["coverage"]["judged"] < done.result["coverage"]["positions"]
+        assert by_default <= found.keys()
+        assert found.keys() & ours - {middle} == {end, lost, gone, elsewhere}
+        assert found[end] == found[gone] == {"BELOW_WRITE_QUORUM"}
+        assert (found[lost], found[elsewhere]) == ({"ENTRY_LOST"}, {"ENTRIES_MISPLACED"})
+        in_the_middle.append(found.get(middle))
+        of_healthy.append(judged[healthy])
+        everything |= found.keys()
+    assert by_all <= everything
+    # Each entry is read in one of the runs. A miss that was seen stays: every later run asks for it again.
+    seen_in = in_the_middle.index({"BELOW_WRITE_QUORUM"})
+    assert in_the_middle == [None] * seen_in + [{"BELOW_WRITE_QUORUM"}] * (RUNS - seen_in)
+    assert sorted(of_healthy) == [("clean", None)] + [("undecided", "sampled")] * (RUNS - 1)
+    if SOAK:
+        cpu_s = time.process_time() - begun
+        counts = {"Java's default": len(by_default), "Java at 100 %": len(by_all), "here": len(everything)}
+        with capsys.disabled():
+            sys.stdout.write(f"seed {SEED}, {SOAK} ledgers damaged at random, found: {counts}; {RUNS} runs read ")
+            sys.stdout.write(f"{copies_read:,} copies in {cpu_s:.1f} s of CPU, all of the runs included\n")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--sample-reads", "--inventory", "x"],
+        ["--sample-runs", "3"],
+        ["--max-read-mb-s", "3"],
+        ["--sample-reads", "--against", "zk://h/l"],
+    ],
+)
+def test_options_of_reads_are_refused_where_nothing_is_read(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Who gives them thinks that they do something."""
+    done = run(capsys, "scrutinize", "--metadata", "zk://h/l", "--out", "never", *words)
+    assert (done.code, "has no meaning with" in done.err) == (2, True), done
