@@ -69,12 +69,12 @@ class ApproveRequest:
     """What is approved.
 
     Attributes:
-        what: a plan's folder, a certificate's file, or a kind and a hash, as `thaw=HASH`.
+        named: a plan's folder, a certificate's file, or a kind and a hash, as `thaw=HASH`.
         key: PEM file of the private key.
         lifetime: after which the approval ends.
     """
 
-    what: str
+    named: str
     key: Path
     lifetime: timedelta
 
@@ -87,7 +87,7 @@ def approve(request: ApproveRequest, now: datetime) -> SignedApproval:
         InputError: the file is no certificate that holds, or the key cannot be used.
         PlanError: the plan is not what its hash was made of.
     """
-    return make_approval(_read_subject(request.what), now, request.lifetime, request.key)
+    return make_approval(_read_subject(request.named), now, request.lifetime, request.key)
 
 
 def write_approval(approval: SignedApproval, path: Path) -> None:
@@ -102,16 +102,16 @@ def write_approval(approval: SignedApproval, path: Path) -> None:
         raise InputError(str(path), f"cannot be written ({error.strerror})", "name another file") from error
 
 
-def _read_subject(what: str) -> Subject:
-    subject = Subject.parse(what)
+def _read_subject(named: str) -> Subject:
+    subject = Subject.parse(named)
     if subject is not None:
         return subject
-    path = Path(what)
+    path = Path(named)
     if path.is_dir():
         return Subject(Approvable.PLAN, open_whole(path)[1].hash)
     certificate = read_certificate(path)
     check = judge_certificate(certificate)
     # One that has ended is approved again for the end of a quarantine.
     if check.validity is Validity.INVALID:
-        raise InputError(what, f"does not hold: {'; '.join(check.problems)}", "verify again for a new one")
+        raise InputError(named, f"does not hold: {'; '.join(check.problems)}", "verify again for a new one")
     return Subject(Approvable.CERTIFICATE, certificate.hash)

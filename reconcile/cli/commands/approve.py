@@ -21,12 +21,12 @@ from reconcile.cli.output import Result
     epilog="Example: bkmeta approve purge.json --key ann.pem --out ann-purge.json\n\n"
     "Example: bkmeta approve thaw=HASH --key ann.pem --out ann-thaw.json",
 )
-@click.argument("what", metavar="FILE|KIND=HASH")
+@click.argument("named", metavar="FILE|KIND=HASH")
 @click.option("--key", type=FILE, required=True, help="PEM of your Ed25519 private key.")
 @click.option("--valid", type=DURATION, default="1d", show_default=True, help="How long the approval holds.")
 @click.option("--out", type=FILE, required=True, help="File that the approval is written to.")
 @output_options
-def approve(what: str, key: Path, valid: timedelta, out: Path, **shared: Any) -> None:  # noqa: ANN401 - the shared options
+def approve(named: str, key: Path, valid: timedelta, out: Path, **shared: Any) -> None:  # noqa: ANN401 - the shared options
     """Sign that you approve a plan's folder or a certificate's file. No store is touched.
 
     Of a thaw, an undo, a loss (--lost) and a policy, give the kind and the hash that the command prints: thaw=HASH,
@@ -36,7 +36,7 @@ def approve(what: str, key: Path, valid: timedelta, out: Path, **shared: Any) ->
 
     output = make_output(shared)
     context = make_context(output)
-    approval = job.approve(job.ApproveRequest(what, key, valid), context.now())
+    approval = job.approve(job.ApproveRequest(named, key, valid), context.now())
     job.write_approval(approval, out)
     subject = approval.subject
     result = Result(

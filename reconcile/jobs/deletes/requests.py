@@ -211,13 +211,13 @@ def undo(request: UndoRequest, context: Context) -> UndoneDeletes:
 
 def _find_refusals(records: Mapping[LedgerId, StoredRecord | None], target: OpenDeletes) -> dict[LedgerId, str]:
     """Return which of some ledgers get no tombstone, and why."""
-    there = {ledger: record for ledger, record in records.items() if record is not None}
+    standing = {ledger: record for ledger, record in records.items() if record is not None}
     refusals = dict[LedgerId, str]()
     if target.policy.archived:
-        marked = target.own.archive.read_some(list(there))
+        marked = target.own.archive.read_some(list(standing))
         why = "it has no archive mark, which the policy of the cluster requires"
-        refusals.update((ledger, why) for ledger in there if ledger not in marked)
-    for ledger, record in there.items():
+        refusals.update((ledger, why) for ledger in standing if ledger not in marked)
+    for ledger, record in standing.items():
         size = len(record.raw)
         if size > RECORD_BYTES:
             refusals[ledger] = f"its record of {size} bytes is larger than a tombstone takes, {RECORD_BYTES}"
