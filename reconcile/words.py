@@ -36,6 +36,9 @@ def count_released_holds(number: int) -> str:
     return "1 hold is replaced by its record" if number == 1 else f"{number} holds are replaced by their records"
 
 
+_UNITS: Final = (("days", 86_400), ("h", 3600), ("min", 60), ("s", 1))
+
+
 def list_names(names: Sequence[str], shown: int = _SHOWN) -> str:
     """Return the first names, and how many more there are.
 
@@ -59,3 +62,8 @@ def printable_line(text: str) -> str:
 
 def _write_out(match: re.Match[str]) -> str:
     return match[0].encode("unicode_escape", "surrogatepass").decode()
+
+
+def word_age(seconds: float) -> str:
+    """Return an age in the largest unit that it has at least two of."""
+    return next(f"{seconds / unit:.0f} {name}" for name, unit in _UNITS if seconds >= 2 * unit or name == "s")

@@ -434,6 +434,17 @@ def references_option(command: Callable[P, R]) -> Callable[P, R]:
     )(command)
 
 
+def evidence_option(command: Callable[P, R]) -> Callable[P, R]:
+    """Add --evidence."""
+    return click.option(
+        "--evidence",
+        multiple=True,
+        type=PLACE,
+        metavar="RUN",
+        help="A scrutiny's run: what bookies told it, what it found missing, wiped bookies. Again: another share.",
+    )(command)
+
+
 def by_bookie(_context: click.Context, _parameter: click.Parameter, values: Sequence[str]) -> dict[str, list[Path]]:
     """Read ID=DIR, an id as often as it has folders."""
     folders: dict[str, list[Path]] = {}

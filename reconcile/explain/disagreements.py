@@ -12,6 +12,8 @@ from reconcile.compare.single_ledger import StoredLedger, is_of
 from reconcile.findings.categories import Category
 from reconcile.findings.table import Run
 from reconcile.rules import diff, entries_beyond_end, id_reuse, reference_checks, snapshot_findings
+from reconcile.rules.segments import copy_findings
+from reconcile.rules.segments.copies import CopyFaults
 from recovery.dataset import Dataset
 from recovery.model import tables
 from recovery.model.ids import LedgerId
@@ -80,6 +82,21 @@ def apply_rules(
         parts.append(reference_checks.findings(references, rows, copies, stored, _RUN, looked_at=looked_at, seen=seen))
     for finding in pa.concat_tables(parts).to_pylist():
         known = [statement for statement in finding["evidence"] if statement["value"] != "nothing"]
+        yield Disagreement(
+            finding["category"], f"{finding['category']} ({finding['severity']}): {_describe_evidence(known)}"
+        )
+
+
+def describe_faults(stored: pa.Table, faults: CopyFaults) -> Iterator[Disagreement]:
+    """Say what a scrutiny would report of the copies of a ledger, notes left out.
+
+    Args:
+        stored: CATALOG_LEDGERS of the ledger.
+        faults: of its copies.
+    """
+    rows = copy_findings.findings(stored, faults, _RUN, everywhere=False)
+    for finding in rows.filter(pc.not_equal(rows["severity"], "info")).to_pylist():
+        known = [statement for statement in finding["evidence"] if statement["value"]]
         yield Disagreement(
             finding["category"], f"{finding['category']} ({finding['severity']}): {_describe_evidence(known)}"
         )

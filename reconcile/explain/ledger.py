@@ -10,7 +10,7 @@ import pyarrow as pa
 from reconcile import clusters
 from reconcile.compare.knowledge import Knowledge
 from reconcile.compare.single_ledger import StoredLedger, decide_ledger, read_only_ledger, select_ledger
-from reconcile.explain.disagreements import apply_rules, compare_with_store, read_plan_findings
+from reconcile.explain.disagreements import apply_rules, compare_with_store, describe_faults, read_plan_findings
 from reconcile.explain.field_evidence import Field, alternatives, changes, fields
 from reconcile.explain.grid import Segment, grid
 from reconcile.explain.ledger_copies import Copy, describe_copies, describe_damage
@@ -20,6 +20,7 @@ from reconcile.plan.actions import LEAVE, Guard
 from reconcile.plan.alternatives import FROM_BOOKIES, GUARDED, describe_records
 from reconcile.plan.manifest import read_plan_manifest
 from reconcile.rules import sides, snapshot_findings
+from reconcile.rules.segments.copies import CopyFaults
 from reconcile.rules.segments.member_names import demand_other_names, rename_records
 from reconcile.topics import topic_of
 from reconcile.words import count_noun
@@ -100,6 +101,7 @@ class Explanation:
         actions: what the plan does.
         damage: of bookies' disks that names the ledger.
         coverage: what was looked at, and what was not.
+        seen: what scrutinies know of its copies.
     """
 
     ledger: LedgerId
@@ -121,6 +123,7 @@ class Explanation:
     actions: tuple[str, ...]
     damage: tuple[str, ...]
     coverage: ExplanationCoverage
+    seen: tuple[str, ...] = ()
 
 
 def explain(
@@ -132,6 +135,8 @@ def explain(
     *,
     has_store: bool,
     references: Sequence[clusters.Source] = (),
+    faults: CopyFaults | None = None,
+    seen: Sequence[str] = (),
 ) -> Explanation:
     """Say what is known of one ledger: without a plan, what `recover` would decide with the same evidence.
 
@@ -143,6 +148,8 @@ def explain(
         knowledge: what the operator knows.
         has_store: the first of `stored` is the store, or its capture.
         references: the stores that upper layers' records were read from.
+        faults: of the copies that the store's record asks for, by scrutinies and inventories; None: not known.
+        seen: the same in words.
 
     Raises:
         DatasetError: a file is gone or damaged.
@@ -184,6 +191,7 @@ def explain(
             seen=not coverage.may_exist_elsewhere,
         ),
         *(read_plan_findings(plan, ledger) if plan is not None else ()),
+        *(() if faults is None else describe_faults(stored_row, faults)),
     )
     relations = _compare(ledger, copies, live, snapshots, plan, row)
     reason, settles = _describe_refusal(row)
@@ -223,6 +231,7 @@ def explain(
         actions=actions,
         damage=tuple(describe_damage(inventories, ledger)),
         coverage=coverage,
+        seen=tuple(seen),
     )
 
 

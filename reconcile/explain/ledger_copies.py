@@ -55,6 +55,21 @@ def describe_copies(copies: pa.Table) -> Iterator[Copy]:
         )
 
 
+def describe_seen(missing: pa.Table, sound: Iterable[str]) -> Iterator[str]:
+    """Yield what is known of the copies that a record asks for, in words.
+
+    Args:
+        missing: ``bookie``, ``groups``: entries that bookies lack.
+        sound: bookies that have all that is asked of them.
+    """
+    for row in missing.sort_by("bookie").to_pylist():
+        ranges = [_range(group) for group in row["groups"][:LISTED]]
+        more = [f"and {len(row['groups']) - LISTED} more ranges"] if len(row["groups"]) > LISTED else []
+        yield f"{row['bookie']} lacks entries {', '.join([*ranges, *more])}"
+    for bookie in sorted(sound):
+        yield f"{bookie} has all entries that the record asks of it"
+
+
 def _range(group: Mapping[str, int]) -> str:
     first, end = group["first"], group["last"] + group["size"] - 1
     text = str(first) if first == end else f"{first} to {end}"

@@ -1,17 +1,19 @@
 """Made-up clusters as catalogs, for the impact check."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
+from recovery.codecs.ledger_record import encode
 from recovery.codecs.store import COOKIES
 from recovery.dataset import Dataset, DatasetWriter, open_dataset, sort_by_key
 from recovery.model import tables
 from recovery.model.ids import buckets
+from recovery.model.metadata import Digest, LedgerMetadata, Segment, State
 from tests.support.impact_judge import Ledger
 
 AT: Final = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -44,9 +46,13 @@ def make_records(
         "bucket": pa.array(buckets(scope, number)),
         "scope": pa.array(scope),
         "ledger": pa.array(number),
-        "raw": pa.array([b""] * len(number)),
+        "raw": pa.array([*map(encode_record, made), *([b""] * len(unreadable))], pa.binary()),
         "version": pa.array(scope),
         "created_txn": pa.array([(created or {}).get(int(ledger)) for ledger in number], pa.int64()),
+        "changed_txn": pa.array([(created or {}).get(int(ledger)) for ledger in number], pa.int64()),
+        "changed_at": pa.array(
+            [AT - timedelta(days=30)] * len(number), tables.CATALOG_LEDGERS.field("changed_at").type
+        ),
         "error": pa.array([*([None] * len(made)), *([why] * len(unreadable))], pa.string()),
         "state": pa.array([*(ledger.state for ledger in made), *blank], pa.string()),
         **{
@@ -59,6 +65,14 @@ def make_records(
     schema = tables.CATALOG_LEDGERS
     full = {name: columns.get(name, pa.nulls(len(number), schema.field(name).type)) for name in schema.names}
     return sort_by_key(pa.table(full))
+
+
+def encode_record(ledger: Ledger) -> bytes:
+    """Return a ledger's record as a store has it."""
+    segments = tuple(Segment(first, members) for first, members in ledger.segments)
+    length = None if ledger.last is None else ledger.last + 1
+    state = State(ledger.state)
+    return encode(LedgerMetadata(3, *ledger.quorum, state, ledger.last, length, segments, Digest.CRC32C, b"pw"))
 
 
 def make_marks(ledgers: Sequence[Ledger]) -> pa.Table:

@@ -319,6 +319,7 @@ def _keys(raws: list[bytes]) -> None:
 def _marks(raws: list[bytes]) -> None:
     path = store.MARKS + "/0000/0000/0000/0001/urL0000000001"
     columns = {"path": [path] * len(raws), "kind": ["mark"] * len(raws), "raw": pa.array(raws, pa.binary())}
+    columns["changed_txn"] = pa.nulls(len(raws), pa.int64())
     copies.read_marked_copies(pa.table(columns), {})
 
 

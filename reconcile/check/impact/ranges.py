@@ -4,7 +4,7 @@ What it returns is JSON, and small: counts by set and impact, and the first segm
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from reconcile.check.evidence import Evidence
 from reconcile.check.impact.bookies import Bookies
 from reconcile.check.impact.hits import NOW, Cluster, Hits, list_hits
 from reconcile.check.impact.largest_set import Limits
@@ -62,6 +63,30 @@ Tallies = dict[str, Tally]
 
 
 @dataclass(slots=True)
+class Covered:
+    """How much evidence there is.
+
+    Attributes:
+        positions: copies that records ask for, of segments that have ended.
+        judged: of these, those of which it is known whether they are there.
+        missing: ledgers and bookies of which entries are missing, or all.
+        overruled: marked copies that were seen to be there.
+    """
+
+    positions: int = 0
+    judged: int = 0
+    missing: int = 0
+    overruled: int = 0
+
+    def add(self, other: "Covered") -> None:
+        """Add another."""
+        self.positions += other.positions
+        self.judged += other.judged
+        self.missing += other.missing
+        self.overruled += other.overruled
+
+
+@dataclass(slots=True)
 class RangeAnswer:
     """What one bucket range came to.
 
@@ -78,6 +103,7 @@ class RangeAnswer:
         named: bookies of the question that some record names.
         absent: ledgers of the question that have no record.
         parts: of the dataset.
+        covered: how much evidence there is.
     """
 
     ledgers: int = 0
@@ -93,6 +119,7 @@ class RangeAnswer:
     named: list[str] = field(default_factory=list)
     absent: list[str] = field(default_factory=list)
     parts: list[dict[str, Any]] = field(default_factory=list)
+    covered: Covered = field(default_factory=Covered)
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> "RangeAnswer":
@@ -107,6 +134,7 @@ class RangeAnswer:
                 },
                 "sample": [SegmentImpact.from_json(segment) for segment in fields["sample"]],
                 "shapes": [tuple(shape) for shape in fields["shapes"]],
+                "covered": Covered(**fields["covered"]),
             }
         )
 
@@ -125,6 +153,7 @@ class RangeAnswer:
         self.undated += other.undated
         self.named = sorted({*self.named, *other.named})
         self.absent += other.absent
+        self.covered.add(other.covered)
         self.parts += other.parts
 
 
@@ -146,9 +175,9 @@ class Question:
         clusters: bookies, sets, destinations; the same bookies in all of them, sets that share a bookie in several.
         level: failure domains that segments are shown in.
         marked: copies that are marked: `copies.MARKED`.
-        inventories: what bookies hold.
+        evidence: what is known of copies.
         ledgers: only these; None: all.
-        owned: scope, ledger and owner of the upper layer's own bookkeeping.
+        owned: scope, ledger, owner and kind of the upper layer's own bookkeeping.
         at: when the store was as the catalog shows it.
         since_txn: a transaction that the store had a day before `at`, or earlier; None: none is known.
         out: folder of the dataset; None: none is written.
@@ -161,7 +190,7 @@ class Question:
     marked: pa.Table
     at: datetime
     since_txn: int | None = None
-    inventories: tuple[Dataset, ...] = ()
+    evidence: Evidence = field(default_factory=Evidence)
     ledgers: tuple[LedgerId, ...] | None = None
     owned: pa.Table | None = None
     out: str | None = None
@@ -184,6 +213,7 @@ class _Range:
     rows: pa.Table
     records: Records
     parts: tuple[tuple[Segments, States | None], ...]
+    covered: Covered
 
 
 def _read_range(question: Question, buckets: range) -> _Range:
@@ -195,14 +225,21 @@ def _read_range(question: Question, buckets: range) -> _Range:
         rows = rows.filter(pa.array(LedgerRows(wanted).find(rows) >= 0))
     names = pa.array(question.bookies.names, pa.string())
     records = read_records(rows, names)
-    missing = _find_missing(question, rows, names, buckets)
+    bucket = question.marked["bucket"]
+    marked = question.marked.filter(pc.and_(pc.greater_equal(bucket, buckets.start), pc.less(bucket, buckets.stop)))
+    seen = None if question.evidence.is_empty else question.evidence.see(rows, buckets)
+    missing = Missing(rows, names, marked, seen)
     parts: list[tuple[Segments, States | None]] = []
     for group in records.groups:
-        irregular, floors = (np.zeros(0, np.int64), None) if missing is None else missing.find_floors(group)
+        irregular, floors = missing.find_floors(group)
         regular = np.ones(len(group), np.bool_)
         regular[irregular] = False
         parts += [(group.select(regular) if len(irregular) else group, None), (group.select(irregular), floors)]
-    return _Range(rows, records, tuple((segments, floors) for segments, floors in parts if len(segments)))
+    covered = Covered(overruled=missing.marks_overruled)
+    if seen is not None:
+        lost = seen.wiped.num_rows + seen.faults.missing.group_by(["row", "bookie"]).aggregate([]).num_rows
+        covered = replace(covered, positions=seen.faults.positions, judged=seen.faults.judged, missing=lost)
+    return _Range(rows, records, tuple((segments, floors) for segments, floors in parts if len(segments)), covered)
 
 
 def gather_limits(question: Question, buckets: range, limits: Limits) -> None:
@@ -216,6 +253,7 @@ def _answer_range(question: Question, buckets: range) -> RangeAnswer:
     rows, records = read.rows, read.records
     owners = _find_owners(question, rows)
     answer = RangeAnswer(ledgers=rows.num_rows, segments=sum(len(group) for group in records.groups))
+    answer.covered = read.covered
     answer.unreadable = len(records.unreadable)
     answer.unreadable_sample = [_name(rows, row) for row in records.unreadable[:_UNREADABLE].tolist()]
     answer.unknown_form = _count_unknown_forms(rows)
@@ -255,19 +293,6 @@ class _Piece:
     def shown(self) -> Ints:
         """Which hits are listed."""
         return np.flatnonzero((self.hits.change >= 0) & (self.shows_now | (self.hits.set != NOW)))
-
-
-def _find_missing(question: Question, rows: pa.Table, names: pa.Array, buckets: range) -> Missing | None:
-    bucket = question.marked["bucket"]
-    marked = question.marked.filter(pc.and_(pc.greater_equal(bucket, buckets.start), pc.less(bucket, buckets.stop)))
-    if not marked.num_rows and not question.inventories:
-        return None
-    missing = Missing(rows, names)
-    if marked.num_rows:
-        missing.add_marks(marked)
-    for inventory in question.inventories:
-        missing.add_inventory(inventory, buckets)
-    return missing
 
 
 def _find_owners(question: Question, rows: pa.Table) -> Ints:
@@ -393,6 +418,7 @@ def _describe(question: Question, pieces: Sequence[_Piece], rows: pa.Table, owne
                 level=question.level,
                 ledger=_name(rows, ledger),
                 owner=None if owned is None or owners[ledger] < 0 else owned["owner"][int(owners[ledger])].as_py(),
+                kind=None if owned is None or owners[ledger] < 0 else owned["kind"][int(owners[ledger])].as_py(),
             )
         )
     return described

@@ -40,6 +40,7 @@ class SegmentImpact:
     Attributes:
         ledger: in its shortest form.
         owner: whose it is, of the upper layer's own bookkeeping; None: of a user, or not known.
+        kind: what the upper layer keeps in it, as `name_kind` returns it: critical; None: likewise.
         segment: its number in the ledger, from 0.
         first, last: entries; `last` is None where it may still grow.
         shape: E/W/A.
@@ -57,6 +58,7 @@ class SegmentImpact:
 
     ledger: str
     owner: str | None
+    kind: str | None
     segment: int
     first: int
     last: int | None
@@ -97,6 +99,7 @@ def describe_segment(
     level: Level,
     ledger: str,
     owner: str | None,
+    kind: str | None,
 ) -> SegmentImpact:
     """Return what becomes of a segment when a set is taken.
 
@@ -113,6 +116,7 @@ def describe_segment(
         level: failure domains that the members are shown in.
         ledger: in its shortest form.
         owner: as `SegmentImpact` has it.
+        kind: likewise.
     """
     current = bookies.states[segment.members]
     changed = current if number == NOW else sets.change(bookies.states, number)[segment.members]
@@ -133,6 +137,7 @@ def describe_segment(
     return SegmentImpact(
         ledger,
         owner,
+        kind,
         int(segment.number[0]),
         int(segment.first[0]),
         None if last == NO_END else last,

@@ -20,6 +20,7 @@ from reconcile.cli.options import (
     PLACE,
     aliases_option,
     demand_bookie_ids,
+    evidence_option,
     inventory_options,
     make_context,
     make_output,
@@ -34,7 +35,13 @@ from reconcile.cli.options import (
     references_option,
 )
 from reconcile.cli.output import Result
-from reconcile.cli.wording.impacts import list_not_applicable, make_set_json, word_details, word_verdict
+from reconcile.cli.wording.impacts import (
+    list_not_applicable,
+    make_evidence_json,
+    make_set_json,
+    word_details,
+    word_verdict,
+)
 from reconcile.operator_files import read_operator_text
 from recovery.errors import InputError
 from recovery.place import DatasetPlace
@@ -93,6 +100,7 @@ def _split(_context: click.Context, _option: click.Parameter, values: tuple[str,
 @names_options
 @references_option
 @inventory_options("What a bookie really holds, or a table of entries; it counts instead of what records promise.")
+@evidence_option
 @click.option("--catalog", "cache", type=FOLDER, help="Keeps captures of the store. [default: in ~/.cache/bkmeta]")
 @click.option(
     "--max-age", type=DURATION, default="10m", show_default=True, help="A capture that is younger is used again."
@@ -143,6 +151,7 @@ def check_impact(
     qualified: tuple[str, ...],
     references: tuple[str, ...],
     inventories: tuple[str, ...],
+    evidence: tuple[DatasetPlace, ...],
     cache: Path | None,
     max_age: timedelta,
     most_unavailable: float,
@@ -197,6 +206,7 @@ def check_impact(
         default_quorum=None if default_quorum is None else Shape(*default_quorum),
         ledgers=named or None,
         references=read_references(references, context),
+        evidence=evidence,
         most_unavailable=most_unavailable,
         margin=None if margin is None else Level(margin),
         most=most,
@@ -276,6 +286,7 @@ def make_result(answer: "ImpactAnswer", uri: str, target: str, out: DatasetPlace
                 "alive": answer.cache.alive,
             },
             "replication": asdict(answer.replication),
+            "evidence": None if answer.evidence is None else make_evidence_json(answer.evidence),
             "new_ledger_shapes": list(answer.shapes),
             "undated_ledgers": answer.undated,
             "stable": answer.stable,

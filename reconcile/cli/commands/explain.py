@@ -17,6 +17,7 @@ from reconcile.cli.options import (
     aliases_option,
     bookies_option,
     carry_options,
+    evidence_option,
     inventory_options,
     lost_option,
     make_context,
@@ -59,7 +60,7 @@ _AS_RECOVER: Final = (
 )
 _OF_LEDGERS: Final = (
     "ledger", "scope", "qualified", "snapshots", "plan", "passwords", "expect_bookies", "default_quorum",
-    "quorums", "lost", "references", "tail", "layout",
+    "quorums", "lost", "references", "evidence", "tail", "layout",
 )  # fmt: skip
 """Parameters that mean nothing with --bookie."""
 _NAMED: Final = 5
@@ -94,6 +95,7 @@ _VALUE: Final = 18
 @quorums_option
 @lost_option
 @references_option
+@evidence_option
 @click.option("--tail", type=click.Choice(TAILS), default=TAILS[0], show_default=True, help="As recover.")
 @click.option("--layout", type=click.Choice(LAYOUTS), help="Of the store to be repaired, where nothing else names it.")
 @aliases_option
@@ -114,6 +116,7 @@ def explain(
     quorums: Path | None,
     lost: tuple[str, ...],
     references: tuple[str, ...],
+    evidence: tuple[DatasetPlace, ...],
     tail: str,
     layout: str | None,
     aliases: Path | None,
@@ -145,6 +148,8 @@ def explain(
     named = parse_ledger(typed, scope)
     if not (inventories or uri or snapshots or plan):
         raise click.UsageError("give at least one of --inventory, --metadata, --snapshot, --plan")
+    if evidence and uri is None:
+        raise click.UsageError("--evidence belongs to --metadata: it is about the store's record")
     request = job.ExplainRequest(
         ledger=named,
         inventories=inventories,
@@ -160,6 +165,7 @@ def explain(
         tail=Tail(tail),
         layout=Layout(layout) if layout else None,
         aliases=read_aliases(aliases),
+        runs=evidence,
     )
     explanation = job.explain(request, make_context(output))
     sys.exit(output.show(_result(explanation, carry_options(*_AS_RECOVER), uri, plan)))
@@ -221,6 +227,7 @@ def _result(explanation: "Explanation", given: Sequence[str], uri: str | None, p
             "disagreements": list(explanation.disagreements),
             "planned": list(explanation.actions),
             "damage": list(explanation.damage),
+            "seen": list(explanation.seen),
         },
     )
 
@@ -241,6 +248,7 @@ def _details(explanation: "Explanation") -> Iterator[str]:
     yield from _block("timeline", explanation.timeline)
     yield from _block("the store's record", _pairs(explanation.stored or {}))
     yield from _block("disagreements", explanation.disagreements)
+    yield from _block("its copies as they were seen", explanation.seen)
     yield from _block("the plan writes", explanation.actions)
     yield from _block("damage that names it", explanation.damage)
     yield from _block("looked at", list(_coverage(explanation.coverage.to_json())))

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from reconcile.check.impact.names import Impact
 from reconcile.cli.output import PaintedLine, Span
-from reconcile.words import count_noun
+from reconcile.words import count_noun, word_age
 
 if TYPE_CHECKING:
     from reconcile.check.impact.sample import Member, SegmentImpact
-    from reconcile.jobs.impact.question import ImpactAnswer, SetAnswer
+    from reconcile.jobs.impact.question import EvidenceState, ImpactAnswer, SetAnswer
 
 WORDS: Final[Mapping[str, str]] = {
     Impact.DATA_LOSS: "entries without any copy that could come back",
@@ -22,15 +22,16 @@ WORDS: Final[Mapping[str, str]] = {
     Impact.METADATA_QUORUM: "ZooKeeper's servers on these hosts lose their majority",
 }
 """What each impact means."""
-SEQUENCING: Final = "BookKeeper has no sequencers: each ledger's writer orders its own entries"
+SEQUENCING: Final = (
+    "BookKeeper has no sequencers: each ledger's writer orders its own entries. What a cluster needs besides: "
+    "METADATA_QUORUM, and the candidates for the auditor"
+)
 _COLOURS: Final = {"SAFE": "green", "UNSAFE": "red", "UNDECIDED": "yellow"}
 _STATE_COLOURS: Final = {"read-write": "", "read-only": "cyan"}
 _SHOWN: Final = 10
 """Segments that are described on a terminal; fewer below a table of domains."""
 _SHOWN_OF_DRILL: Final = 3
 _SOME: Final = 5
-_UNITS: Final = (("days", 86_400), ("h", 3600), ("min", 60), ("s", 1))
-"""Of an age; each from two on."""
 
 
 def word_verdict(answer: "ImpactAnswer", target: str) -> str:
@@ -142,7 +143,7 @@ def word_segment(segment: "SegmentImpact") -> Iterator[str]:
         entries = f"entries from {segment.first} on"
     elif segment.last < segment.first:
         entries = "no entry"
-    owner = f" ({segment.owner})" if segment.owner else ""
+    owner = f" ({segment.owner}; critical: {segment.kind})" if segment.owner else ""
     when = " already" if segment.already else f" by {segment.target}" if segment.target else ""
     impacts = ", ".join(segment.impacts)
     yield PaintedLine(
@@ -205,23 +206,26 @@ def _word_ground(answer: "ImpactAnswer") -> Iterator[str]:
     cache, replication = answer.cache, answer.replication
     if answer.stable > 1:
         yield f"safe in {answer.stable} captures in a row"
-    age = next(
-        f"{cache.age_s / seconds:.0f} {unit}" for unit, seconds in _UNITS if cache.age_s >= 2 * seconds or unit == "s"
-    )
     fresh = (
         ", captured for this answer" if cache.is_fresh else "; who is registered was read now" if cache.alive else ""
     )
-    yield f"records of {cache.at.isoformat(timespec='seconds')}, {age} old{fresh}"
+    yield f"records of {cache.at.isoformat(timespec='seconds')}, {word_age(cache.age_s)} old{fresh}"
     if not cache.alive:
         yield "registrations in files and captures are not of today: every bookie with a cookie counts as registered"
+    if answer.evidence is not None:
+        yield from _word_evidence(answer.evidence)
     states = ", ".join(f"{count} {state}" for state, count in answer.states.items() if count)
     yield f"bookies now: {states or 'none'}"
     if replication.disabled:
         yield "re-replication is disabled: nothing that is lost is copied again"
     elif cache.alive and replication.auditor is None:
         yield "there is no auditor: nothing that is lost is copied again"
+    taken = {name for outcome in answer.sets for name in outcome.bookies}
+    if replication.candidates and taken.issuperset(replication.candidates):
+        yield "auto-recovery runs on these bookies alone: while they are away nothing that is lost is copied again"
     if replication.marked:
-        yield f"{count_noun(replication.marked, 'ledger')} marked as under-replicated: marked copies count as lost"
+        marked = count_noun(replication.marked, "ledger")
+        yield f"{marked} marked as under-replicated: marked copies count as lost, unless they were seen since"
     if answer.shapes:
         yield f"new ledgers: of {', '.join(answer.shapes)}"
         if answer.undated:
@@ -235,6 +239,42 @@ def _word_ground(answer: "ImpactAnswer") -> Iterator[str]:
             f"{statement.bookie} was declared unrecoverable on {statement.at} by {statement.by}{reason}: "
             f"if that still holds, add --unrecoverable {statement.bookie}"
         )
+
+
+def _word_evidence(evidence: "EvidenceState") -> Iterator[str]:
+    covered = evidence.covered
+    share = f"{100 * covered.judged / covered.positions:.1f} %" if covered.positions else "none"
+    for run in evidence.runs:
+        part = "" if run.share[1] == 1 else f", share {run.share[0]} of {run.share[1]}"
+        when = run.at.isoformat(timespec="seconds")
+        yield f"copies as the scrutiny of {when} saw them, {word_age(run.age_s)} ago{part}: {run.path}"
+        if run.wiped:
+            yield f"  wiped bookies, whose copies count as gone: {_list_some(run.wiped)}"
+    yield (
+        f"copies of which it is known whether they are there: {share}; of the others records are believed. "
+        f"Copies that lack entries: {covered.missing}; marked copies that were seen to be there: {covered.overruled}"
+    )
+
+
+def make_evidence_json(evidence: "EvidenceState") -> dict[str, Any]:
+    """Return what is known of copies besides their records."""
+    return {
+        "runs": [
+            {
+                "path": run.path,
+                "at": run.at.isoformat(),
+                "age_s": round(run.age_s, 1),
+                "share": list(run.share),
+                "wiped": list(run.wiped),
+            }
+            for run in evidence.runs
+        ],
+        "inventories": evidence.inventories,
+        "copies": evidence.covered.positions,
+        "known": evidence.covered.judged,
+        "missing": evidence.covered.missing,
+        "marks_overruled": evidence.covered.overruled,
+    }
 
 
 def list_not_applicable(answer: "ImpactAnswer", *, asked: bool) -> dict[str, str]:

@@ -15,7 +15,7 @@ listing                                                  not complete; many ledg
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final
 
@@ -112,6 +112,7 @@ class Evidence:
         aliases: other names of bookies.
         now_ms: the time, ms since 1970.
         absence: what went since the last verification; None: there was none.
+        breaches: number of a ledger → what scrutinies know its entries to lack.
     """
 
     captures: tuple[Dataset, Dataset]
@@ -123,6 +124,7 @@ class Evidence:
     aliases: Mapping[str, str]
     now_ms: int
     absence: Absence | None = None
+    breaches: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,6 +310,8 @@ def _judge_holders(
         for row, lack, entry in zip(short[breach], most[breach], first[breach], strict=True)
     ]
     objections.add(short[breach], Reason.DURABILITY_BREACH, details)
+    known = np.array(sorted(set(evidence.breaches) - set(short[breach].tolist())), np.int64)
+    objections.add(known, Reason.DURABILITY_BREACH, [evidence.breaches[row] for row in known.tolist()])
     return positions, names
 
 

@@ -11,6 +11,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from backends.registry import OpenStore
+from reconcile.check.evidence import Evidence as CopyEvidence
+from reconcile.check.evidence import open_runs
 from reconcile.deletes.certificate import Certificate, CertifiedLedger, encode_certificate, make_certificate
 from reconcile.deletes.own_root import (
     OwnRoot,
@@ -35,6 +37,7 @@ from reconcile.deletes.tombstones import (
     take_verification,
 )
 from reconcile.deletes.verification.absence import Absence, count_born
+from reconcile.deletes.verification.durability import COLUMNS, find_breaches, select_records
 from reconcile.deletes.verification.evidence import gather_holdings, to_ms
 from reconcile.deletes.verification.objections import Reason
 from reconcile.deletes.verification.verdicts import Breaker, Evidence, Rules, judge_deletes
@@ -53,10 +56,12 @@ from reconcile.jobs.deletes.clusters import (
 )
 from reconcile.jobs.deletes.listings import ListedReferences, list_references, measure_since_listing
 from reconcile.jobs.deletes.looks import Looks, gather_inventories
+from reconcile.rules.segments.member_names import rename_members
 from recovery.codecs.store_kind import kind_of
 from recovery.dataset import Dataset, open_dataset
 from recovery.errors import FormatError, InputError
 from recovery.model.ids import LedgerId
+from recovery.place import DatasetPlace
 
 _ROWS = 200
 """Tombstones that are changed in a transaction."""
@@ -77,6 +82,7 @@ class VerifyRequest:
         looks_needed: safe verifications in a row before a purge.
         certificate: file that the certificate is written to; None: none is made.
         sign_key: PEM file that signs it.
+        runs: folders of scrutinies: what they know of copies.
     """
 
     target: Target
@@ -87,6 +93,7 @@ class VerifyRequest:
     looks_needed: int = LOOKS
     certificate: Path | None = None
     sign_key: Path | None = None
+    runs: tuple[DatasetPlace, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +213,7 @@ def _gather_evidence(request: VerifyRequest, context: Context) -> Iterator[_Gath
         records = {} if request.looks.wire is None else _read_raws(wanted, first)
         with gather_inventories(request.looks, opened, layout, records, context) as inventories:
             holdings = gather_holdings(inventories, wanted)
+            breaches = _see_breaches(request, wanted, first, inventories)
         second_listing = list_references(references, opened, context)
         second = _capture(opened, folder / "second", context)
         began_ms = to_ms(first.read("sources", columns=["at"])["at"][0].as_py())
@@ -220,6 +228,7 @@ def _gather_evidence(request: VerifyRequest, context: Context) -> Iterator[_Gath
             aliases=request.looks.aliases,
             now_ms=now_ms(context),
             absence=absence,
+            breaches=breaches,
         )
         described = _describe(evidence, (first_listing, second_listing), rules)
         instance_id = read_instance_id(opened.store, opened.root)
@@ -259,6 +268,20 @@ def _list_due(own: OwnRoot | None, at_ms: int) -> tuple[tuple[LedgerId, ...], in
 def _capture(opened: OpenStore, folder: Path, context: Context) -> Dataset:
     capture_store(opened, folder, context, with_rights=False, with_own_root=False, with_history=False)
     return open_dataset(folder, "catalog")
+
+
+def _see_breaches(
+    request: VerifyRequest, wanted: Wanted, capture: Dataset, inventories: Sequence[Dataset]
+) -> dict[int, str]:
+    """Return the number of each ledger of which scrutinies know that entries lack copies, with what it lacks."""
+    if not request.runs:
+        return {}
+    runs = open_runs(request.runs, capture, request.target.uri)
+    parts = [rows.select(list(COLUMNS)) for rows, _ in wanted.read(capture, "ledgers", COLUMNS)]
+    stored = rename_members(select_records(parts), request.looks.aliases)
+    seen = CopyEvidence.gather(inventories, runs, capture).see(stored)
+    breaches = dict(find_breaches(stored, seen))
+    return {number: breaches[ledger] for number, ledger in enumerate(wanted.ledgers) if ledger in breaches}
 
 
 def _read_raws(wanted: Wanted, capture: Dataset) -> dict[LedgerId, bytes]:

@@ -7,15 +7,18 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from backends.protocols import ScannableStore
+from reconcile.check.evidence import STORE, Evidence, ScrutinyRun, SeenCopies
 from reconcile.check.guard_locks import select_guarded
 from reconcile.clusters import decode_named, list_named, of_catalog
 from reconcile.compare.knowledge import Knowledge, StatedQuorums
 from reconcile.compare.single_ledger import StoredLedger, as_catalog_row, as_history_rows, read_only_ledger
 from reconcile.explain import ledger as engine
 from reconcile.explain.ledger import Explanation
+from reconcile.explain.ledger_copies import describe_seen
 from reconcile.jobs.capture import capture_store
 from reconcile.jobs.collect.tables import with_tables
 from reconcile.jobs.context import Context, connect
@@ -25,8 +28,10 @@ from reconcile.jobs.references import read_references
 from reconcile.plan.actions import Passwords
 from reconcile.plan.manifest import read_plan_manifest
 from reconcile.references import References
+from reconcile.rules.segments.member_names import rename_members
 from reconcile.stores import catalog_path
 from reconcile.stores import of_catalog as open_catalog
+from reconcile.words import word_age
 from recovery.codecs import store
 from recovery.codecs.replication_lock import is_guard, ledger_of_lock
 from recovery.codecs.store import Layout
@@ -39,6 +44,7 @@ from recovery.model.ids import LedgerId
 from recovery.place import DatasetPlace
 
 _FILES: Final = ("zkfiles:", "etcdfile:")
+_NODES: Final = tables.CATALOG_NODES
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +66,7 @@ class ExplainRequest:
         aliases: other names of bookies in records → ids.
         quorums: file that states (E, W, A) of some ledgers; None: there is none.
         lost: disks of which nothing will come back.
+        runs: folders of scrutinies: what they know of copies.
     """
 
     ledger: LedgerId
@@ -76,15 +83,17 @@ class ExplainRequest:
     aliases: Mapping[str, str] = field(default_factory=dict)
     quorums: Path | None = None
     lost: tuple[LostDisk, ...] = ()
+    runs: tuple[DatasetPlace, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """What a store has of the ledger, the layout that it names, and what its tombstone says."""
+    """What a store has of the ledger, the layout that it names, what its tombstone says, and its bookies' cookies."""
 
     stored: StoredLedger
     layout: str | None
     deleted: tuple[References, ...] = ()
+    cookies: pa.Table | None = None
 
 
 def explain(request: ExplainRequest, context: Context) -> Explanation:
@@ -116,6 +125,7 @@ def explain(request: ExplainRequest, context: Context) -> Explanation:
             stated_quorums=StatedQuorums.read_for(request.quorums, has_references=named is not None),
             lost=request.lost,
         )
+        seen = _see_copies(request, sides[0], inventories) if request.runs and request.uri is not None else None
         return engine.explain(
             request.ledger,
             inventories,
@@ -124,7 +134,42 @@ def explain(request: ExplainRequest, context: Context) -> Explanation:
             knowledge,
             has_store=request.uri is not None,
             references=references.stores if references is not None else (),
+            faults=None if seen is None else seen.faults,
+            seen=() if seen is None else _describe_seen(request, seen, context),
         )
+
+
+def _see_copies(request: ExplainRequest, side: _Side, inventories: Sequence[Dataset]) -> SeenCopies:
+    """Return what scrutinies and inventories know of the copies that the store's record asks for.
+
+    Raises:
+        InputError: a scrutiny is of another cluster.
+    """
+    stores = [open_dataset(place / STORE, "catalog") for place in request.runs]
+    for store_of_run in stores:
+        named, instance = list_named(store_of_run), side.stored.instance_id
+        if named and instance is not None and instance not in named:
+            problem = f"is of cluster instance {' and '.join(sorted(named))}, {request.uri} is of {instance}"
+            raise InputError(store_of_run.path, problem, "leave it out, or name the one of this cluster")
+    catalog = side.stored.catalog or stores[0]
+    nodes = catalog.read("nodes", columns=["path", "kind", "created_txn"])
+    if side.cookies is not None:
+        nodes = nodes.filter(pc.not_equal(nodes["kind"], "cookie"))
+        nodes = pa.concat_tables([nodes, side.cookies.cast(nodes.schema)])
+    runs = tuple(map(ScrutinyRun.open, request.runs))
+    record = rename_members(side.stored.row, request.aliases)
+    return Evidence.gather(inventories, runs, catalog, nodes).see(record)
+
+
+def _describe_seen(request: ExplainRequest, seen: SeenCopies, context: Context) -> list[str]:
+    lines = list(describe_seen(seen.faults.missing, seen.sound["bookie"].to_pylist()))
+    lines += [f"{name} was wiped after the record changed last" for name in sorted(seen.wiped["bookie"].to_pylist())]
+    for place in request.runs:
+        run = ScrutinyRun.open(place)
+        if request.ledger.bucket in run.share:
+            age = word_age((context.now() - run.at).total_seconds())
+            lines.append(f"by the scrutiny of {run.at.isoformat(timespec='seconds')}, {age} ago: {place}")
+    return lines or ["no scrutiny that was named looked at this ledger"]
 
 
 def _choose_layout(request: ExplainRequest, sides: list[_Side], plan: Dataset | None) -> Layout | None:
@@ -179,6 +224,14 @@ def _read_live(uri: str, ledger: LedgerId, instances: Collection[str], context: 
         is_guarded = bool(select_guarded(opened.store, opened.root, [ledger]))
         instance = opened.store.get(opened.root + places.instance_id)
         members = tuple(opened.store.children(opened.root + places.cookies) or ())
+        paths = [f"{places.cookies}/{name}" for name in members]
+        cookies = [
+            {"path": path, "kind": "cookie", "created_txn": node.created_txn}
+            for path, (_, node) in zip(
+                paths, opened.store.get_many([opened.root + path for path in paths]), strict=True
+            )
+            if node is not None
+        ]
         history, txn, is_complete = tables.CATALOG_HISTORY.empty_table(), None, True
         if isinstance(opened.store, ScannableStore):
             point = opened.store.point()
@@ -190,7 +243,10 @@ def _read_live(uri: str, ledger: LedgerId, instances: Collection[str], context: 
     stored = StoredLedger(
         uri, row, history, txn, members, complete=is_complete, instance_id=cluster, is_guarded=is_guarded
     )
-    return _Side(stored, str(layout), tuple(deleted))
+    made = pa.Table.from_pylist(
+        cookies, schema=pa.schema([_NODES.field(name) for name in ("path", "kind", "created_txn")])
+    )
+    return _Side(stored, str(layout), tuple(deleted), made)
 
 
 def read_catalog(uri: str, catalog: Dataset, ledger: LedgerId) -> StoredLedger:

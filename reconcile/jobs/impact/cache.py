@@ -146,7 +146,7 @@ def read_present_nodes(uri: str, nodes: pa.Table, context: Context) -> pa.Table:
 
     Args:
         uri: a live store.
-        nodes: path, kind and raw of CATALOG_NODES.
+        nodes: path, kind, raw, created_txn and changed_txn of CATALOG_NODES.
         context: of the job.
 
     Raises:
@@ -163,7 +163,13 @@ def read_present_nodes(uri: str, nodes: pa.Table, context: Context) -> pa.Table:
             kinds |= {f"{folder}/{name}": kind for name in names if f"{folder}/{name}" != read_only}
         values = opened.store.get_many([opened.root + path for path in kinds])
         present = [
-            {"path": path, "kind": kind, "raw": node.value}
+            {
+                "path": path,
+                "kind": kind,
+                "raw": node.value,
+                "created_txn": node.created_txn,
+                "changed_txn": node.changed_txn,
+            }
             for (path, kind), (_, node) in zip(kinds.items(), values, strict=True)
             if node is not None
         ]

@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from backends.errors import AccessDeniedError
+from reconcile.check.evidence import Evidence, open_runs
 from reconcile.check.impact.bookies import Bookies, Sets, match_domains, read_bookies
 from reconcile.check.impact.destinations import Destinations, demands_places
 from reconcile.check.impact.hits import NOW, Cluster
@@ -31,6 +32,7 @@ from reconcile.check.impact.ranges import Question, RangeAnswer, Tallies, Tally,
 from reconcile.check.impact.segments.columns import Shape
 from reconcile.check.impact.segments.copies import find_incomplete, read_marked_copies
 from reconcile.check.impact.segments.judgement import States
+from reconcile.check.impact.system_ledgers import name_kind
 from reconcile.check.placement_files import read_rack_info
 from reconcile.clusters import demand_of_cluster
 from reconcile.jobs.context import Context, connect, start_spark, throttle
@@ -46,11 +48,13 @@ from reconcile.jobs.impact.cache import (
 from reconcile.jobs.impact.question import (
     CacheState,
     Capacity,
+    EvidenceState,
     ImpactAnswer,
     ImpactRequest,
     Largest,
     Quorum,
     Replication,
+    RunState,
     SetAnswer,
 )
 from reconcile.references import References
@@ -71,8 +75,6 @@ SPREAD_LEDGERS: Final = 10_000_000
 """Ledgers from which on Spark is worth its start."""
 ROWS_PER_RANGE: Final = 250_000
 _VOTE: Final = re.compile(r'bookieId:\s*"([^"]*)"')
-_OWN: Final = re.compile(r"cursor |schema of |offload")
-"""How the owner of a ledger begins that an upper layer keeps for its own bookkeeping."""
 _SOME: Final = 5
 IDS: Final = "ledgers.txt"
 """Beside the dataset: the ids of the ledgers that are hit, one a line."""
@@ -121,12 +123,13 @@ class _Check:
         self._captured = captured
         self._context = context
         self._undecided: list[str] = []
-        nodes = captured.catalog.read("nodes", columns=["path", "kind", "raw"])
+        nodes = captured.catalog.read("nodes", columns=["path", "kind", "raw", "created_txn", "changed_txn"])
         if captured.alive and not captured.is_fresh:
             nodes = read_present_nodes(request.uri, nodes, context)
         self._nodes = nodes
         self._marks = read_marked_copies(nodes, request.aliases)
         self._bookies = self._read_bookies(nodes)
+        self._evidence = self._gather_evidence(nodes)
         self._target = request.taken.target
 
     def _read_bookies(self, nodes: pa.Table) -> Bookies:
@@ -146,6 +149,16 @@ class _Check:
         topology = request.topology if request.topology is not None else self._read_rack_info()
         locations = {name: place for name in bookies.names if (place := find_location(topology, name)) is not None}
         return replace(bookies, locations=tuple(locations.get(name) for name in bookies.names))
+
+    def _gather_evidence(self, nodes: pa.Table) -> Evidence:
+        request, catalog = self._request, self._captured.catalog
+        running = frozenset(
+            name
+            for name, state in zip(self._bookies.names, self._bookies.states.tolist(), strict=False)
+            if state <= State.READ_ONLY
+        )
+        runs = open_runs(request.evidence, catalog, request.uri)
+        return Evidence.gather(request.inventories, runs, catalog, nodes, running)
 
     def _read_rack_info(self) -> dict[str, str]:
         """Return Pulsar's rack information, which stands beside the ledgers root, where locations are needed."""
@@ -211,6 +224,7 @@ class _Check:
             stable=1,
             declared=self._list_declared(),
             spread=spread,
+            evidence=self._describe_evidence(total),
         )
         if request.out is not None:
             self._write_manifest(request.out, answer, total)
@@ -295,7 +309,7 @@ class _Check:
             marked=self._marks.rows,
             at=self._captured.at,
             since_txn=self._captured.since_txn,
-            inventories=request.inventories,
+            evidence=self._evidence,
             ledgers=request.ledgers,
             aliases=request.aliases,
             owned=None if request.references is None else _select_owned(request.references),
@@ -457,18 +471,34 @@ class _Check:
     def _read_replication(self) -> Replication:
         paths = self._nodes["path"]
         votes = self._nodes.filter(pc.starts_with(paths, f"{VOTES}/")).sort_by("path")
-        auditor = None
-        if votes.num_rows and self._captured.alive:
-            match = _VOTE.search(votes["raw"][0].as_py().decode(errors="replace"))
-            auditor = match[1] if match else "unknown"
+        raws = votes["raw"].to_pylist() if self._captured.alive else []
+        matches = [_VOTE.search(raw.decode(errors="replace")) for raw in raws]
+        candidates = [match[1] if match else "unknown" for match in matches]
+        auditor = candidates[0] if candidates else None
         disabled = bool(pc.any(pc.equal(paths, REPLICATION_DISABLED)).as_py())
-        return Replication(disabled, auditor, self._marks.ledgers)
+        return Replication(disabled, auditor, self._marks.ledgers, tuple(candidates))
 
     def _describe_cache(self) -> CacheState:
         captured = self._captured
         txn = captured.catalog.read("sources", columns=["txn"])["txn"][0].as_py()
         age = (self._context.now() - captured.at).total_seconds()
         return CacheState(captured.catalog.path, captured.at, age, txn, captured.is_fresh, captured.alive)
+
+    def _describe_evidence(self, total: RangeAnswer) -> EvidenceState | None:
+        if self._evidence.is_empty:
+            return None
+        now = self._context.now()
+        runs = tuple(
+            RunState(
+                run.dataset.path,
+                run.at,
+                (now - run.at).total_seconds(),
+                run.number,
+                tuple(sorted(wiped.bookie for wiped in run.wiped)),
+            )
+            for run in self._evidence.runs
+        )
+        return EvidenceState(runs, len(find_incomplete(self._request.inventories)), total.covered)
 
     def _list_declared(self) -> tuple[Statement, ...]:
         repeated = {statement.bookie for statement in self._request.unrecoverable}
@@ -516,7 +546,10 @@ def _columns(rows: pa.Table, *names: str) -> Iterator[list[object]]:
 def _select_owned(references: References) -> pa.Table:
     """Return the ledgers that an upper layer keeps for its own bookkeeping."""
     rows = references.rows.select(["scope", "ledger", "owner"])
-    return rows.filter(pc.fill_null(pc.match_substring_regex(rows["owner"], f"^({_OWN.pattern})"), fill_value=False))
+    owners = rows["owner"].dictionary_encode().combine_chunks()
+    kinds = pa.array([None if name is None else name_kind(name) for name in owners.dictionary.to_pylist()], pa.string())
+    rows = rows.append_column("kind", kinds.take(owners.indices))
+    return rows.filter(pc.is_valid(rows["kind"]))
 
 
 def _choose_verdict(verdicts: Sequence[Verdict]) -> Verdict:

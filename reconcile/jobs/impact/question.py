@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from reconcile.check.impact.names import Level, Target, Verdict
-from reconcile.check.impact.ranges import Tallies
+from reconcile.check.impact.ranges import Covered, Tallies
 from reconcile.check.impact.sample import SegmentImpact
 from reconcile.check.impact.segments.columns import Shape
 from reconcile.jobs.impact.cache import Statement
@@ -50,6 +50,7 @@ class ImpactRequest:
         ledgers: only these; None: all.
         references: what an upper layer knows.
         inventories: what bookies hold.
+        evidence: folders of scrutinies: what they know of copies.
         most_unavailable: per cent of the weight that may be lost.
         margin: what else may go afterwards.
         most: how many bookies a largest set is looked for of; None: it is not.
@@ -73,6 +74,7 @@ class ImpactRequest:
     ledgers: tuple[LedgerId, ...] | None = None
     references: References | None = None
     inventories: tuple[Dataset, ...] = ()
+    evidence: tuple[DatasetPlace, ...] = ()
     most_unavailable: float = 25.0
     margin: Level | None = None
     most: int | None = None
@@ -139,11 +141,19 @@ class Largest:
 
 @dataclass(frozen=True, slots=True)
 class Replication:
-    """What re-replicates: whether it is disabled, who is the auditor, how many ledgers are marked."""
+    """What re-replicates.
+
+    Attributes:
+        disabled: nothing does.
+        auditor: the bookie whose auto-recovery is; None: none is, or it is not known.
+        marked: ledgers.
+        candidates: bookies whose auto-recovery would be auditor.
+    """
 
     disabled: bool
     auditor: str | None
     marked: int
+    candidates: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +175,40 @@ class CacheState:
     txn: int | None
     is_fresh: bool
     alive: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RunState:
+    """A scrutiny that the answer goes by.
+
+    Attributes:
+        path: of the run.
+        at: when the store was as it saw it.
+        age_s: how long ago that is.
+        share: (n, of how many): the part of the ledgers that it looked at.
+        wiped: bookies that it found without their data.
+    """
+
+    path: str
+    at: datetime
+    age_s: float
+    share: tuple[int, int]
+    wiped: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceState:
+    """What is known of copies besides their records.
+
+    Attributes:
+        runs: scrutinies.
+        inventories: of how many bookies there are inventories.
+        covered: how much of the copies is known.
+    """
+
+    runs: tuple[RunState, ...]
+    inventories: int
+    covered: Covered
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +236,7 @@ class ImpactAnswer:
         stable: how many captures in a row were safe.
         declared: earlier statements about bookies that this question does not repeat.
         spread: whether Spark was used.
+        evidence: what is known of copies besides their records; None: nothing was given.
     """
 
     verdict: Verdict
@@ -215,3 +260,4 @@ class ImpactAnswer:
     stable: int
     declared: tuple[Statement, ...]
     spread: bool
+    evidence: EvidenceState | None = None

@@ -244,6 +244,7 @@ class Api:
         """Say everything that is known of one ledger."""
         words = [
             *commands.word_explain(self._config.metadata, str(_read_ledger(request))),
+            *self._instance.word_evidence(),
             *self._config.requests.explain,
         ]
         return make_answer(self._run(words, call, self._reads))
@@ -339,7 +340,8 @@ class Api:
             words = commands.word_verify(
                 self._target, ledgers, made if request.certificate else None, request.confirm_count
             )
-            answer = make_deletes(_run_in(folder, [*words, *self._config.requests.delete_verify], call, children))
+            words += [*self._instance.word_evidence(), *self._config.requests.delete_verify]
+            answer = make_deletes(_run_in(folder, words, call, children))
             if made.is_file():
                 answer.certificate = made.read_bytes()
             return answer

@@ -8,7 +8,7 @@ OUTPUT: Final = ("--json", "--progress", "json")
 """How every command prints its result and its progress."""
 OWN: Final = (
     "--metadata", "--out", "--json", "--progress", "--buckets", "--since", "--baseline", "--master", "--catalog",
-    "--max-age",
+    "--max-age", "--evidence",
 )  # fmt: skip
 """Options that the service gives itself."""
 OVER_WIRE: Final = ("--wire",)
@@ -39,6 +39,11 @@ def word_since(since: Path | None) -> list[str]:
 def word_master(master: str) -> list[str]:
     """Return what a command that runs on Spark is told of its master; empty: what it does by itself."""
     return [f"--master={master}"] if master else []
+
+
+def word_evidence(runs: Sequence[Path]) -> list[str]:
+    """Return what a command is told of the scrutinies that it may go by."""
+    return [word for run in runs for word in ("--evidence", str(run))]
 
 
 def word_captures(captures: Path, max_age_s: float) -> list[str]:

@@ -389,7 +389,14 @@ class Instance:
     def word_impact(self, bookies: Sequence[str], domains: Sequence[str], target: str) -> list[str]:
         """Return the command that says whether bookies, or all of some domains, may be taken away."""
         words = [*commands.word_impact(self.config.metadata, bookies, domains, target), *self._word_captures()]
-        return [*words, *commands.word_master(self.config.spark_master), *self.config.requests.check_impact]
+        words += [*self.word_evidence(), *commands.word_master(self.config.spark_master)]
+        return [*words, *self.config.requests.check_impact]
+
+    def word_evidence(self) -> list[str]:
+        """Return what a command is told of the last scrutiny of each share, as far as they are in this folder."""
+        latest = self._state.job("scrutinize").latest
+        runs = [self.config.data / latest[share].folder / folders.OUT for share in sorted(latest)]
+        return commands.word_evidence([run for run in runs if (run / MANIFEST).exists()])
 
     def _word_captures(self) -> list[str]:
         return commands.word_captures(self._records.folder, self.config.cache.max_age)

@@ -14,7 +14,7 @@ from reconcile.service.config import read_config
 from reconcile.service.runs import schedule
 from reconcile.service.runs.checks import keep_check, read_check, remove_others
 from reconcile.service.runs.leader import Instance
-from reconcile.service.runs.schedule import Gate, State
+from reconcile.service.runs.schedule import Ended, Gate, JobState, State
 from tests.support.service import make_context, write_config
 
 NOW = datetime(2026, 3, 4, tzinfo=UTC)
@@ -62,3 +62,20 @@ def test_a_check_that_the_record_does_not_speak_of_is_not_shown(tmp_path: Path) 
     assert path.stat().st_mode & 0o077 == 0 or path.parent.stat().st_mode & 0o077 == 0, "nobody else reads it"
     path.write_text("{")
     assert read_check(tmp_path, gate) is None
+
+
+def test_a_check_goes_by_the_last_scrutinies_that_are_here(tmp_path: Path) -> None:
+    """One of each share; a run that another instance made in a folder of its own cannot be read."""
+    config = read_config(write_config(tmp_path, "etcd://127.0.0.1:1/l", "one", tmp_path / "data", more=MORE))
+    instance = Instance(config, make_context(lambda: NOW))
+    runs = {
+        share: Ended(share, "one", 1, share, 2, "", 2, 3, "found", f"scrutinize/{name}")
+        for share, name in ((1, "here"), (2, "elsewhere"))
+    }
+    instance._take(State(jobs={"scrutinize": JobState(latest=runs)}))
+    here = config.data / "scrutinize/here/out"
+    here.mkdir(parents=True)
+    (here / "manifest.json").write_text("{}")
+    words = instance.word_impact(["bk1:3181"], [], "down")
+    assert [words[n + 1] for n, word in enumerate(words) if word == "--evidence"] == [str(here)]
+    assert "--max-age=600s" in words

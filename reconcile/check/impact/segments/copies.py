@@ -1,8 +1,8 @@
-"""Copies that are not there although a record promises them: marked ones, and those that inventories do not show.
+"""Copies that are not there although a record promises them: marked ones, and those that were seen to be missing.
 
-A mark names bookies that are believed to lack entries of a ledger: their copies of it count as down. What an inventory
-of a completely read bookie does not show is absent there: that copy counts as gone. Bookies without an inventory are
-believed to hold what records promise.
+A mark names bookies that are believed to lack entries of a ledger: their copies of it count as down, unless evidence
+that is younger than the mark shows them. What evidence shows to be missing, or to be lost with a wiped bookie, counts
+as gone. Of what it does not cover, records are believed.
 
 A mark is text, `replica: "<bookie>"` a line, and perhaps when it was made.
 
@@ -17,8 +17,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from reconcile.check.evidence import COPIES_SEEN, SeenCopies
 from reconcile.check.impact.names import State
-from reconcile.check.impact.segments.columns import NO_END, Ints, LedgerRows, Segments
+from reconcile.check.impact.segments.columns import Ints, LedgerRows, Segments
 from reconcile.check.impact.segments.judgement import States
 from recovery.codecs.keys import read_marks
 from recovery.dataset import Dataset, sort_by_key
@@ -26,7 +27,8 @@ from recovery.model import tables
 from recovery.model.groups import KeyedGroups, from_arrow, run_counts, to_runs
 from recovery.model.ids import buckets as buckets_of
 
-MARKED: Final = pa.schema([*tables.KEY, pa.field("bookie", pa.string(), nullable=False)])
+MARKED: Final = pa.schema([*tables.KEY, pa.field("bookie", pa.string(), nullable=False), pa.field("txn", pa.int64())])
+"""`txn`: the store's transaction that changed the mark last; null: it is not known."""
 _REPLICA: Final = r'^\s*replica:\s*"([^"]*)"\s*$'
 _TIME: Final = r"^\s*(ctime:\s*-?[0-9]+)?\s*$"
 """Of a mark's other lines: when it was made, or nothing."""
@@ -51,7 +53,7 @@ def read_marked_copies(nodes: pa.Table, aliases: Mapping[str, str]) -> Marks:
     """Read the under-replication marks of a catalog.
 
     Args:
-        nodes: path, kind and raw of CATALOG_NODES.
+        nodes: path, kind, raw and changed_txn of CATALOG_NODES.
         aliases: other names of bookies → ids.
     """
     marks = nodes.filter(pc.equal(nodes["kind"], "mark"))
@@ -73,6 +75,7 @@ def read_marked_copies(nodes: pa.Table, aliases: Mapping[str, str]) -> Marks:
             "scope": pa.array(scope),
             "ledger": pa.array(ledger),
             "bookie": names.take(coded.indices),
+            "txn": marks["changed_txn"].combine_chunks().take(pa.array(ledgers.rows[row])),
         }
     ).cast(MARKED)
     unreadable = marks.num_rows - len(ledgers.rows) + int(wrong.sum())
@@ -88,49 +91,61 @@ def _decode_texts(lines: pa.Array) -> pa.Array:
 
 
 class Missing:
-    """Copies of some ledgers that are not there."""
+    """Copies of some ledgers that are not there.
 
-    def __init__(self, ledgers: pa.Table, names: pa.Array) -> None:
-        self._ledgers = LedgerRows(ledgers)
+    Args:
+        ledgers: key columns of the records.
+        names: of bookies; a member's number is its place there.
+        marked: rows of `MARKED`.
+        seen: what is known of the copies besides; None: nothing.
+
+    Attributes:
+        marks_overruled: marked copies that were seen to be there.
+    """
+
+    def __init__(self, ledgers: pa.Table, names: pa.Array, marked: pa.Table, seen: SeenCopies | None = None) -> None:
         self._names = names
-        self._marked: list[tuple[Ints, Ints]] = []
-        self._inventories: list[tuple[int, KeyedGroups]] = []
+        row = LedgerRows(ledgers).find(marked)
+        rows = pa.table([pa.array(row), marked["bookie"], marked["txn"]], schema=COPIES_SEEN).filter(pa.array(row >= 0))
+        self._marked = self._number(rows)
+        self._wiped = (np.zeros(0, np.int64), np.zeros(0, np.int64))
+        self._missing: list[tuple[int, KeyedGroups]] = []
+        self.marks_overruled = 0
+        if seen is not None:
+            valid = _overrule(rows, seen.sound)
+            self.marks_overruled = rows.num_rows - valid.num_rows
+            self._marked = self._number(valid)
+            self._take_missing(seen)
 
-    def add_marks(self, marked: pa.Table) -> None:
-        """Take marks: rows of `MARKED`."""
-        row = self._ledgers.find(marked)
-        bookie = pc.fill_null(pc.index_in(marked["bookie"], value_set=self._names), -1).to_numpy().astype(np.int64)
-        known = (row >= 0) & (bookie >= 0)
-        self._marked.append((row[known], bookie[known]))
-
-    def add_inventory(self, inventory: Dataset, buckets: range) -> None:
-        """Take what an inventory shows; of a bookie that was not read completely nothing is believed to be absent."""
-        read = inventory.read("bookies", columns=["bookie", "complete"])
-        for row in read.to_pylist():
-            number = pc.index_in(pa.scalar(row["bookie"]), value_set=self._names).as_py()
-            if not row["complete"] or number is None:
-                continue
-            copies = inventory.read("copies", buckets=buckets, columns=["scope", "ledger", "bookie", "groups"])
-            copies = copies.filter(pc.equal(copies["bookie"], row["bookie"]))
-            ledger = self._ledgers.find(copies)
-            groups = from_arrow(copies["groups"])
-            keyed = KeyedGroups(ledger[groups.key], *groups[1:])
-            kept = keyed.key >= 0
-            keyed = KeyedGroups(*(column[kept] for column in keyed))
+    def _take_missing(self, seen: SeenCopies) -> None:
+        self._wiped = self._number(seen.wiped)
+        missing = seen.faults.missing
+        groups = from_arrow(missing["groups"])
+        row, bookie = missing["row"].to_numpy(), self._index(missing["bookie"])
+        for number in np.unique(bookie[bookie >= 0]).tolist():
+            own = bookie[groups.key] == number
+            keyed = KeyedGroups(row[groups.key[own]], *(column[own] for column in groups[1:]))
             order = np.argsort(keyed.key, kind="stable")
-            self._inventories.append((number, KeyedGroups(*(column[order] for column in keyed))))
+            self._missing.append((number, KeyedGroups(*(column[order] for column in keyed))))
+
+    def _index(self, names: pa.ChunkedArray) -> Ints:
+        numbers: Ints = pc.fill_null(pc.index_in(names, value_set=self._names), -1).to_numpy().astype(np.int64)
+        return numbers
+
+    def _number(self, rows: pa.Table) -> tuple[Ints, Ints]:
+        """Return the rows and numbers of bookies that are among the names."""
+        bookie = self._index(rows["bookie"])
+        return rows["row"].to_numpy()[bookie >= 0], bookie[bookie >= 0]
 
     def find_floors(self, segments: Segments) -> tuple[Ints, States]:
         """Return the segments that miss copies, and their floors as `judge` takes them."""
         size, write = segments.shape.ensemble, segments.shape.write
         parts: list[tuple[Ints, Ints, Ints, State]] = []
-        for row, bookie in self._marked:
-            position, segment = self._find_members(segments, row, bookie)
-            parts += [
-                (segment, (position - step) % size, np.full(len(segment), step), State.DOWN) for step in range(write)
-            ]
-        for number, groups in self._inventories:
-            parts.append((*_find_absent(segments, number, groups), State.GONE))
+        for copies, state in ((self._marked, State.DOWN), (self._wiped, State.GONE)):
+            position, segment = self._find_members(segments, *copies)
+            parts += [(segment, (position - step) % size, np.full(len(segment), step), state) for step in range(write)]
+        for number, groups in self._missing:
+            parts.append((*_find_lacking(segments, number, groups), State.GONE))
         rows = np.unique(np.concatenate([np.zeros(0, np.int64), *(part[0] for part in parts)]))
         floors = np.zeros((size, write, len(rows)), np.int8)
         for segment, residue, place, state in parts:
@@ -148,29 +163,33 @@ class Missing:
         return position, segment
 
 
-def _find_absent(segments: Segments, bookie: int, groups: KeyedGroups) -> tuple[Ints, Ints, Ints]:
-    """Return (segment, residue, step) of what a bookie should hold and does not; of segments that have ended.
+def _overrule(marked: pa.Table, sound: pa.Table) -> pa.Table:
+    """Return the marks that no later sight of the whole copy overrules; `COPIES_SEEN` in and out."""
+    later = sound.rename_columns(["row", "bookie", "seen"])
+    joined = marked.join(later, ["row", "bookie"], join_type="left outer")
+    overruled = pc.fill_null(pc.less_equal(joined["txn"], joined["seen"]), fill_value=False)
+    return joined.filter(pc.invert(overruled)).select(COPIES_SEEN.names)
+
+
+def _find_lacking(segments: Segments, bookie: int, groups: KeyedGroups) -> tuple[Ints, Ints, Ints]:
+    """Return (segment, residue, step) of what a bookie lacks.
 
     Args:
         segments: of one shape.
         bookie: its number.
-        groups: what it holds; keys are rows of ledgers, ascending.
+        groups: entries that it lacks; keys are rows of ledgers, ascending.
     """
     size, write = segments.shape.ensemble, segments.shape.write
-    position, segment = np.nonzero((segments.members == bookie) & (segments.last != NO_END))
+    position, segment = np.nonzero(segments.members == bookie)
     order = np.argsort(segment, kind="stable")
     position, segment = position[order], segment[order]
-    counted = _count_by_residue(groups, segments, segment)
-    part = segments.select(segment)
-    occurs = part.find_residues()
-    absent = []
+    lacking = _count_by_residue(groups, segments, segment) > 0
+    cells = []
     for step in range(write):
         residue = (position - step) % size
-        wanted = np.arange(size)[:, None] == residue
-        due = part.count_entries(wanted & occurs)
-        lacking = np.flatnonzero((counted[np.arange(len(segment)), residue] < due) & (due > 0))
-        absent.append((segment[lacking], residue[lacking], np.full(len(lacking), step)))
-    columns = [np.concatenate(column) for column in zip(*absent, strict=True)]
+        rows = np.flatnonzero(lacking[np.arange(len(segment)), residue])
+        cells.append((segment[rows], residue[rows], np.full(len(rows), step)))
+    columns = [np.concatenate(column) for column in zip(*cells, strict=True)]
     return columns[0], columns[1], columns[2]
 
 
@@ -226,11 +245,11 @@ def _count_by_residue(groups: KeyedGroups, segments: Segments, segment: Ints) ->
 
 
 def find_incomplete(inventories: Sequence[Dataset]) -> dict[str, bool]:
-    """Return the bookies of inventories, and whether each was read completely."""
+    """Return the bookies of inventories, and whether each was read completely; over the wire: what it was asked."""
     rows = [
         row
         for inventory in inventories
-        for row in inventory.read("bookies", columns=["bookie", "complete"]).to_pylist()
+        for row in inventory.read("bookies", columns=["bookie", "complete", "mode"]).to_pylist()
     ]
-    read: Mapping[str, bool] = {row["bookie"]: row["complete"] for row in rows}
+    read: Mapping[str, bool] = {row["bookie"]: row["complete"] or row["mode"] == "wire" for row in rows}
     return dict(read)

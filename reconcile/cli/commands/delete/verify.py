@@ -22,6 +22,7 @@ from reconcile.cli.option_groups.deletes import (
 from reconcile.cli.options import (
     DURATION,
     FILE,
+    evidence_option,
     make_context,
     make_output,
     output_options,
@@ -30,6 +31,7 @@ from reconcile.cli.options import (
 )
 from reconcile.cli.output import Result
 from reconcile.words import count_noun
+from recovery.place import DatasetPlace
 
 if TYPE_CHECKING:
     from reconcile.jobs.deletes.clusters import Target
@@ -57,6 +59,7 @@ if TYPE_CHECKING:
 @target_options
 @look_options
 @references_option
+@evidence_option
 @click.option(
     "--min-age", type=DURATION, default="1d", show_default=True, help="Of a ledger when references were listed."
 )
@@ -87,6 +90,7 @@ def verify(
     *,
     due: bool,
     references: tuple[str, ...],
+    evidence: tuple[DatasetPlace, ...],
     min_age: timedelta,
     archived: str,
     freshness: timedelta,
@@ -114,7 +118,7 @@ def verify(
     if sign_key is not None and certificate is None:
         raise click.UsageError("--sign-key belongs to --certificate")
     rules = Rules(to_ms(min_age), to_ms(freshness), archived == "required", confirmed, absent)
-    request = job.VerifyRequest(target, ledgers, looks, references, rules, times, certificate, sign_key)
+    request = job.VerifyRequest(target, ledgers, looks, references, rules, times, certificate, sign_key, evidence)
     sys.exit(output.show(_make_result(job.verify_deletes(request, make_context(output)), target, certificate)))
 
 

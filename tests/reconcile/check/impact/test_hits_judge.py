@@ -40,8 +40,7 @@ def ask(world: judge.World, sets: Sets) -> list[Found]:
     rows = make_records(world.ledgers)
     ids = rows["ledger"].to_pylist()
     names = pa.array(bookies.names)
-    missing = Missing(rows, names)
-    missing.add_marks(read_marked_copies(make_marks(world.ledgers), {}).rows)
+    missing = Missing(rows, names, read_marked_copies(make_marks(world.ledgers), {}).rows)
     found: list[Found] = [{} for _ in range(len(sets.labels) + 1)]
     changes = []
     for group in read_records(rows, names).groups:

@@ -12,7 +12,8 @@ import pytest
 
 from reconcile.check.impact.names import Level, Target
 from reconcile.check.impact.segments.columns import Shape
-from reconcile.cli.wording.impacts import word_verdict
+from reconcile.check.impact.system_ledgers import name_kind
+from reconcile.cli.wording.impacts import word_segment, word_verdict
 from reconcile.findings.table import Run
 from reconcile.jobs.impact import check
 from reconcile.jobs.impact.cache import Captured, Statement
@@ -318,12 +319,35 @@ def test_the_upper_layers_own_ledgers_come_first(tmp_path: Path) -> None:
         {"ledger": 60, "owner": "cursor c of t"},
         {"ledger": 61, "owner": "t"},
         {"ledger": 70, "owner": "schema of t"},
+        {"ledger": 71, "owner": "pulsar/system/persistent/__transaction_log_3"},
     ]
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     answer = ask(made, (A, B), references=References(read(file)))
     assert [(one.ledger, one.owner) for one in answer.sample[:3]] != []
-    assert {one.ledger: one.owner for one in answer.sample[:2]} == {"60": "cursor c of t", "70": "schema of t"}
-    assert (len(answer.sample), answer.sample[2].owner) == (50, None)
+    assert {one.ledger: one.kind for one in answer.sample[:3]} == {
+        "60": "cursor", "70": "schema", "71": "transaction log"
+    }  # fmt: skip
+    assert (len(answer.sample), answer.sample[3].owner, answer.sample[3].kind) == (50, None, None)
+    assert "ledger 60 (cursor c of t; critical: cursor)" in str(next(word_segment(answer.sample[0])))
+
+
+@pytest.mark.parametrize(
+    ("owner", "kind"),
+    [
+        ("public/default/persistent/orders", None),
+        ("public/default/persistent/orders-sub__transaction_pending_ack", "transaction log"),
+        ("public/default/persistent/__transaction_buffer_snapshot_segments", "transaction log"),
+        ("public/default/persistent/__change_events", "system topic"),
+        ("pulsar/system/persistent/loadbalancer-service-unit-state", "system topic"),
+        ("public/functions/persistent/metadata", "system topic"),
+        ("schema of public/default/orders", "schema"),
+        ("cursors", None),
+        ("tenant/ns/persistent/pending__transaction_pending_ack_of_mine", None),
+    ],
+)
+def test_what_an_upper_layer_keeps_for_itself_is_told_apart(owner: str, kind: str | None) -> None:
+    """By the names that Pulsar gives; a user's topic is none of it."""
+    assert name_kind(owner) == kind
 
 
 def test_all_that_is_hit_is_written(catalog: Dataset, tmp_path: Path) -> None:

@@ -65,6 +65,7 @@ def test_registrations_of_a_live_store_are_believed(uri: str, tmp_path: Path) ->
     answer = ask(uri, tmp_path, A)
     assert answer.states == {"read-write": 3, "read-only": 1, "down": 1, "gone": 0, "unrecoverable": 0}
     assert (answer.replication.disabled, answer.replication.auditor) == (True, B)
+    assert answer.replication.candidates == (B,)
     assert (str(answer.verdict), answer.cache.alive, answer.now.impacts) == ("SAFE", True, {})
     lost = ask(uri, tmp_path, D)
     assert lost.sets[0].caused == ("READ_AVAILABILITY_LOSS", "REBUILDING_STALL")

@@ -225,6 +225,15 @@ def test_a_wiped_bookie_is_told_until_its_ledgers_are_replicated_again(
         "cookie",
         len(set(missing["ledger"].to_pylist())),
     )
+    others = ",".join(bookie.id for bookie in there.bookies if bookie is not wiped)
+    named = [word for ledger in sorted(ledgers) for word in ("--ledgers", ledger)]
+    words = ["check-impact", "--metadata", there.uri, "--catalog", tmp_path / "captures", "--bookies", others, *named]
+    promised, known = (run(capsys, *words, "--json", *more).result for more in ((), ("--evidence", tmp_path / "third")))
+    assert "READ_AVAILABILITY_LOSS" not in promised["impacts"], "records say that the wiped bookie has a copy"
+    assert known["impacts"]["READ_AVAILABILITY_LOSS"]["ledgers"] == len(ledgers)
+    assert known["evidence"]["runs"][0]["wiped"] == [wiped.id]
+    told = run(capsys, "explain", min(ledgers), "--metadata", there.uri, "--evidence", tmp_path / "third", "--json")
+    assert any(line.startswith(f"{wiped.id} lacks entries 0 to 5") for line in told.result["seen"])
     spare = Bookie(4, "bk4:3181", "sorted", ["b4/journal"], ["b4/ledgers"], props=wiped.props)
     there.cluster.start(spare)
     for ledger in sorted(set(missing["ledger"].to_pylist())):
