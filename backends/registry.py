@@ -70,7 +70,7 @@ _PULSAR: Final = "metadata-store"
 _PULSAR_LAYOUT: Final = "hierarchical"
 """Pulsar's driver knows no other, and makes no LAYOUT."""
 _ROOT_IN_CHROOT: Final = "/ledgers"
-UNPACED: Final = "only a live ZooKeeper is asked so many operations a second at most: leave that limit out"
+UNPACED: Final = "only a live store is asked so many operations a second at most: leave that limit out"
 """Why a limit of reads is refused elsewhere."""
 _DEFAULT_PORT: Final = 2181
 _HOST: Final = re.compile(r"(?:[A-Za-z0-9_.\-]+|\[[0-9A-Fa-f:.]+(?:%[A-Za-z0-9]+)?\])(?::([0-9]{1,5}))?")
@@ -341,7 +341,7 @@ def open_store(
         auth: user and password; of ZooKeeper's digest scheme.
         sasl: user and password for a ZooKeeper's SASL with DIGEST-MD5, or Kerberos.
         tls: None: a live store is spoken to without encryption.
-        ops_s: reads of a live ZooKeeper a second, at most; None: no limit.
+        ops_s: reads of a live store a second, at most; None: no limit.
         session_s: the longest wait for one answer.
         patience_s: how long connecting, and any read, is tried again.
 
@@ -350,10 +350,11 @@ def open_store(
         UnavailableError: it does not answer.
     """
     address = parse_store_uri(uri)
-    if ops_s is not None and address.kind != _ZOOKEEPER:
+    if ops_s is not None and address.kind not in (_ZOOKEEPER, _ETCD):
         raise UnsupportedStoreError(uri, UNPACED)
     if address.kind == _ETCD:
-        return _open_etcd(address, writable=writable, shown_at=at, auth=auth, tls=tls, waits=(session_s, patience_s))
+        waits = (session_s, patience_s)
+        return _open_etcd(address, writable=writable, shown_at=at, auth=auth, tls=tls, ops_s=ops_s, waits=waits)
     if address.kind == _ETCD_FILE:
         return _open_etcd_file(address, writable=writable, shown_at=at)
     if address.kind == _ZK_FILES:
@@ -432,6 +433,7 @@ def _open_etcd(
     shown_at: str | None,
     auth: tuple[str, str] | None,
     tls: Tls | None,
+    ops_s: float | None,
     waits: tuple[float, float],
 ) -> OpenStore:
     try:
@@ -450,6 +452,7 @@ def _open_etcd(
         auth=auth,
         tls=tls,
         revision=revision,
+        ops_s=ops_s,
         session_s=waits[0],
         patience_s=waits[1],
     )

@@ -48,6 +48,7 @@ from backends.errors import (
 )
 from backends.etcd import columns, pages, rpc
 from backends.etcd.channel import Asked, Channel, NeverSentError, StaleTokenError
+from backends.pace import Pace
 from backends.protocols import Point, Tls, Versioned, Write, parents
 
 _READS_IN_FLIGHT: Final = 256
@@ -81,6 +82,7 @@ class EtcdStore:
         auth: user and password.
         tls: None: not encrypted.
         revision: the revision that all reads show, and nothing is written; None: scans show that of the first look.
+        ops_s: keys, and changes of the past, that are read a second, at most; None: no limit.
         session_s: the longest wait for one answer.
         patience_s: how long a read is tried again. A write only while no connection stands to send it by.
 
@@ -98,9 +100,11 @@ class EtcdStore:
         auth: tuple[str, str] | None = None,
         tls: Tls | None = None,
         revision: int | None = None,
+        ops_s: float | None = None,
         session_s: float = 30.0,
         patience_s: float = 60.0,
     ) -> None:
+        self._pace = Pace(ops_s)
         self._uri = f"etcd://{hosts}"
         self._top = top
         self._channel = Channel(hosts, uri=self._uri, auth=auth, tls=tls, answer_s=session_s)
@@ -141,6 +145,7 @@ class EtcdStore:
         return self._uri
 
     def close(self) -> None:
+        self._pace.stop()
         self._channel.close()
 
     def _look(self, revision: int = 0) -> int:
@@ -175,6 +180,7 @@ class EtcdStore:
             yield receive()
 
     def _ask(self, request: Any, method: str = _RANGE) -> Asked | UnavailableError:  # noqa: ANN401 - a message
+        self._pace.take(request.limit or 1)
         try:
             return self._channel.send(lambda client: getattr(client.kvstub, method), request)
         except UnavailableError as error:
@@ -259,6 +265,7 @@ class EtcdStore:
             call.cancel()
 
     def _range(self, request: Any, method: str = _RANGE) -> Any:  # noqa: ANN401 - messages
+        self._pace.take(request.limit or 1)
         return self._answer(self._channel.send(lambda client: getattr(client.kvstub, method), request), request)
 
     def _answer(self, asked: Asked, request: Any) -> Any:  # noqa: ANN401 - messages
@@ -332,6 +339,8 @@ class EtcdStore:
                             continue
                         newest = start
                         for raws in pages.cut(response.events):
+                            # What is not taken from the stream yet, the server does not send.
+                            self._pace.take(len(raws))
                             events = columns.read_events(raws)
                             newest = max(newest, int(events.keys.modified.max()) + 1)
                             rows = pages.below(pages.changes(events), root)

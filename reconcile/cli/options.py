@@ -92,6 +92,15 @@ def output_options(command: Callable[P, R]) -> Callable[P, R]:
     return click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text.")(command)
 
 
+ops_option = click.option(
+    "--max-ops-s",
+    "ops_s",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="N",
+    help="At most N nodes (etcd: keys) are asked of a live store in a second; a value, names, rights count one.",
+)
+
+
 def executor_option(command: Callable[P, R]) -> Callable[P, R]:
     """Add --executor-python: what executors of a cluster run the program with."""
     return click.option(

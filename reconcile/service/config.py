@@ -22,6 +22,7 @@ COMMANDS: Final = ("scrutinize", "capture", "orphans", "drill")
 """Commands that can be run by a schedule: each reads the store and writes a new folder."""
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _DURATION: Final = re.compile(r"([0-9]{1,6})([smhd])")
+_WINDOW: Final = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])-([01][0-9]|2[0-3]):([0-5][0-9])")
 _ADDRESS: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.\-]+):([0-9]{1,5})")
 _NAME: Final = re.compile(r"\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.\-]+")
 NONE: Final = "none"
@@ -189,6 +190,8 @@ class Job:
         shares: of `scrutinize`: each run looks at one of so many shares of the ledgers, in turn.
         arguments: further ones of the command.
         keep: which runs are kept.
+        only: times of the day at which the schedule begins runs, ``HH:MM-HH:MM`` in UTC; none: at any time. A run that
+            was begun goes on behind its end. What a caller asks for is begun at once.
     """
 
     every: Seconds
@@ -198,6 +201,12 @@ class Job:
     shares: int = 1
     arguments: tuple[str, ...] = ()
     keep: Kept = field(default_factory=Kept)
+    only: tuple[str, ...] = ()
+
+    @property
+    def windows(self) -> tuple[tuple[int, int], ...]:
+        """Begin and end of each time of the day, in minutes."""
+        return tuple((window[0], window[1]) for text in self.only if (window := _read_window(text)) is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,9 +261,26 @@ class Config:
     def timings(self) -> dict[str, Timing]:
         """When each job is due."""
         return {
-            name: Timing(name, round(job.every * 1000), job.jitter, round(job.retry * 1000), job.shares, self.metadata)
+            name: Timing(
+                name,
+                round(job.every * 1000),
+                job.jitter,
+                round(job.retry * 1000),
+                job.shares,
+                self.metadata,
+                job.windows,
+            )
             for name, job in self.jobs.items()
         }
+
+
+def _read_window(text: str) -> tuple[int, int] | None:
+    """Return the begin and the end of a time of the day, in minutes; None: it is none, or has no length."""
+    match = _WINDOW.fullmatch(text)
+    if match is None:
+        return None
+    first, last = int(match[1]) * 60 + int(match[2]), int(match[3]) * 60 + int(match[4])
+    return None if first == last else (first, last)
 
 
 def read_config(path: Path) -> Config:
@@ -364,6 +390,9 @@ def _check(config: Config, source: str) -> None:
         demand(f"{place}.shares", "is out of range", f"write 1 to {_MOST_SHARES}, of scrutinize only", holds=shared)
         own = next((word for word in job.arguments if word.partition("=")[0] in OWN), "")
         demand(f"{place}.arguments", f"{own} is given by the service", "leave it out", holds=not own)
+        for text in job.only:
+            fits = _read_window(text) is not None
+            demand(f"{place}.only", f"{text!r} is no time of the day", 'write "22:00-06:00", in UTC', holds=fits)
         counts = (job.keep.runs, job.keep.hourly, job.keep.daily, job.keep.weekly)
         demand(f"{place}.keep", "is out of range", "write numbers from 0 on", holds=min(counts) >= 0)
 

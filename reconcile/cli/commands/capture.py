@@ -12,6 +12,7 @@ from reconcile.cli.options import (
     PLACE,
     make_context,
     make_output,
+    ops_option,
     output_options,
     quote_command,
 )
@@ -39,13 +40,7 @@ _SHOWN: Final = 10
 @click.option(
     "--at", metavar="ZXID|TIME", help="A point in time: a transaction number or an ISO 8601 time. [default: the latest]"
 )
-@click.option(
-    "--max-ops-s",
-    "ops_s",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="N",
-    help="At most N nodes are asked of a live ZooKeeper in a second: a value, names, or rights each count one.",
-)
+@ops_option
 @subtree_options
 @click.option("--out", type=PLACE, required=True, help="A new folder for the catalog; it will hold passwords.")
 @output_options

@@ -25,6 +25,7 @@ from reconcile.cli.options import (
     make_context,
     make_output,
     now,
+    ops_option,
     output_options,
     quote_command,
     read_aliases,
@@ -153,6 +154,7 @@ def _parse_share(_context: click.Context, _parameter: click.Parameter, value: st
 @click.option("--metrics", type=FILE, help="Write the figures here, too, as Prometheus reads them.")
 @click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
 @executor_option
+@ops_option
 @wire_options
 @click.option("--out", type=PLACE, help="A new folder for the run; it will hold passwords. [default: nothing is kept]")
 @output_options
@@ -180,6 +182,7 @@ def scrutinize(
     metrics: Path | None,
     master: str,
     python: Path | None,
+    ops_s: float | None,
     out: DatasetPlace | None,
     **shared: Any,  # noqa: ANN401 - click's options
 ) -> None:
@@ -238,6 +241,7 @@ def scrutinize(
             captures=captures,
             max_age=max_age,
             sample_reads=SampleReads(sample_runs, max_read_mb_s * _MB) if sample_reads else None,
+            ops_s=ops_s,
         )
         scrutinized = run_scrutiny(request, make_context(output))
     result = _make_result(scrutinized, request.min_coverage, out)

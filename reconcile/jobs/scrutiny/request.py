@@ -55,6 +55,7 @@ class ScrutinyRequest:
         captures: folder of captures; one that is young enough is taken in place of a new one. None: none is kept.
         max_age: of such a capture.
         sample_reads: how entries are read from bookies that give no lists; None: they are not.
+        ops_s: reads of a live store a second, at most, of a new capture and of second looks; None: no limit.
     """
 
     uri: str
@@ -79,6 +80,7 @@ class ScrutinyRequest:
     captures: Path | None = None
     max_age: timedelta = timedelta(minutes=10)
     sample_reads: SampleReads | None = None
+    ops_s: float | None = None
 
     @property
     def buckets(self) -> range:

@@ -180,7 +180,7 @@ def _scrutinize(request: ScrutinyRequest, context: Context, wait: Callable[[floa
         prepare(request.out, "scrutiny", secret=True)
     kept = f"what stands in {request.out} is not whole: run the command again, and it goes on from its suspects"
     remedy = kept if request.is_kept else "run the command again; with a folder for the run it would go on"
-    with add_remedy(remedy), connect(request.uri, context) as opened:
+    with add_remedy(remedy), connect(request.uri, context, ops_s=request.ops_s) as opened:
         if begun is not None and not goes_on_with(request, opened):
             begun = None
             prepare(request.out, "scrutiny", secret=True)

@@ -24,6 +24,9 @@ WHOLE: Final = 1
 _VERDICTS: Final = frozenset({0, 3, 4})
 """Exit codes of a run that came to its end (docs/operations/exit-codes.md)."""
 _MOST_DOUBLED: Final = 20
+_MINUTE_MS: Final = 60_000
+_DAY: Final = 24 * 60
+"""Minutes."""
 
 
 class GateState(StrEnum):
@@ -45,6 +48,8 @@ class Timing:
         retry_ms: until a run that failed is repeated; twice as long after each more, at most `every_ms`.
         shares: parts of the cluster that runs look at in turn.
         cluster: what tells it from other clusters, whose jitter is another one.
+        windows: begin and end, in minutes of the day (UTC), of when the schedule begins runs; none: at any time. What a
+            caller asks for is begun at once.
     """
 
     name: str
@@ -53,6 +58,7 @@ class Timing:
     retry_ms: int = 300_000
     shares: int = 1
     cluster: str = ""
+    windows: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +222,16 @@ def _break_off(job: JobState, now_ms: int) -> JobState:
 
 def find_due_ms(timing: Timing, job: JobState, now_ms: int) -> int:
     """Return when a job that is not running is due; what is over is due."""
+    return _move_into_window(timing, _find_wanted_ms(timing, job, now_ms), now_ms) if _waits(job) else now_ms
+
+
+def _waits(job: JobState) -> bool:
+    """Say whether a job keeps to its windows: no caller asked for it."""
+    return job.asked is None or not job.asked[0]
+
+
+def _find_wanted_ms(timing: Timing, job: JobState, now_ms: int) -> int:
+    """Return when a job is due, whatever its windows are."""
     if job.asked is not None or job.last is None:
         return now_ms
     last = job.last
@@ -225,6 +241,18 @@ def find_due_ms(timing: Timing, job: JobState, now_ms: int) -> int:
         since = last.ended_ms
     # From a time that is far ahead nothing can be told: the clock was set back.
     return now_ms if since - now_ms > timing.every_ms else since + wait
+
+
+def _move_into_window(timing: Timing, due_ms: int, now_ms: int) -> int:
+    """Return when a run may begin that is due: then, or when the next window begins."""
+    begins_ms = max(due_ms, now_ms)
+    minute = begins_ms // _MINUTE_MS % _DAY
+    waits = [
+        0 if (minute - first) % _DAY < (last - first) % _DAY else (first - minute) % _DAY
+        for first, last in timing.windows
+    ]
+    wait = min(waits, default=0)
+    return begins_ms // _MINUTE_MS * _MINUTE_MS + wait * _MINUTE_MS if wait else due_ms
 
 
 def _spread(timing: Timing, number: int) -> int:
@@ -241,7 +269,11 @@ def choose_next(state: State, timings: Mapping[str, Timing], now_ms: int) -> tup
     if state.running is not None or not timings:
         return None
     waiting = {name: find_due_ms(timing, state.job(name), now_ms) for name, timing in timings.items()}
-    asked = {name: asked[1] for name in waiting if (asked := state.job(name).asked) is not None}
+    asked = {
+        name: asked[1]
+        for name, due_ms in waiting.items()
+        if (asked := state.job(name).asked) is not None and due_ms <= now_ms
+    }
     if asked:
         name = min(asked, key=lambda name: (asked[name], name))
         return name, now_ms

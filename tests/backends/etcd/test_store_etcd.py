@@ -2,6 +2,7 @@
 
 import logging
 import socket
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import closing
@@ -21,6 +22,7 @@ from backends.errors import (
 )
 from backends.etcd import pages, rpc
 from backends.etcd.store import EtcdStore
+from backends.pace import Pace
 from backends.protocols import MetadataStore, Tls, WatchableStore, Write
 from backends.registry import open_store
 from backends.testing.contracts import FaultContract, MetadataStoreContract, Troubled, WatchableStoreContract
@@ -81,6 +83,35 @@ class TestEtcdInTrouble(FaultContract):
 def id_key(number: int) -> str:
     """Return the key of a 128-bit id."""
     return f"/s/ledgers/{uuid.UUID(int=number)}"
+
+
+def test_reads_keep_to_a_limit(etcd_server: EtcdServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each key counts: of single reads, of a scan's pages, and of what is remembered of the past."""
+    etcd_server.wipe()
+    counts: list[int] = []
+
+    class CountingPace(Pace):
+        def take(self, count: int) -> None:
+            counts.append(count)
+            super().take(count)
+
+    monkeypatch.setattr("backends.etcd.store.Pace", CountingPace)
+    with closing(EtcdStore(etcd_server.hosts, session_s=10, ops_s=1e9)) as store:
+        keys = [f"/ledgers/key-{number:03d}" for number in range(50)]
+        store.write([Write(key, b"value") for key in keys])
+        for read, least in (
+            (lambda: [value for _, value in store.get_many(keys)], 50),
+            (lambda: list(store.scan("/ledgers")), 51),
+            (lambda: list(store.history("/ledgers")), 51),
+        ):
+            counts.clear()
+            read()
+            assert sum(counts) >= least
+    limited = EtcdStore(etcd_server.hosts, session_s=10, ops_s=100)
+    began = time.monotonic()
+    assert all(value is not None for _, value in limited.get_many(keys))
+    assert time.monotonic() - began > 0.3
+    limited.close()
 
 
 def test_windows_of_ids_meet_every_key_once(etcd_server: EtcdServer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -460,11 +460,11 @@ def test_credentials_that_are_none(tmp_path: Path, refused: Refusal, monkeypatch
 
 
 def test_a_limit_of_reads_is_refused_where_reads_are_not_counted(tmp_path: Path, refused: Refusal) -> None:
-    """Etcd, files and catalogs: the limit is refused, not ignored; nothing is connected to or written."""
+    """Files and catalogs: the limit is refused, not ignored; nothing is written."""
     new = tmp_path / "new"
     with DatasetWriter(tmp_path / "catalog", "catalog", binding={}, secret=True) as writer:
         writer.close(coverage={})
-    for uri in ("etcd://127.0.0.1:1/bk", "etcdfile:///none", "zkfiles:///none", f"catalog://{tmp_path}/catalog"):
+    for uri in ("etcdfile:///none", "zkfiles:///none", f"catalog://{tmp_path}/catalog"):
         refused(["capture", "--metadata", uri, "--max-ops-s", "10", "--out", new], uri, "leave that limit out")
     assert not new.exists()
 

@@ -1,5 +1,7 @@
 """What is due after a handover, in several clusters, and after the shares were divided anew."""
 
+import pytest
+
 from reconcile.service.runs import schedule
 from reconcile.service.runs.schedule import State, Timing
 
@@ -73,3 +75,45 @@ def test_a_failure_is_repeated_sooner_and_then_more_seldom() -> None:
         state = run_once(timing, state, NOW, code=1)
         waits.append(schedule.find_due_ms(timing, state.job("capture"), NOW) - NOW)
     assert waits == [HOUR // 8, HOUR // 4, HOUR // 2, HOUR, HOUR]
+
+
+NIGHT = ((22 * 60, 6 * 60),)
+MIDNIGHT = NOW - NOW % (24 * HOUR)
+MINUTE = 60_000
+
+
+@pytest.mark.parametrize(
+    ("windows", "due", "begins"),
+    [
+        (NIGHT, 5 * 60, 5 * 60),
+        (NIGHT, 6 * 60 - 1, 6 * 60 - 1),
+        (NIGHT, 6 * 60, 22 * 60),
+        (NIGHT, 21 * 60 + 59, 22 * 60),
+        (NIGHT, 22 * 60, 22 * 60),
+        (NIGHT, 23 * 60, 23 * 60),
+        (((60, 120), (13 * 60, 14 * 60)), 3 * 60, 13 * 60),
+        (((60, 120), (13 * 60, 14 * 60)), 15 * 60, 25 * 60),
+        ((), 12 * 60, 12 * 60),
+    ],
+)
+def test_the_schedule_begins_runs_at_their_times_of_the_day(
+    windows: tuple[tuple[int, int], ...], due: int, begins: int
+) -> None:
+    """In minutes of a day: what is due outside of the windows begins with the next one, over midnight, too."""
+    timing = Timing("capture", HOUR, windows=windows)
+    at = MIDNIGHT + due * MINUTE
+    state = run_once(Timing("capture", HOUR), State(), at - HOUR)
+    assert schedule.choose_next(state, {"capture": timing}, at) == ("capture", MIDNIGHT + begins * MINUTE)
+
+
+def test_what_a_caller_asks_for_begins_at_any_time_of_the_day() -> None:
+    """What the schedule had begun and a handover broke off waits for the next window."""
+    timing, noon = Timing("capture", HOUR, windows=NIGHT), MIDNIGHT + 12 * HOUR
+    night = MIDNIGHT + 22 * HOUR
+    assert schedule.choose_next(schedule.ask(State(), "capture", "ops", noon), {"capture": timing}, noon) == (
+        "capture",
+        noon,
+    )
+    broken_off = schedule.take_over(schedule.start(State(), timing, noon), "b", "b:1", noon)
+    assert schedule.choose_next(broken_off, {"capture": timing}, noon) == ("capture", night)
+    assert schedule.choose_next(broken_off, {"capture": timing}, night + 5) == ("capture", night + 5)
