@@ -19,6 +19,11 @@ its ledgers root (or at it, where the URI names the former itself):
     cursor           its own              not said               cursor of the topic
     schema           of each version      not said               schema of the topic
 
+Beside them there may be streams of DistributedLog, which Pulsar keeps function packages and their state in, below
+``/pulsar/functions`` and ``/stream/storage``: the ledger of each segment, and one that is made and not used yet. Beside
+a ledgers root of Pravega, ``…/bookkeeper/ledgers``, there are the records of its containers' logs, below
+``…/segmentstore/containers``: each ledger that a log lists. A URI may name that node itself.
+
 Where the store remembers what happened, a ledger that some record named once and none names now was deleted on purpose.
 
 A ledger that stands several times is deleted if any line says so; of its last entries the greatest counts.
@@ -41,7 +46,7 @@ from backends.errors import AccessDeniedError
 from backends.protocols import MetadataStore, ScannableStore
 from backends.registry import OpenStore
 from reconcile.clusters import Source, decode_named
-from recovery.codecs import managed_ledger
+from recovery.codecs import log_records, managed_ledger
 from recovery.codecs.store import places
 from recovery.dataset import sort_by_key
 from recovery.errors import FormatError, InputError
@@ -50,6 +55,10 @@ from recovery.model.ids import buckets, to_unsigned
 
 TOPICS: Final = "/managed-ledgers"
 SCHEMAS: Final = "/schemas"
+STREAMS: Final = ("/pulsar/functions", "/stream/storage")
+"""Where DistributedLog's streams are, beside Pulsar's topics."""
+_PRAVEGA: Final = "/segmentstore/containers"
+"""Where Pravega's logs are, beside the folder above its ledgers root."""
 _LEDGERS: Final = "/ledgers"
 """Where Pulsar's ledgers are, beside its topics."""
 _DERIVED: Final = ("bucket", "deletion", "source", "tombstone")
@@ -236,6 +245,9 @@ def of_store(opened: OpenStore) -> References:
         CorruptStoreError: a copy of a store cannot be read to its end.
     """
     above, _, last = opened.root.rpartition("/")
+    logs = find_pravega(opened)
+    if logs is not None:
+        return _read_pravega(opened, logs)
     topics = opened.root if f"/{last}" == TOPICS else above + TOPICS
     schemas = topics.removesuffix(TOPICS) + SCHEMAS
     if not has_topics(opened.store, topics):
@@ -255,6 +267,12 @@ def of_store(opened: OpenStore) -> References:
             references += [_Reference(ledger, f"schema of {topic}") for ledger in ledgers_of_schema]
         except FormatError as error:
             unreadable.append((f"{opened.uri} {key}", str(error)))
+    for top in STREAMS:
+        for key, raw in _nodes(opened.store, topics.removesuffix(TOPICS) + top):
+            try:
+                references += _list_stream(key, raw)
+            except FormatError as error:
+                unreadable.append((f"{opened.uri} {key}", str(error)))
     gaps: tuple[str, ...] = ()
     if isinstance(opened.store, ScannableStore):
         named = frozenset(reference.ledger for reference in references)
@@ -262,6 +280,37 @@ def of_store(opened: OpenStore) -> References:
         gaps = opened.store.point().gaps
     ledgers = opened.root if topics != opened.root else f"{above}{_LEDGERS}"
     source = Source(f"references {opened.uri}", _cluster(opened.store, ledgers, opened.layout_hint))
+    return References(_once(_make_table(references, opened.uri)), tuple(unreadable), gaps, (source,))
+
+
+def _list_stream(key: str, raw: bytes) -> list[_Reference]:
+    """Return the ledger that a node of DistributedLog names; none: the node is of another kind."""
+    above, _, name = key.rpartition("/")
+    if above.rpartition("/")[2] == log_records.SEGMENTS and raw:
+        return [_Reference(log_records.decode_segment(raw), f"stream {above.rpartition('/')[0]}")]
+    ledger = log_records.decode_allocation(raw) if name == log_records.ALLOCATION else None
+    return [] if ledger is None else [_Reference(ledger, f"stream {above}, not used yet")]
+
+
+def find_pravega(opened: OpenStore) -> str | None:
+    """Return the key that Pravega's logs are below: the root that was named, or beside it; None: there are none."""
+    named = opened.root.endswith(_PRAVEGA)
+    key = opened.root if named else opened.root.rpartition("/")[0].rpartition("/")[0] + _PRAVEGA
+    return key if named or opened.store.children(key) else None
+
+
+def _read_pravega(opened: OpenStore, top: str) -> References:
+    references, unreadable = list[_Reference](), list[tuple[str, str]]()
+    for key, raw in _nodes(opened.store, top):
+        try:
+            owner = f"Pravega container {key.rpartition('/')[2]}"
+            references += [_Reference(ledger, owner) for ledger in (log_records.decode_log(raw) if raw else ())]
+        except FormatError as error:
+            unreadable.append((f"{opened.uri} {key}", str(error)))
+    gaps = opened.store.point().gaps if isinstance(opened.store, ScannableStore) else ()
+    is_beside = top != opened.root
+    cluster = _cluster(opened.store, opened.root, opened.layout_hint) if is_beside else None
+    source = Source(f"references {opened.uri}", cluster)
     return References(_once(_make_table(references, opened.uri)), tuple(unreadable), gaps, (source,))
 
 

@@ -1,5 +1,7 @@
 """Pulsar's records in a store of any kind: every one is read, and a bad one stops nothing."""
 
+import struct
+
 import pyarrow as pa
 import pytest
 
@@ -113,3 +115,41 @@ def test_several_sources_are_one() -> None:
     assert (only["last_entry"], only["deleted"]) == (4, True)
     assert [path for path, _ in united.unreadable] == ["a", "b", "c"]
     assert References.unite([]) is None
+
+
+def test_streams_of_functions_name_their_ledgers() -> None:
+    """Each segment's, and one that is made and not used yet; other nodes of a stream say nothing."""
+    store = MemoryStore()
+    stream = "/pulsar/functions/public/default/count/uuid-count.jar/<default>"
+    nodes = {
+        "/managed-ledgers": b"",
+        f"{stream}/ledgers": b"1",
+        f"{stream}/ledgers/logrecs_000000000000000001": b"21474836485;71;1;9;1700000000000;1;4;0;-1;-1;0",
+        f"{stream}/ledgers/inprogress_000000000000000010": b"5;72;10;2;0;0;0",
+        f"{stream}/allocation": b"73",
+        f"{stream}/version": b"5",
+        "/stream/storage/000/ledgers/logrecs_1": b"odd",
+    }
+    store.write([Write(key, value) for key, value in nodes.items()])
+    found = of_store(opened(store))
+    assert {ledger: row["owner"] for ledger, row in by_ledger(found).items()} == {
+        71: f"stream {stream}",
+        72: f"stream {stream}",
+        73: f"stream {stream}, not used yet",
+    }
+    assert [where.partition(" ")[2] for where, _ in found.unreadable] == ["/stream/storage/000/ledgers/logrecs_1"]
+
+
+def test_logs_of_pravega_are_found_beside_its_ledgers_and_where_they_are_named() -> None:
+    """Each container's record names ledgers; folders between say nothing; the cluster is that of the ledgers root."""
+    store = MemoryStore()
+    top = "/pravega/main/segmentstore/containers"
+    log = b"\0\0\1\0" + struct.pack(">i", 11) + bytes([1, 1, 0, 0, 2, 7, 1, 2, 9, 2, 1])
+    store.write([Write(f"{top}/3/0/13", log), Write(f"{top}/4/0/4", b"odd")])
+    root = "/pravega/main/bookkeeper/ledgers"
+    for named in (root, top):
+        found = of_store(opened(store, named))
+        assert {ledger: row["owner"] for ledger, row in by_ledger(found).items()} == {
+            7: "Pravega container 13", 9: "Pravega container 13"
+        }  # fmt: skip
+        assert [where.partition(" ")[2] for where, _ in found.unreadable] == [f"{top}/4/0/4"]

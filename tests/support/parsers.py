@@ -59,6 +59,7 @@ from recovery.codecs import (
     ledger_db,
     ledger_metadata,
     ledger_record,
+    log_records,
     managed_ledger,
     pulsar_message,
     pulsar_schema,
@@ -661,6 +662,11 @@ PARSERS: Final = {
     "ledger metadata": Parser(ledger_record.decode, _records_of_java),
     "ledger metadata, by columns": Parser(lambda raw: _columns([raw]), _records_of_java, 2, together=_columns),
     "managed ledger": Parser(managed_ledger.decode, _of_pulsar("/managed-ledgers/")),
+    "segment of a stream": Parser(log_records.decode_segment, lambda: [b"21474836485;7;1;20;1700;2;4;0;-1;-1;0"]),
+    "ledger of a stream": Parser(log_records.decode_allocation, lambda: [b"42"]),
+    "log of Pravega": Parser(
+        log_records.decode_log, lambda: [bytes.fromhex("000001000000000b") + bytes([1, 1, 0, 0, 2, 7, 1, 2, 9, 2, 1])]
+    ),
     "message of a topic": Parser(pulsar_message.decode, _messages),
     "version of a schema": Parser(lambda raw: pulsar_schema.decode_entry(raw, 1, 0), _versions_of_schemas),
     "schema of a topic": Parser(managed_ledger.decode_schema, _of_pulsar("/schemas/")),

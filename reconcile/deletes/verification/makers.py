@@ -4,15 +4,20 @@ Pulsar writes into each record which of its parts made it:
 
     application   pulsar
     component     managed-ledger (topics and subscriptions), schema: named in Pulsar's records
-                  compacted-ledger, delayed-index-bucket: named in a subscription's own ledger while it is open; no
-                  record of the store has them then
+                  delayed-index-bucket: named in the properties of a subscription's record
+                  compacted-ledger: named in the record of the topic's subscription `__compaction`, or in that one's own
+                  ledger while it has one: then no record of the store has its name
 
-Function packages and state, and whatever else uses the bookies, say nothing.
+So a compacted ledger is hidden where its topic's `__compaction` has a ledger of its own. A broker that unloads the
+topic writes the name into the record. Function packages and state, and whatever else uses the bookies, say nothing.
 
-Source: apache/pulsar 4.0.7, LedgerMetadataUtils; docs/formats/pulsar-records.md.
+Source: apache/pulsar 4.0.7, LedgerMetadataUtils, CompactedTopicImpl, ManagedCursorImpl.computeCursorProperties;
+docs/formats/pulsar-records.md.
 """
 
+from collections.abc import Iterable
 from typing import Any, Final
+from urllib.parse import quote_plus
 
 import numpy as np
 import pyarrow as pa
@@ -23,8 +28,15 @@ from reconcile.deletes.verification.evidence import Mask
 _APPLICATION: Final = "application"
 _COMPONENT: Final = "component"
 _PULSAR: Final = "pulsar"
-_LISTED: Final = pa.array(["managed-ledger", "schema"])
-HIDDEN: Final = "a broker may keep its name where no listing shows it"
+_LISTED: Final = pa.array(["managed-ledger", "schema", "delayed-index-bucket"])
+_COMPACTED: Final = "compacted-ledger"
+_COMPACTED_TOPIC: Final = "pulsar/compactedTopic"
+_COMPACTION: Final = "cursor __compaction of "
+"""How the owner of the ledger begins that the subscription of a compaction keeps its state in; its topic follows."""
+HIDDEN: Final = (
+    "a broker may keep its name where no listing shows it: unload its topic (pulsar-admin topics unload), which writes "
+    "the name into a record, then verify again"
+)
 OTHERS: Final = "no part of Pulsar made it, and only Pulsar's records were listed: name a file of what others refer to"
 
 
@@ -39,11 +51,37 @@ def read_makers(custom: pa.ChunkedArray) -> pa.Array:
     return pc.if_else(is_pulsar, pc.coalesce(component, application), application)
 
 
-def find_hidden(custom: pa.ChunkedArray) -> Mask:
-    """Return the ledgers of parts of Pulsar whose names of ledgers are not all in its records."""
+def find_hidden(custom: pa.ChunkedArray, owners: Iterable[str] | None = None) -> Mask:
+    """Return the ledgers of parts of Pulsar whose names of ledgers are not all in its records.
+
+    Args:
+        custom: of CATALOG_LEDGERS.
+        owners: of the ledgers that Pulsar's records name; None: these were not listed.
+    """
     is_pulsar = pc.fill_null(pc.equal(_read_value(custom, _APPLICATION), _PULSAR), fill_value=False)
-    listed = pc.is_in(_read_value(custom, _COMPONENT), value_set=_LISTED)
-    return _to_mask(pc.and_(is_pulsar, pc.invert(listed)))
+    component = _read_value(custom, _COMPONENT)
+    hidden = _to_mask(pc.and_(is_pulsar, pc.invert(pc.is_in(component, value_set=_LISTED))))
+    if owners is None:
+        return hidden | _to_mask(
+            pc.and_(is_pulsar, pc.fill_null(pc.equal(component, "delayed-index-bucket"), fill_value=False))
+        )
+    loaded = {owner.removeprefix(_COMPACTION) for owner in owners if owner.startswith(_COMPACTION)}
+    topics = _read_value(custom, _COMPACTED_TOPIC).to_pylist()
+    for row in np.flatnonzero(
+        hidden & _to_mask(pc.fill_null(pc.equal(component, _COMPACTED), fill_value=False))
+    ).tolist():
+        hidden[row] = topics[row] is None or _name_topic(topics[row]) in loaded
+    return hidden
+
+
+def _name_topic(topic: str) -> str:
+    """Return a topic as Pulsar's records name it: tenant/namespace/persistent/topic."""
+    domain, separator, rest = topic.partition("://")
+    if not separator:
+        return topic
+    above, _, name = rest.rpartition("/")
+    # As Java's URLEncoder writes it.
+    return f"{above}/{domain}/{quote_plus(name, safe='*').replace('~', '%7E')}"
 
 
 def find_others(custom: pa.ChunkedArray) -> Mask:

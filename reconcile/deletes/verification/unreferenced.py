@@ -67,9 +67,21 @@ def _judge_makers(wanted: Wanted, records: pa.Table, listings: Sequence[Listing]
             _, numbers = wanted.select(select_stated(listing.references.rows))
             stated[numbers] = True
     is_open = ~stated[row]
-    objections.add(row[makers.find_hidden(custom) & is_open], Reason.MAKER_UNLISTED, makers.HIDDEN)
+    objections.add(
+        row[makers.find_hidden(custom, _list_owners(listings)) & is_open], Reason.MAKER_UNLISTED, makers.HIDDEN
+    )
     if not all(listing.is_stated for listing in listings):
         objections.add(row[makers.find_others(custom) & is_open], Reason.MAKER_UNLISTED, makers.OTHERS)
+
+
+def _list_owners(listings: Sequence[Listing]) -> set[str] | None:
+    """Return the owners that any listing names; None: one of them read no store's records."""
+    owners: set[str] = set()
+    for listing in listings:
+        if listing.references is None or not listing.references.stores:
+            return None
+        owners.update(pc.drop_null(pc.unique(listing.references.rows["owner"])).to_pylist())
+    return owners
 
 
 def _judge_age(records: pa.Table, listed_ms: int, min_age_ms: int, objections: Objections) -> None:

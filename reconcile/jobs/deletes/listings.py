@@ -18,7 +18,7 @@ from reconcile.deletes.verification.absence import Absence, measure_absence
 from reconcile.deletes.verification.evidence import Listing
 from reconcile.jobs.context import Context, connect
 from reconcile.jobs.deletes.clusters import now_ms
-from reconcile.references import TOPICS, References, has_topics, of_store, read_listing
+from reconcile.references import TOPICS, References, find_pravega, has_topics, of_store, read_listing
 from reconcile.stores import catalog_path
 from recovery.dataset import Dataset
 
@@ -57,11 +57,12 @@ def list_references(names: Sequence[str], opened: OpenStore, context: Context) -
     problems: list[str] = []
     above = opened.root.rpartition("/")[0]
     try:
-        if has_topics(opened.store, above + TOPICS):
+        logs = find_pravega(opened)
+        if logs is not None or has_topics(opened.store, above + TOPICS):
             parts.append(of_store(opened))
-            sources.append((f"{above + TOPICS} beside the ledgers", ""))
+            sources.append((f"{logs or above + TOPICS} beside the ledgers", ""))
     except BackendError as error:
-        problems.append(f"Pulsar's records could not be read ({error})")
+        problems.append(f"the upper layer's records could not be read ({error})")
     for name in dict.fromkeys(names):
         if "://" not in name and not name.startswith("metadata-store:") and catalog_path(name) is None:
             path = Path(name)

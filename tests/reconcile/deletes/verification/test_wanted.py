@@ -107,6 +107,27 @@ def test_who_made_a_ledger() -> None:
     assert np.flatnonzero(find_others(custom)).tolist() == [1, 3, 4, 5, 9]
 
 
+def test_a_compacted_ledger_is_hidden_while_its_subscription_keeps_its_name() -> None:
+    """The `__compaction` of its topic has a ledger of its own; else its record names all. Buckets are always listed."""
+    compacted = {"application": b"pulsar", "component": b"compacted-ledger"}
+    custom = make_custom(
+        {**compacted, "pulsar/compactedTopic": b"persistent://public/default/loaded"},
+        {**compacted, "pulsar/compactedTopic": b"persistent://public/default/unloaded"},
+        {**compacted, "pulsar/compactedTopic": b"persistent://public/default/a b/~*"},
+        compacted,
+        {"application": b"pulsar", "component": b"delayed-index-bucket"},
+        {"application": b"pulsar", "component": b"later than this"},
+    )
+    owners = {
+        "cursor __compaction of public/default/persistent/loaded",
+        "cursor mine of public/default/persistent/unloaded",
+        "compacted topic of public/default/persistent/unloaded/__compaction",
+    }
+    assert np.flatnonzero(find_hidden(custom, owners)).tolist() == [0, 3, 5]
+    # Where no records were listed, nothing tells.
+    assert np.flatnonzero(find_hidden(custom)).tolist() == [0, 1, 2, 3, 4, 5]
+
+
 def test_one_thing_that_was_seen_makes_it_unsafe() -> None:
     """Whatever else could not be seen; reasons stand once each, in the order of the alphabet."""
     objections = Objections(4)
