@@ -22,6 +22,7 @@ from recovery.codecs.store import Layout
 from recovery.dataset import Dataset
 from recovery.errors import InputError
 from recovery.model.ids import LedgerId
+from recovery.model.metadata import Digest
 from tests.support import cases
 from tests.support.plan_folder import Ledger, of_truth, write_plan
 
@@ -133,6 +134,87 @@ def test_a_flipped_byte_is_a_corrupt_entry(copy: Callable[[str], Path], tmp_path
     assert [(p.ledger, p.outcome) for p in found.problems] == [(LedgerId(0, row["ledger"]), "corrupt")]
     assert f"entries corrupt: {number}" in found.problems[0].detail
     assert found.wrong == 1
+
+
+def _replicated() -> dict[str, Any]:
+    """A ledger whose entries have several copies, each on every bookie of its only segment."""
+    rows = (row for row in _closed("c01") if len(row["segments"]) == 1 and row["E"] == row["W"] > 1)
+    return next(row for row in rows if row["digest"] == "CRC32C" and row["last"] > 5)
+
+
+def _change_copy(case: Path, row: dict[str, Any], bookie: str, number: int, change: Callable[[bytes], bytes]) -> None:
+    """Change the copy of an entry that one bookie serves, in place: as many bytes as before."""
+    path = _index(case, row, bookie)
+    slots = index_file.slots(path.read_bytes()[index_file.HEADER_SIZE :])
+    log_id, position = entry_log.split_location(int(slots[number]))
+    log = path.parents[2] / f"{log_id:x}.log"
+    content = bytearray(log.read_bytes())
+    [size] = struct.unpack_from(">i", content, position - 4)
+    changed = change(bytes(content[position : position + size]))
+    assert len(changed) == size
+    content[position : position + size] = changed
+    log.write_bytes(content)
+
+
+def test_a_corrupt_first_copy_costs_no_entry(copy: Callable[[str], Path], tmp_path: Path) -> None:
+    """The copy that readers ask for first has a wrong byte: it is counted as bad, and the next one serves the entry."""
+    case = copy("c01")
+    _without_replay(case)
+    row, number = _replicated(), 3
+    members = row["segments"][0][1]
+    first = members[number % len(members)]
+    _change_copy(case, row, first, number, lambda raw: raw[:-1] + bytes([raw[-1] ^ 1]))
+    found = _verified(_plan(tmp_path, "c01"), case, "c01")
+    assert found.outcomes == {Outcome.READABLE: 33}
+    assert (found.copies["bad"], found.entries[Outcome.CORRUPT], found.entries[Outcome.MISSING]) == (1, 0, 0)
+    assert found.full == 32
+
+
+def test_what_was_corrupt_before_its_digest_was_made_agrees_with_it(
+    copy: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """A client sends wrong bytes with a digest of these: no bookie, no reader and no check can tell. It is readable."""
+    case = copy("c01")
+    _without_replay(case)
+    row = _replicated()
+    password = base64.b64decode(row["password"])
+
+    def write_wrong(raw: bytes) -> bytes:
+        header, payload = entry.decode_header(raw), bytes(entry.payload_of(raw, Digest.CRC32C))
+        return entry.encode(header, bytes(byte ^ 0xFF for byte in payload), Digest.CRC32C, password)
+
+    for bookie in row["segments"][0][1]:
+        _change_copy(case, row, bookie, 3, write_wrong)
+    found = _verified(_plan(tmp_path, "c01"), case, "c01")
+    assert (found.outcomes, found.copies["bad"], found.full) == ({Outcome.READABLE: 33}, 0, 33)
+
+
+def test_an_entry_whose_writes_failed_beyond_the_ack_quorum_is_behind_the_end(
+    copy: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """All but one write of the last entry failed, so it was never acknowledged, and the ledger ends before it."""
+    case = copy("c01")
+    _without_replay(case)
+    row = _replicated()
+    assert row["A"] > 1
+    for bookie in row["segments"][0][1][1:]:
+        path = _index(case, row, bookie)
+        content = bytearray(path.read_bytes())
+        at = index_file.HEADER_SIZE + 8 * row["last"]
+        content[at : at + 8] = bytes(8)
+        path.write_bytes(content)
+    whole = [of_truth(one) for one in _closed("c01")]
+    shorter = [
+        dataclasses.replace(ledger, last=row["last"] - 1) if ledger.ledger == row["ledger"] else ledger
+        for ledger in whole
+    ]
+    found = _verified(_plan(tmp_path, "c01", shorter), case, "c01")
+    [problem] = found.problems
+    assert (problem.ledger, problem.outcome) == (LedgerId(0, row["ledger"]), ABOVE_END)
+    assert (found.entries[Outcome.MISSING], found.copies["absent"]) == (0, 0)
+    longer = _verified(_plan(tmp_path / "longer", "c01", whole), case, "c01")
+    assert longer.entries[Outcome.MISSING] == 0
+    assert longer.copies["absent"] == len(row["segments"][0][1]) - 1
 
 
 def test_an_entry_on_no_member_is_missing(copy: Callable[[str], Path], tmp_path: Path) -> None:
