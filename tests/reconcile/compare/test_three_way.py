@@ -18,7 +18,7 @@ from recovery.model import tables
 from recovery.model.metadata import LedgerMetadata
 from recovery.testing.evidence import Evidence
 from recovery.testing.simulator import copy_row
-from tests.reconcile.compare.test_deleted_since import CLOSED, A, B, catalog, rows_of
+from tests.reconcile.compare.test_deleted_since import CLOSED, A, B, catalog, known, rows_of
 
 KEY: Final = catalog(CLOSED)["password_hash"][0].as_py()
 OTHER_KEY: Final = b"o" * 32
@@ -169,3 +169,19 @@ def test_what_an_upper_layer_let_go_of_is_held_where_too_much_was() -> None:
     many = replace(PLAIN, mass_let_go=True)
     assert settle(rows, references=references, evidence=many) == kept | {1: ("held", str(Refusal.MASS_DELETION))}
     assert settle(rows, evidence=many) == kept
+
+
+def test_a_range_has_what_becomes_of_ledgers_that_a_snapshot_alone_has() -> None:
+    """Proposed ones are outcomes, in key order; of the others nothing becomes."""
+    beside = known(CLOSED, CLOSED, CLOSED)
+    collided = pa.Table.from_pylist([row(1), row(9)]).select(list(tables.KEY_COLUMNS))
+    part = join_sides(pa.Table.from_pylist([row(1)], schema=tables.RECONSTRUCTION), replace(beside, collided=collided))
+    ledgers = part.compared.sides["ledger"].to_numpy()
+    assert ledgers[part.collided].tolist() == [1]
+    assert not join_sides(part.rows, beside).collided.any()
+    proposed = pa.Table.from_pylist([row(2)], schema=tables.RECONSTRUCTION)
+    for alone, outcomes, left in ((None, {1}, {2, 3}), (proposed.slice(0, 0), {1}, {2, 3}), (proposed, {1, 2}, {3})):
+        found = replace(part, alone=alone)
+        assert found.outcomes() == sort_by_key(found.outcomes())
+        assert set(found.outcomes()["ledger"].to_pylist()) == outcomes
+        assert set(ledgers[found.find_left_out()].tolist()) == left
