@@ -188,9 +188,9 @@ def _repeat_others(groups: pa.ChunkedArray, served: pa.Table, last: pa.Table) ->
     at, bookies = served["at"].to_numpy(), served["bookie"].combine_chunks().dictionary_encode().indices.to_numpy()
     shapes = np.unique(np.stack([at[row], period, size], axis=1)[repeats], axis=0)
     holders = np.unique(np.stack([at[row], bookies[row]], axis=1)[repeats], axis=0)
-    found = np.bincount(shapes[:, 0], minlength=last.num_rows) == 1
-    found &= np.bincount(holders[:, 0], minlength=last.num_rows) > 1
-    shapes = shapes[found[shapes[:, 0]]]
+    has_one_shape = np.bincount(shapes[:, 0], minlength=last.num_rows) == 1
+    has_one_shape &= np.bincount(holders[:, 0], minlength=last.num_rows) > 1
+    shapes = shapes[has_one_shape[shapes[:, 0]]]
     # A record that nobody can read, or knows, has none.
     ensemble, write = (
         pc.fill_null(last[name], 0).to_numpy()[shapes[:, 0]] for name in ("ensemble_size", "write_quorum")

@@ -213,7 +213,7 @@ def survey_plan(actions: Actions, wave: int | None) -> PlanSurvey:
     fixed: list[Action] = []
     acls: set[str] = set()
     seq, phase, wave_number = -1, 0, 0
-    before, last, read_back = -1, -1, 0
+    last_before, last, read_back = -1, -1, 0
     locks: set[str] = set()
     for table in actions():
         if not table.num_rows:
@@ -240,7 +240,7 @@ def survey_plan(actions: Actions, wave: int | None) -> PlanSurvey:
         read_back += pc.sum(pc.not_equal(so_far["kind"], "cookie")).as_py() or 0
         read_back += pc.sum(pc.equal(so_far["guard"], Guard.LOCK)).as_py() or 0
         if so_far.num_rows > chosen.num_rows:
-            before = so_far["seq"][so_far.num_rows - chosen.num_rows - 1].as_py()
+            last_before = so_far["seq"][so_far.num_rows - chosen.num_rows - 1].as_py()
         if chosen.num_rows:
             last = chosen["seq"][-1].as_py()
         fixed += read_actions(table.filter(pc.is_in(table["kind"], pa.array(["layout", "instance_id"]))))
@@ -248,7 +248,7 @@ def survey_plan(actions: Actions, wave: int | None) -> PlanSurvey:
             read_counter(action)
     for acl in acls:
         demand_acl(acl)
-    return PlanSurvey(planned, tuple(fixed), frozenset(acls), before, last, read_back, frozenset(locks))
+    return PlanSurvey(planned, tuple(fixed), frozenset(acls), last_before, last, read_back, frozenset(locks))
 
 
 def demand_acl(acl: str) -> None:

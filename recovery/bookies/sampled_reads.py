@@ -231,8 +231,8 @@ class Sampler:
         """Ask for what a run takes of some positions; return SAMPLES, and what came of each bookie."""
         parts: list[list[_Asked]] = []
         for place in range(len(self.targets)):
-            mine = own.cells.bookie == place
-            parts.append(list(_cut(own.cells.select(mine), own.ledgers[mine], own.size[mine], rotation)))
+            is_own = own.cells.bookie == place
+            parts.append(list(_cut(own.cells.select(is_own), own.ledgers[is_own], own.size[is_own], rotation)))
         return self._read_all(parts)
 
     def read_everywhere(
@@ -283,8 +283,8 @@ def _cut(cells: Cells, ledgers: Ints, size: npt.NDArray[np.float64], rotation: R
     part = np.repeat(np.cumsum(of_ledger) // _SLICE, np.diff(np.append(new, len(ledgers))))
     for number in np.unique(part).tolist():
         rows = np.flatnonzero(part == number)
-        some, place = np.unique(cells.ledger[rows], return_inverse=True)
-        first = np.searchsorted(cells.ledger[rows], some)
+        distinct, place = np.unique(cells.ledger[rows], return_inverse=True)
+        first = np.searchsorted(cells.ledger[rows], distinct)
         runs = choose_entries(cells.select(rows), type(stretches)(*(column[rows] for column in stretches))).runs
         weight = np.bincount(place, cost[rows]) / np.bincount(place, chosen[rows])
         # A record that names a bookie twice in a segment asks for entries twice.
@@ -367,8 +367,8 @@ class _Reading:
         columns: dict[str, Any] = {}
         for column, number, states in (("held", "entries", (_HELD,)), ("lacks", "lacking", (_LACKS, _NO_LEDGER))):
             of_state = np.isin(self._state, states)
-            one = np.ones(int(of_state.sum()), np.int64)
-            runs = union_runs(KeyedRuns(self._place[of_state], self._entry[of_state], one))
+            single = np.ones(int(of_state.sum()), np.int64)
+            runs = union_runs(KeyedRuns(self._place[of_state], self._entry[of_state], single))
             columns[column] = to_arrow(group_runs(runs), count)
             columns[number] = np.bincount(self._place[of_state], minlength=count)
         ledgers = self._asked.ledgers

@@ -10,7 +10,7 @@ parent is named `ledgers`: decimal numbers as text, joined with semicolons:
 
 and a node `allocation` for a ledger that is made and not used yet: its id as text, or nothing.
 
-Pravega keeps a record for each container's log, big-endian, with lengths in front (`VersionedSerializer`):
+Pravega keeps a record for each container's log, big-endian, with lengths in front (its VersionedSerializer):
 
     at  size  field
     0   1     0: format of the serializer

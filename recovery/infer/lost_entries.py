@@ -137,13 +137,13 @@ def _mark_covered(parts: pa.Table, covers: pa.Table, *, is_of_others: bool) -> M
     pairs = numbered.join(holders.append_column("cover", pa.array(np.arange(covers.num_rows))), _ID, join_type="inner")
     is_other = pc.not_equal(pairs["bookie"], pairs["holder"])
     pairs = pairs.filter(is_other if is_of_others else pc.invert(is_other))
-    own, held = from_arrow(parts["groups"]), from_arrow(covers["groups"].take(pairs["cover"]))
-    held = held._replace(key=pairs["part"].to_numpy()[held.key])
-    laid_out = [(groups.key, run_counts(groups.first, groups.last, groups.period)) for groups in (own, held)]
+    own, covering = from_arrow(parts["groups"]), from_arrow(covers["groups"].take(pairs["cover"]))
+    covering = covering._replace(key=pairs["part"].to_numpy()[covering.key])
+    laid_out = [(groups.key, run_counts(groups.first, groups.last, groups.period)) for groups in (own, covering)]
     keys, runs = (np.concatenate(columns) for columns in zip(*laid_out, strict=True))
     few: Mask = np.bincount(keys, runs, parts.num_rows) <= _MOST_RUNS
-    own, held = (KeyedGroups(*(column[few[groups.key]] for column in groups)) for groups in (own, held))
-    covered: Mask = few & ~np.isin(np.arange(parts.num_rows), difference_runs(to_runs(own), to_runs(held)).key)
+    own, covering = (KeyedGroups(*(column[few[groups.key]] for column in groups)) for groups in (own, covering))
+    covered: Mask = few & ~np.isin(np.arange(parts.num_rows), difference_runs(to_runs(own), to_runs(covering)).key)
     return covered
 
 

@@ -38,7 +38,6 @@ _OF_REFERENCES: Final = frozenset(
         Category.REFERENCE_NOT_FOUND,
         Category.REFERENCE_UNREADABLE,
         Category.DELETED_BY_OWNER,
-        Category.UNREFERENCED,
     }
 )
 _MEMBERS: Final = 6

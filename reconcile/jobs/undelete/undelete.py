@@ -249,11 +249,11 @@ class _Run:
         raws = [None if (node := stored[root + key]) is None else node.value for key in keys]
         is_there = np.array([raw is not None for raw in raws], np.bool_)
         pairs = zip(raws, records["raw"].to_pylist(), strict=True)
-        same = np.array([raw is not None and raw == own for raw, own in pairs], np.bool_)
+        is_same = np.array([raw is not None and raw == own for raw, own in pairs], np.bool_)
         # What is chosen by its topic alone was never deleted.
-        same |= is_there & ~find_ids(records, meant)
-        present = tuple(_list_ledgers(records.filter(pa.array(same))))
-        return self._drop(self._drop(records, same), (is_there & ~same)[~same], Kept.IN_STORE), present
+        is_same |= is_there & ~find_ids(records, meant)
+        present = tuple(_list_ledgers(records.filter(pa.array(is_same))))
+        return self._drop(self._drop(records, is_same), (is_there & ~is_same)[~is_same], Kept.IN_STORE), present
 
     def _drop(self, records: pa.Table, mask: Mask, reason: Kept | None = None) -> pa.Table:
         """Return records without some; of these it is said why, where a reason is given."""

@@ -122,7 +122,7 @@ def test_the_same_for_programs(
     result = done.result
     assert set(result) == {
         "schema", "verdict", "exit_code", "counts", "coverage", "first_ten_minutes", "next", "level", "root", "layout",
-        "findings", "bookies", "freeze", "auditor",
+        "findings", "bookies", "freeze", "auditor", "settings",
     }  # fmt: skip
     assert (result["schema"], result["exit_code"], result["level"]) == ("bkmeta.preflight/1", 3, "critical")
     assert result["counts"] == {

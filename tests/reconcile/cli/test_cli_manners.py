@@ -45,14 +45,15 @@ def folders(made: BookieDir) -> list[str]:
 def test_every_command_says_how_it_is_used(name: str) -> None:
     """Each takes --json, --short and --progress, each option has help, and there is one example of the command itself.
 
-    Where ledgers are named their halves are, too, by both options.
+    Where ledgers are named their halves are, too, by both options; where they are listed, the scope.
     """
     command = commands()[name]
     options = {name for parameter in command.params for name in parameter.opts}
     assert {"--json", "--short", "--progress"} <= options
     names_ledgers = any(parameter.name in ("ledger", "ledgers", "dropped") for parameter in command.params)
     both = {"--ledger-scope-id", "--ledger-qualified-name"}
-    assert both & options == (both if names_ledgers else set())
+    lists_a_scope = name in {"tombstones list", "scrutiny list"}
+    assert both & options == (both if names_ledgers else {"--ledger-scope-id"} if lists_a_scope else set())
     assert [p.name for p in command.params if isinstance(p, click.Option) and not p.help] == []
     assert re.match(rf"Example: (\w+=\S+ )?bkmeta {name}\b", command.epilog or "")
     assert command.help

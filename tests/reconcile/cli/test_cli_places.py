@@ -24,6 +24,7 @@ NO_PLACES: Final = frozenset(
     {
         *("LEDGER", "BOOKIE", "METHOD", "FIELD=VALUE", "--ledger-scope-id", "--ledger-qualified-name", "--ledgers"),
         *("--bookie", "--bookies", "--bookie-id", "--bookie-auth", "--unrecoverable", "--host", "--domain", "--lost"),
+        "FILE|KIND=HASH",
         *(
             "--http",
             "--master",

@@ -105,7 +105,7 @@ def test_plan_edit_takes_the_qualified_name_as_an_option(
     ("words", "said"),
     [
         (["8:1005", "--ledger-scope-id", "7"], "is of scope 8, not 7"),
-        (["1005", "--ledger-scope-id", "x"], "neither decimal nor"),
+        (["1005", "--ledger-scope-id", "x"], "'x' is not a scope: write a number"),
         (["1005", "--ledger-qualified-name", LEDGER.qualified_name], "name one ledger"),
         ([], "name one ledger"),
         (["1:2:3"], "write 123, scope:123 or 32 hex digits"),

@@ -102,14 +102,14 @@ def read_ends(ledgers: pa.Array, out: DatasetPlace, parts: Iterable[Part], live:
     names = ["ledger", "last_entry"]
     schema = pa.schema([(name, pa.int64()) for name in names])
     ascending = np.unique(ledgers.to_numpy(zero_copy_only=False))
-    found = [schema.empty_table()]
+    ends = [schema.empty_table()]
     for part in parts:
         rows = read_part(out, part.file, columns=["scope", "outcome", *names])
         rows = rows.filter(pc.is_in(rows["outcome"], pa.array(_COMES_BACK)))
-        found.append(_select(rows, ascending).select(names).cast(schema))
+        ends.append(_select(rows, ascending).select(names).cast(schema))
     stored = live.batches("ledgers", ["scope", *names]) if live is not None else ()
-    found += [_select(rows, ascending).select(names).cast(schema) for rows in stored]
-    return pa.concat_tables(found)
+    ends += [_select(rows, ascending).select(names).cast(schema) for rows in stored]
+    return pa.concat_tables(ends)
 
 
 def _select(rows: pa.Table, ascending: npt.NDArray[np.int64]) -> pa.Table:

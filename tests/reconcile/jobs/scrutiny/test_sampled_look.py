@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +14,7 @@ from reconcile.jobs.scrutiny.sampled_look import find_sampling, note_rotations, 
 from reconcile.rules.segments.placement import PlacementSettings
 from reconcile.rules.segments.sampled_copies import list_held, merge_samples
 from recovery.bookies.entry_choice import Rotation
+from recovery.bookies.sampled_reads import Sampler
 from recovery.capture.live import capture
 from recovery.dataset import Dataset, DatasetWriter, open_dataset
 from recovery.model.groups import KeyedRuns
@@ -115,7 +116,7 @@ def test_entries_are_lost_where_every_bookie_was_asked_for_each_of_them(
         "entries": [{**group, "first": 900, "last": 900}],
     }
     asked = Asked(answers)
-    rows, settled = read_missing(asked, [record], [finding, note])  # type: ignore[arg-type]
+    rows, settled = read_missing(cast(Sampler, asked), [record], [finding, note])
     assert asked.runs is not None
     assert asked.runs.first.tolist() == list(range(min(missing, 100)))
     assert (rows.num_rows, settled == frozenset({(0, 1)})) == (2, whole)
