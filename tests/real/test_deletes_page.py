@@ -13,6 +13,7 @@ import pytest
 from tests.support.cluster import Bookie, Cluster
 from tests.support.command import ROOT, Done, run
 from tests.support.deletes import write_references
+from tests.support.signing import make_person
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
 
@@ -20,7 +21,12 @@ PAGE = ROOT / "docs/operations/deletes.md"
 STORAGES = ("sorted", "interleaved", "sorted")
 PURGED = 12
 """Of as few ledgers they are more than a day may have without a confirmation."""
-WAITS = {"7d": "0s", "--due": "--due --min-age 0s", "--out orphans": "--min-age 0s --out orphans"}
+WAITS = {
+    "--least-soak 7d --least-age 1d": "--least-soak 0s --least-age 0s",
+    "7d": "0s",
+    "--due": "--due --min-age 0s",
+    "--out orphans": "--min-age 0s --out orphans",
+}
 """What nobody can wait for in a test: words of the page, and what stands for them."""
 
 
@@ -112,6 +118,11 @@ def prepare(desk: Desk, line: str, capsys: pytest.CaptureFixture[str]) -> None:
     if "delete confirm" in line:
         desk.cluster.collect_garbage(len(desk.bookies))
         desk.collect(capsys)
+    if "--approver" in line:
+        for name in re.findall(r"--approver \w+=(\S+)", line):
+            make_person(desk.folder, name.removesuffix(".pub.pem"))
+    if "request" in line and "candidates" in line:
+        desk.type(capsys, 'bkmeta archive mark --metadata "$STORE" "$ORPHAN" --by backup --to "s3://bucket/$ORPHAN"')
     if "--earlier" in line:
         desk.cluster("delete", ledger=int(desk.variables["KEPT"]))
 

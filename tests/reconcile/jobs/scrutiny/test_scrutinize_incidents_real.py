@@ -147,7 +147,9 @@ def test_runs_know_each_other(there: ScrutinizedCluster, tmp_path: Path, capsys:
     assert (third.code, third.result["counts"]["resolved"]) == (0, 1)
     [resolved] = third.result["gone"]
     assert (resolved["ledger"], resolved["why"]) == (str(lacking), "the store does not list the ledger any longer")
-    assert [json.loads(line)["ledger"] for line in (tmp_path / "third" / "gone.jsonl").open()] == [str(lacking)]
+    assert [json.loads(line)["ledger"] for line in (tmp_path / "third" / "gone.jsonl").read_text().splitlines()] == [
+        str(lacking)
+    ]
     assert (tmp_path / "first" / "ledgers" / "BELOW_WRITE_QUORUM.txt").read_text() == f"{lacking}\n"
     differing = run(capsys, "scrutiny", "diff", tmp_path / "first", tmp_path / "second", "--json")
     assert differing.result["changed"][0]["fields"] == [{"field": "status", "earlier": "open", "later": "suppressed"}]

@@ -147,7 +147,9 @@ def test_each_harm_is_found_and_nothing_else(
     parts = counts["clean"] + sum(counts["skipped"].values()) + sum(counts["undecided"].values())
     assert parts + counts["with_findings"] == counts["listed"] == len(judged)
     assert counts["looked_at"] == counts["listed"] - sum(counts["skipped"].values())
-    assert done.result["coverage"]["judged_pct"] == 100
+    coverage = done.result["coverage"]
+    assert set(coverage["passed"]) == {"marked"}
+    assert coverage["judged"] + coverage["passed"]["marked"] == coverage["positions"]
 
 
 def test_javas_own_checks_differ_where_0019_says(
