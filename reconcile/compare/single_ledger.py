@@ -221,6 +221,8 @@ def as_catalog_row(entry: Versioned, ledger: LedgerId) -> pa.Table:
         "ledger": pa.array([ledger.ledger]),
         "raw": raw,
         "version": pa.array([entry.version]),
+        "created_txn": pa.array([entry.created_txn], pa.int64()),
+        "changed_txn": pa.array([entry.changed_txn], pa.int64()),
         "created_at": _time(entry.created_ms),
         "changed_at": _time(entry.changed_ms),
     }

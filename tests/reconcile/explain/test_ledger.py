@@ -185,8 +185,10 @@ def test_an_earlier_catalog_alone_is_no_present_record() -> None:
 
 def test_a_row_of_a_record_is_as_a_capture_has_it() -> None:
     """A record read by itself has the columns of a catalog, in their types."""
-    row = as_catalog_row(Versioned(ledger_metadata.encode(_record()), 4), LEDGER)
+    row = as_catalog_row(Versioned(ledger_metadata.encode(_record()), 4, created_txn=7, changed_txn=9), LEDGER)
     assert row.schema == tables.CATALOG_LEDGERS
+    # What a scrutiny found missing counts of the record that it saw, which its transaction tells.
+    assert (row["created_txn"].to_pylist(), row["changed_txn"].to_pylist()) == ([7], [9])
     assert (row["bucket"].to_pylist(), row["state"].to_pylist()) == ([LEDGER.bucket], ["CLOSED"])
     assert np.array_equal(row["last_entry"].to_numpy(), [9])
 
