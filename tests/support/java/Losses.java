@@ -1,5 +1,9 @@
 import com.fasterxml.jackson.databind.JsonNode;
+import java.io.IOException;
 import java.nio.ByteBuffer;
+import java.nio.channels.FileChannel;
+import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
 import java.util.ArrayList;
 import java.util.List;
 import org.apache.bookkeeper.bookie.storage.ldb.KeyValueStorage;
@@ -7,7 +11,11 @@ import org.apache.bookkeeper.bookie.storage.ldb.KeyValueStorageFactory.DbConfigT
 import org.apache.bookkeeper.bookie.storage.ldb.KeyValueStorageRocksDB;
 import org.apache.bookkeeper.conf.ServerConfiguration;
 
-/** What a bookie of DbLedgerStorage has of a ledger, taken out of its databases while it is stopped. */
+/**
+ * What a bookie of DbLedgerStorage has of a ledger, taken out of its databases and its logs while it is stopped.
+ *
+ * <p>Out of the logs, too: a bookie reads ahead there, whatever its index says, and gives what it read.
+ */
 final class Losses {
     private Losses() { }
 
@@ -28,6 +36,7 @@ final class Losses {
                 keys.add(key(ledger, entry.asLong()));
             }
             for (byte[] key : keys) {
+                blot(folder, ByteBuffer.wrap(locations.get(key)).getLong());
                 locations.delete(key);
             }
             locations.sync();
@@ -38,6 +47,14 @@ final class Losses {
                 ledgers.delete(ByteBuffer.allocate(8).putLong(ledger).array());
                 ledgers.sync();
             }
+        }
+    }
+
+    /** Makes an entry in a log one of no ledger. */
+    private static void blot(String folder, long location) throws IOException {
+        Path log = Path.of(folder, Long.toHexString(location >> 32) + ".log");
+        try (FileChannel file = FileChannel.open(log, StandardOpenOption.WRITE)) {
+            file.write(ByteBuffer.allocate(8).putLong(0, -1), location & 0xffffffffL);
         }
     }
 
