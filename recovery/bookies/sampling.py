@@ -66,13 +66,15 @@ class SamplePlan:
     def describe(self, sampling: Sampling) -> str:
         """Return it in words."""
         rotation = sampling.rotation
+        pace = f"with one run a day each copy was read after {rotation.runs} days"
+        if self.run_s > _DAY_S:
+            pace = f"with one run after the other each copy was read after {_describe_time(self.run_s * rotation.runs)}"
         text = (
             f"run {rotation.number} of {rotation.runs} reads {self.asked:,} of {self.copies:,} copies of entries from "
             f"{self.bookies:,} bookies that give no lists; "
             f"they read about {_describe_bytes(self.run_bytes)} of {_describe_bytes(self.bytes)} for it; at "
             f"{sampling.bytes_s / _MB:g} MB a second and a bookie this takes about {_describe_time(self.run_s)}; "
-            f"all {rotation.runs} runs take about {_describe_time(self.run_s * rotation.runs)} of reading; "
-            f"with one run a day each copy was read after {rotation.runs} days"
+            f"all {rotation.runs} runs take about {_describe_time(self.run_s * rotation.runs)} of reading; {pace}"
         )
         more = f"; ledgers that are so long that they take more runs: {self.longer:,}" if self.longer else ""
         return text + more

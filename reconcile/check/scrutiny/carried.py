@@ -14,14 +14,21 @@
     what references say                                  the same references are given
     records that vanished                                never: a person suppresses it
 
-What was not looked for stays a finding, with the reason. A ledger that is gone has none.
+What was not looked for stays a finding, with the reason. A ledger that is gone has none. A run that carries findings
+on, and two runs that are compared later, ask the same function.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from reconcile.findings.categories import Category
+from recovery.dataset import Dataset
+from recovery.model import tables
+from recovery.model.ids import LedgerId
 
 _COPIES: Final = frozenset(
     {
@@ -62,6 +69,11 @@ _OF_DISKS: Final = frozenset({Category.COOKIE_DIFFERS, Category.BOOKIE_WITHOUT_C
 """Where bookies' own disks are one of the sides."""
 _NOT_JUDGED: Final = frozenset({"marked", "guarded", "open"})
 FIELD: Final = "not looked for in this run"
+SOUGHT: Final = "sought"
+REFERENCES: Final = "references"
+"""Keys of a run's manifest: what it looked at, and the sources of references that it was given."""
+LedgerKey = tuple[int, int]
+"""Scope and ledger."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +88,7 @@ class Sought:
         asked: bookies that were asked.
         registered: bookies that are registered.
         everywhere: every bookie was seen.
+        compares: entries of bookies that were replaced were compared.
     """
 
     has_places: bool
@@ -85,6 +98,32 @@ class Sought:
     asked: frozenset[str]
     registered: frozenset[str]
     everywhere: bool
+    compares: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what a run's manifest keeps; which references it had stands there already."""
+        return {
+            "has_places": self.has_places,
+            **{name: sorted(getattr(self, name)) for name in ("given", "seen", "asked", "registered")},
+            "everywhere": self.everywhere,
+            "compares": self.compares,
+        }
+
+    @classmethod
+    def read(cls, run: Dataset, earlier: Dataset) -> "Sought":
+        """Return what a run looked at of what an earlier one did; one that did not note it counts as blind."""
+        kept = run.manifest.get(SOUGHT, {})
+        given, seen, asked, registered = (frozenset(kept.get(n, ())) for n in ("given", "seen", "asked", "registered"))
+        return cls(
+            kept.get("has_places", False),
+            set(earlier.manifest.get(REFERENCES, ())) <= set(run.manifest.get(REFERENCES, ())),
+            given,
+            seen,
+            asked,
+            registered,
+            kept.get("everywhere", False),
+            kept.get("compares", False),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +133,71 @@ class LedgerNow:
     Attributes:
         verdict: clean, skipped, undecided or a category.
         reason: why it is skipped or undecided.
-        same_record: its record is the one that the run before saw.
+        same_record: its record is the one that the run before saw; None: a capture of the store is not there.
         marked: it is marked as under-replicated.
     """
 
     verdict: str
     reason: str | None
-    same_record: bool
+    same_record: bool | None
     marked: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LaterRun:
+    """A run that findings of an earlier one are absent from.
+
+    Attributes:
+        run: with its findings and verdicts.
+        stores: as the earlier run captured the store, and as this one did; None: the capture is not there.
+        marks: of `MARKS` of `replication`, as this run's capture has them.
+        sought: what it looked at.
+        share: buckets that it looked at.
+    """
+
+    run: Dataset
+    stores: tuple[Dataset | None, Dataset | None]
+    marks: pa.Table
+    sought: Sought
+    share: range
+
+    def find_ledgers(self, findings: Iterable[Mapping[str, Any]]) -> dict[LedgerKey, LedgerNow]:
+        """Return what became of the ledgers of some findings, without those that the store no longer has."""
+        named = {(row["scope"], row["ledger"]) for row in findings if row["ledger"] is not None}
+        had, has = (None if store is None else _read_versions(store, named) for store in self.stores)
+        marks = self.marks.filter(pc.is_in(self.marks["ledger"], value_set=_list_numbers(named)))
+        marked = set(zip(marks["scope"].to_pylist(), marks["ledger"].to_pylist(), strict=True))
+        ledgers: dict[LedgerKey, LedgerNow] = {}
+        for row in select_rows(self.run, "verdicts", named, ["verdict", "reason"]):
+            key = row["scope"], row["ledger"]
+            same_record = None if had is None or has is None else key in had and has.get(key) == had[key]
+            is_marked = key in marked or row["reason"] == "marked"
+            ledgers[key] = LedgerNow(row["verdict"], row["reason"], same_record, is_marked)
+        return ledgers
+
+
+def select_rows(
+    dataset: Dataset, name: str, ledgers: Collection[LedgerKey], columns: Sequence[str]
+) -> Iterator[dict[str, Any]]:
+    """Yield the rows of some ledgers of one of a dataset's tables."""
+    if not ledgers:
+        return
+    numbers = [LedgerId(*key).bucket for key in ledgers]
+    span = range(min(numbers), max(numbers) + 1)
+    rows = dataset.read(name, buckets=span, columns=[*tables.KEY_COLUMNS, *columns])
+    for row in rows.filter(pc.is_in(rows["ledger"], value_set=_list_numbers(ledgers))).to_pylist():
+        if (row["scope"], row["ledger"]) in ledgers:
+            yield row
+
+
+def _list_numbers(ledgers: Collection[LedgerKey]) -> pa.Array:
+    return pa.array(sorted({ledger for _, ledger in ledgers}), pa.int64())
+
+
+def _read_versions(store: Dataset, ledgers: Collection[LedgerKey]) -> dict[LedgerKey, tuple[Any, ...]]:
+    """Return what tells a version of each of some records from another one."""
+    rows = select_rows(store, "ledgers", ledgers, ["version", "changed_txn"])
+    return {(row["scope"], row["ledger"]): (row["version"], row["changed_txn"]) for row in rows}
 
 
 def explain_not_sought(row: Mapping[str, Any], ledger: LedgerNow | None, sought: Sought) -> str | None:
@@ -127,6 +223,8 @@ def explain_not_sought(row: Mapping[str, Any], ledger: LedgerNow | None, sought:
 def _explain_of_ledger(category: Category, bookies: frozenset[str], ledger: LedgerNow, sought: Sought) -> str | None:
     passed = ledger.reason if ledger.verdict == "skipped" and ledger.reason in _NOT_JUDGED else None
     if category in _OF_RECORD:
+        if ledger.same_record is None:
+            return "no capture shows whether the record changed"
         return "the record is the same" if ledger.same_record else None
     if category in _MARKS:
         return "still marked" if ledger.marked else None
@@ -138,6 +236,8 @@ def _explain_of_ledger(category: Category, bookies: frozenset[str], ledger: Ledg
         return passed or "marked"
     if ledger.verdict == "undecided":
         return "undecided"
+    if category is Category.RETURNED_WRITER and not sought.compares:
+        return "no entries were compared"
     if category in _OF_NONE and ledger.verdict != "clean" and not sought.everywhere:
         return "a bookie was not seen"
     if category in _OF_STRAYS and not bookies <= sought.seen:

@@ -1,14 +1,13 @@
 """Two scrutinies of one cluster compared: which findings are new, which changed, which are gone and what resolved them.
 
-    a finding that is gone, of a ledger      its ledger in the later run              so
-    its bucket is in another share           -                                        not looked for
-    any                                      skipped, or undecided                    not looked for, with the reason
-    any but data without a record            not listed any longer                    resolved: the ledger is gone
-    of what the later run was not given      -                                        not looked for
-    any other                                judged                                   resolved, by what changed
+    a finding that is gone                              so
+    its bucket is not in the later run's share          not looked for
+    `explain_not_sought` says why                       not looked for, with the reason
+    of a ledger that is not listed any longer           resolved: the ledger is gone
+    any other                                           resolved, by what changed
 
 What changed is read from the two captures: the record was written again, the mark is gone, or all of it is the same and
-what was missing is there again. A finding of a record alone is looked for in skipped ledgers, too.
+what was missing is there again.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,9 +18,9 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from reconcile.check.scrutiny.carried import LaterRun, LedgerKey, LedgerNow, explain_not_sought, select_rows
 from reconcile.findings.categories import TRAITS, Category
 from recovery.dataset import Dataset
-from recovery.model import tables
 from recovery.model.ids import LedgerId
 
 COLUMNS: Final = (
@@ -29,17 +28,6 @@ COLUMNS: Final = (
     "evidence",
 )  # fmt: skip
 _OF_MARKS: Final = frozenset({Category.UNDER_REPLICATED_OVERDUE, Category.OPEN_FRAGMENT_PENDING})
-_OF_PLACES: Final = frozenset({Category.PLACEMENT_VIOLATED, Category.PLACEMENT_SOFT})
-_OF_WIRE: Final = frozenset({Category.BOOKIE_SILENT, Category.RETURNED_WRITER, Category.AUDITOR_UNAWARE})
-_OF_DISKS: Final = frozenset({Category.SUSPECT_DISK, Category.DATA_WITHOUT_RECORD})
-_OF_REFERENCES: Final = frozenset(
-    {
-        Category.REFERENCE_DIFFERS,
-        Category.REFERENCE_NOT_FOUND,
-        Category.REFERENCE_UNREADABLE,
-        Category.DELETED_BY_OWNER,
-    }
-)
 _MEMBERS: Final = 6
 """Bookies that a line names."""
 
@@ -107,26 +95,18 @@ class RunDifferences:
         return tuple(finding for finding in self.gone if finding.is_resolved)
 
 
-def compare_runs(
-    earlier: Dataset, later: Dataset, stores: tuple[Dataset | None, Dataset | None], share: range
-) -> RunDifferences:
-    """Compare the findings of two runs.
-
-    Args:
-        earlier: a scrutiny.
-        later: another one, of the same cluster.
-        stores: as each of them captured the store; None: its capture is not there.
-        share: buckets that the later one looked at.
+def compare_runs(earlier: Dataset, later: LaterRun) -> RunDifferences:
+    """Compare the findings of two scrutinies of a cluster.
 
     Raises:
         DatasetError: a file is gone or damaged.
     """
     columns = list(COLUMNS)
-    rows, rows_later = earlier.read("findings", columns=columns), later.read("findings", columns=columns)
+    rows, rows_later = earlier.read("findings", columns=columns), later.run.read("findings", columns=columns)
     severities, severities_later = _list_severities(rows), _list_severities(rows_later)
     shared = severities.keys() & severities_later.keys()
     gone = _select_ids(rows, severities.keys() - shared, leave_out=("evidence", "entries")).to_pylist()
-    judged = _LaterRun.read(later, gone, stores, share)
+    judged = _Judge.of(later, gone)
     # Notes that stay notes are not compared: there may be millions.
     grave = {key for key in shared if {severities[key], severities_later[key]} != {"info"}}
     of_id = {row["id"]: row for row in _select_ids(rows, grave).to_pylist()}
@@ -174,75 +154,57 @@ def _describe_entries(groups: Sequence[Mapping[str, int]]) -> str:
     return f"{min(group['first'] for group in groups)}…{max(group['last'] for group in groups)}"
 
 
-@dataclass(frozen=True, slots=True)
-class _LaterRun:
-    """What the later run says of ledgers whose findings are gone; keys are (scope, ledger).
+@dataclass(frozen=True, slots=True, eq=False)
+class _Judge:
+    """Says of findings that are gone what became of them.
 
     Attributes:
-        verdicts: verdict and reason.
-        records: of each run, raw, state and members.
-        has_stores: both captures are there.
-        unsought: categories that it was not given what they need for.
-        share: buckets that it looked at.
+        later: the run that they are absent from.
+        ledgers: what became of their ledgers.
+        records: of each run, raw, state and segments.
     """
 
-    verdicts: Mapping[tuple[int, int], tuple[str, str | None]]
-    records: tuple[Mapping[tuple[int, int], Mapping[str, Any]], Mapping[tuple[int, int], Mapping[str, Any]]]
-    has_stores: bool
-    unsought: Mapping[str, str]
-    share: range
+    later: LaterRun
+    ledgers: Mapping[LedgerKey, LedgerNow]
+    records: tuple[Mapping[LedgerKey, Mapping[str, Any]], Mapping[LedgerKey, Mapping[str, Any]]]
 
     @classmethod
-    def read(
-        cls,
-        later: Dataset,
-        gone: Sequence[Mapping[str, Any]],
-        stores: tuple[Dataset | None, Dataset | None],
-        share: range,
-    ) -> "_LaterRun":
-        ledgers = {(row["scope"], row["ledger"]) for row in gone if row["ledger"] is not None}
-        verdicts = {
-            (row["scope"], row["ledger"]): (row["verdict"], row["reason"])
-            for row in _select(later, "verdicts", ledgers, ["verdict", "reason"])
-        }
-        records = tuple(
-            {
-                (row["scope"], row["ledger"]): row
-                for row in ([] if store is None else _select(store, "ledgers", ledgers, ["raw", "state", "segments"]))
-            }
-            for store in stores
+    def of(cls, later: LaterRun, gone: Sequence[Mapping[str, Any]]) -> "_Judge":
+        named = {(row["scope"], row["ledger"]) for row in gone if row["ledger"] is not None}
+        columns = ["raw", "state", "segments"]
+        had, has = (
+            {(row["scope"], row["ledger"]): row for row in select_rows(store, "ledgers", named, columns)}
+            if store is not None
+            else {}
+            for store in later.stores
         )
-        return cls(verdicts, (records[0], records[1]), None not in stores, _list_unsought(later), share)
+        return cls(later, later.find_ledgers(gone), (had, has))
 
     def explain(self, row: Mapping[str, Any]) -> GoneFinding:
         """Say what resolved a finding, or why it was not looked for."""
         category = Category(row["category"])
-        if row["bucket"] is not None and row["bucket"] not in self.share:
+        if row["bucket"] is not None and row["bucket"] not in self.later.share:
             return GoneFinding(row, "not looked for: its bucket is not in this run's share", is_resolved=False)
-        if category in self.unsought:
-            return GoneFinding(row, f"not looked for: {self.unsought[category]}", is_resolved=False)
+        key = (row["scope"], row["ledger"])
+        ledger = None if row["ledger"] is None else self.ledgers.get(key)
+        why = explain_not_sought(row, ledger, self.later.sought)
+        if why is not None:
+            return GoneFinding(row, f"not looked for: {why}", is_resolved=False)
         if row["ledger"] is None:
             return GoneFinding(row, "it was looked for again, and is not there any longer", is_resolved=True)
-        key = (row["scope"], row["ledger"])
-        verdict, reason = self.verdicts.get(key, ("", None))
-        if not verdict:
+        if ledger is None:
             why = (
                 "no bookie that was looked at holds it any longer"
                 if category is Category.DATA_WITHOUT_RECORD
                 else "the store does not list the ledger any longer"
             )
             return GoneFinding(row, why, is_resolved=True)
-        if verdict == "undecided" or (verdict == "skipped" and not TRAITS[category].of_records_alone):
-            # What was overdue and is not: there is no mark, or a younger one.
-            if category in _OF_MARKS and reason != "marked" and verdict == "skipped":
-                return GoneFinding(row, "its mark is gone", is_resolved=True)
-            return GoneFinding(row, f"not looked for: {verdict}, {reason}", is_resolved=False)
         return GoneFinding(row, self._say_what_changed(category, key), is_resolved=True)
 
-    def _say_what_changed(self, category: Category, key: tuple[int, int]) -> str:
+    def _say_what_changed(self, category: Category, key: LedgerKey) -> str:
         record, record_later = (side.get(key) for side in self.records)
         marked = "its mark is gone" if category in _OF_MARKS else ""
-        if not self.has_stores:
+        if None in self.later.stores:
             return marked or "it was looked for again, and is not there any longer"
         if record is None or record_later is None:
             return "the store lists its record again"
@@ -263,30 +225,3 @@ class _LaterRun:
             *([f"no longer named: {_name(sorted(members[0] - members[1]))}"] if members[0] - members[1] else []),
         ]
         return "; ".join(words)
-
-
-def _select(
-    dataset: Dataset, name: str, ledgers: set[tuple[int, int]], columns: Sequence[str]
-) -> Iterator[dict[str, Any]]:
-    """Yield the rows of some ledgers."""
-    if not ledgers:
-        return
-    buckets = sorted({LedgerId(*key).bucket for key in ledgers})
-    span = range(buckets[0], buckets[-1] + 1)
-    wanted = pa.array(sorted({ledger for _, ledger in ledgers}), pa.int64())
-    rows = dataset.read(name, buckets=span, columns=[*tables.KEY_COLUMNS, *columns])
-    for row in rows.filter(pc.is_in(rows["ledger"], value_set=wanted)).to_pylist():
-        if (row["scope"], row["ledger"]) in ledgers:
-            yield row
-
-
-def _list_unsought(run: Dataset) -> dict[str, str]:
-    """Return the categories that a run could not look for, each with what it was not given."""
-    coverage = run.manifest["coverage"]
-    lacking = [
-        (_OF_PLACES, not sum(coverage.get("placement", {}).values()), "this run had no topology"),
-        (_OF_WIRE, not coverage.get("asked"), "this run asked no bookie"),
-        (_OF_DISKS, not coverage.get("inventories"), "this run had no inventory"),
-        (_OF_REFERENCES, not coverage.get("references"), "this run had no references"),
-    ]
-    return {category: why for categories, is_lacking, why in lacking if is_lacking for category in categories}

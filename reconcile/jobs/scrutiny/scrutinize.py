@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from backends.errors import AccessDeniedError
 from reconcile.check.placement_files import read_rack_info
 from reconcile.check.scrutiny import bookie_findings
-from reconcile.check.scrutiny.carried import Sought
+from reconcile.check.scrutiny.carried import REFERENCES, SOUGHT, LaterRun, Sought
 from reconcile.check.scrutiny.evidence_age import Moment, find_ages
 from reconcile.check.scrutiny.incarnations import (
     Traces,
@@ -41,7 +41,7 @@ from reconcile.check.scrutiny.judge import Demands
 from reconcile.check.scrutiny.lifecycle import Lifecycle
 from reconcile.check.scrutiny.mark_progress import MarkProgress, follow_marks, list_stalled
 from reconcile.check.scrutiny.replication import Replication
-from reconcile.check.scrutiny.run_differences import RunDifferences, compare_runs
+from reconcile.check.scrutiny.run_differences import compare_runs
 from reconcile.check.scrutiny.vanished import Window
 from reconcile.clusters import demand_of_cluster, name_earlier
 from reconcile.findings.categories import SEVERITY_ORDER
@@ -113,7 +113,6 @@ _SMALL: Final = 10_000
 WITHOUT_SPARK: Final = 100_000
 """Ledgers of a store that are looked at in this process: a session of Spark would take as long to stand."""
 
-_REFERENCES: Final = "references"
 _ABSENT: Final = "absent_since"
 """What a run's manifest keeps of bookies that are not registered: since which run."""
 _MOMENTS: Final = "moments"
@@ -248,14 +247,14 @@ def _scrutinize(request: ScrutinyRequest, context: Context, wait: Callable[[floa
         known_rows = pa.concat_tables([tables.FINDINGS.empty_table(), *disagreements])
         rows = lifecycle.apply(pa.concat_tables([rows, *stale, known_rows]))
     sought = _list_sought(request, demands, bookies, second_look, gone)
-    carried = find_carried(request.out, sums.parts, rows, task, replication, sought, request.buckets)
+    carried = find_carried(_open_written(request, sums, second_look, sought), rows, task)
     rows = pa.concat_tables([rows, carried.findings])
     overtaken = _count_in(request, sums, pa.concat_tables([known_rows, carried.findings]))
     sums.parts["findings"].append(write_part(request.out, "findings", "beside", [rows], secret=True))
     sums.add("findings", count_findings(rows))
     sums.open.update(count_open(rows))
     remove_tree(request.out / SPILL)
-    ending = _Ending(window, gone, marks, carried, rows)
+    ending = _Ending(window, gone, marks, carried, rows, sought)
     result = _finish(request, sums, bookies, second_look, run, ending, sampling)
     for path in overtaken:
         path.unlink(missing_ok=True)
@@ -577,7 +576,7 @@ def _list_sought(
     answered = {result.bookie for result in results if result.kind is Kind.COLLECTED and not result.unanswered}
     seen = (given | answered) - set(gone.silent) - gone.absent.keys()
     earlier = second_look.task.earlier
-    had = () if earlier is None else earlier.manifest.get(_REFERENCES, ())
+    had = () if earlier is None else earlier.manifest.get(REFERENCES, ())
     return Sought(
         demands.topology is not None,
         set(had) <= set(request.references),
@@ -586,6 +585,7 @@ def _list_sought(
         frozenset(result.bookie for result in results),
         second_look.replication.registered,
         seen.issuperset(bookies.known) and not bookies.unresolved,
+        second_look.task.compares,
     )
 
 
@@ -609,6 +609,7 @@ class _Ending:
     marks: MarkProgress
     carried: Carried
     rows: pa.Table
+    sought: Sought
 
 
 def _finish(
@@ -647,7 +648,9 @@ def _finish(
         "references": len(request.references),
         "marks_kept": second_look.replication.is_kept,
     }
-    differences = _compare_with_earlier(request, sums, task, coverage)
+    differences = None
+    if task.earlier is not None:
+        differences = compare_runs(task.earlier, _open_written(request, sums, second_look, ending.sought))
     result = Scrutinized(
         # Not counted from what was judged: a ledger that got lost on the way shows.
         listed=task.catalog.rows("ledgers") if whole else sums.listed,
@@ -687,7 +690,8 @@ def _finish(
             WINDOWS: note_window(task.earlier, ending.window),
             _ABSENT: {name: since.isoformat() for name, since in sorted(ending.gone.absent.items())},
             ROTATIONS: note_rotations(request, sampling, task.earlier),
-            _REFERENCES: list(request.references),
+            REFERENCES: list(request.references),
+            SOUGHT: ending.sought.to_json(),
             _MOMENTS: _note_moment(task, run),
             "trend": make_trend(task.earlier, result, run, request.min_coverage),
         },
@@ -701,16 +705,13 @@ def _drop_rows(result: Scrutinized) -> dict[str, Any]:
     return {name: value for name, value in values.items() if name not in ("worst", "gone")}
 
 
-def _compare_with_earlier(
-    request: ScrutinyRequest, sums: _Sums, task: RangeTask, coverage: Mapping[str, Any]
-) -> RunDifferences | None:
-    """Compare the findings of this run with those of the run before; None: there is none."""
-    if task.earlier is None:
-        return None
+def _open_written(request: ScrutinyRequest, sums: _Sums, second_look: SecondLook, sought: Sought) -> LaterRun:
+    """Return this run as far as it is written, to hold findings of the run before against it."""
+    task = second_look.task
     parts = {name: [asdict(part) for part in parts] for name, parts in sums.parts.items()}
     about = {"kind": "scrutiny", "schema_version": list(tables.SCHEMA_VERSION), "tables": parts}
-    now = Dataset(task.out, {**about, "coverage": coverage, "settings": request.settings})
-    return compare_runs(task.earlier, now, (task.earlier_store, task.catalog), request.buckets)
+    written = Dataset(task.out, about)
+    return LaterRun(written, (task.earlier_store, task.catalog), second_look.replication.marks, sought, request.buckets)
 
 
 def _list_undated(task: RangeTask) -> list[str]:

@@ -26,6 +26,13 @@ def test_a_plan_names_the_run_all_runs_the_bytes_and_the_days() -> None:
     )
 
 
+def test_runs_that_take_longer_than_a_day_promise_no_run_a_day() -> None:
+    """The same 50 TB on 20 bookies in a single run at 10 MB a second."""
+    plan = SamplePlan(20, 50_000_000_000, 50_000_000_000, 50 * 10**12, 50 * 10**12, 250_000.0, 0)
+    text = plan.describe(Sampling(Rotation(0, 1), 10e6))
+    assert text.endswith("2.9 days of reading; with one run after the other each copy was read after 2.9 days")
+
+
 def test_a_run_says_what_it_will_cost_and_keeps_what_bookies_answered(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -36,8 +36,11 @@ final class Losses {
                 keys.add(key(ledger, entry.asLong()));
             }
             for (byte[] key : keys) {
-                blot(folder, ByteBuffer.wrap(locations.get(key)).getLong());
-                locations.delete(key);
+                byte[] location = locations.get(key);
+                if (location != null) {
+                    blot(folder, ByteBuffer.wrap(location).getLong());
+                    locations.delete(key);
+                }
             }
             locations.sync();
         }

@@ -6,10 +6,13 @@ from typing import Any
 import pytest
 
 from reconcile.check.scrutiny.carried import LedgerNow, Sought, explain_not_sought
+from recovery.dataset import Dataset
 from tests.support.findings import finding
 
 ALL = frozenset(["bk1", "bk2"])
-SOUGHT = Sought(has_places=True, references=True, given=ALL, seen=ALL, asked=ALL, registered=ALL, everywhere=True)
+SOUGHT = Sought(
+    has_places=True, references=True, given=ALL, seen=ALL, asked=ALL, registered=ALL, everywhere=True, compares=True
+)
 CLEAN = LedgerNow("clean", None, same_record=False, marked=False)
 OTHER = replace(CLEAN, verdict="ONE_COPY")
 ALONE = replace(SOUGHT, given=frozenset(), seen=frozenset(["bk1"]), asked=frozenset(["bk1"]), everywhere=False)
@@ -32,6 +35,7 @@ EARLIER = [{"side": "earlier", "field": "gone", "value": "9 of 10", "source": "r
         ("ENTRY_LOST", OTHER, SOUGHT, None),
         ("RETURNED_WRITER", CLEAN, ALONE, "a bookie was not seen"),
         ("RETURNED_WRITER", CLEAN, SOUGHT, None),
+        ("RETURNED_WRITER", CLEAN, replace(SOUGHT, compares=False), "no entries were compared"),
         ("PLACEMENT_VIOLATED", CLEAN, replace(SOUGHT, has_places=False), "without a topology"),
         ("PLACEMENT_VIOLATED", replace(CLEAN, marked=True), SOUGHT, "marked"),
         ("PLACEMENT_VIOLATED", CLEAN, SOUGHT, None),
@@ -39,6 +43,7 @@ EARLIER = [{"side": "earlier", "field": "gone", "value": "9 of 10", "source": "r
         ("UNDER_REPLICATED_OVERDUE", CLEAN, SOUGHT, None),
         ("STORE_WENT_BACK", replace(CLEAN, same_record=True), SOUGHT, "the record is the same"),
         ("STORE_WENT_BACK", CLEAN, SOUGHT, None),
+        ("ID_REUSE", replace(CLEAN, same_record=None), SOUGHT, "no capture shows whether the record changed"),
         ("REFERENCE_DIFFERS", CLEAN, replace(SOUGHT, references=False), "without the same references"),
         ("REFERENCE_DIFFERS", CLEAN, SOUGHT, None),
         ("DATA_WITHOUT_RECORD", None, ALONE, "without an inventory of the bookie"),
@@ -77,3 +82,17 @@ def test_a_finding_of_the_cluster_is_resolved_only_where_it_was_looked_for(
     """By who was asked, and whose disks were read."""
     row = finding(category, "warning", None, **{"bookies": ["bk2"], "evidence": [], **more})
     assert explain_not_sought(row, None, sought) == why
+
+
+@pytest.mark.parametrize("sought", [SOUGHT, replace(ALONE, has_places=False, compares=False)])
+def test_what_a_run_looked_at_is_kept_for_whoever_compares_it(sought: Sought) -> None:
+    """The references of both runs stand in their manifests; a run of before that kept none of it was blind."""
+    kept = {"references": ["topics"], "sought": sought.to_json()}
+    later, earlier, other = (
+        Dataset("run", {"kind": "scrutiny", "tables": {}, **more})
+        for more in (kept, {"references": ["topics"]}, {"references": ["topics", "functions"]})
+    )
+    assert Sought.read(later, earlier) == replace(sought, references=True)
+    assert Sought.read(later, other) == replace(sought, references=False)
+    blind = Sought.read(earlier, later)
+    assert (blind.seen | blind.asked | blind.given, blind.everywhere, blind.has_places) == (frozenset(), False, False)

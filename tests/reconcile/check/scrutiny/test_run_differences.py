@@ -5,10 +5,13 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
+from zlib import crc32
 
 import pyarrow as pa
 import pytest
 
+from reconcile.check.scrutiny.carried import LaterRun, Sought
+from reconcile.check.scrutiny.replication import MARKS
 from reconcile.check.scrutiny.run_differences import RunDifferences, compare_runs
 from reconcile.findings.categories import TRAITS, Category
 from recovery.dataset import Dataset, DatasetWriter, open_dataset, prepare, write_manifest, write_part
@@ -17,7 +20,11 @@ from recovery.model.ids import BUCKETS, LedgerId
 from tests.support.inventories import fill_row
 
 ALL: Final = range(BUCKETS)
-COVERED: Final = {"asked": 3, "inventories": 3, "references": 1, "placement": {"kept": 9}}
+SEEN: Final = ["b1", "b2", "b3", "b4"]
+SOUGHT: Final = {
+    "has_places": True, "given": SEEN, "seen": SEEN, "asked": SEEN, "registered": SEEN, "everywhere": True,
+    "compares": True,
+}  # fmt: skip
 
 
 def finding(ledger: int | None, category: Category, **more: Any) -> dict[str, Any]:
@@ -40,9 +47,10 @@ def run_of(
     folder: Path,
     findings: Sequence[Mapping[str, Any]],
     verdicts: Mapping[int, tuple[str, str | None]] | None = None,
-    **coverage: Any,
+    references: Sequence[str] = ("topics",),
+    **sought: Any,
 ) -> Dataset:
-    """Write a scrutiny: its findings, the verdict and reason of each ledger, what it was given."""
+    """Write a scrutiny: its findings, the verdict and reason of each ledger, what it looked at."""
     prepare(folder, "scrutiny", secret=True)
     rows = [
         {"scope": 0, "ledger": n, "bucket": LedgerId(0, n).bucket, "verdict": verdict, "reason": reason}
@@ -53,8 +61,22 @@ def run_of(
         "verdicts": pa.Table.from_pylist(rows, schema=tables.VERDICTS),
     }
     parts = {name: [write_part(folder, name, "part", [table], secret=True)] for name, table in given.items()}
-    write_manifest(folder, "scrutiny", parts, binding={}, coverage={**COVERED, **coverage}, secret=True)
+    extra = {"references": list(references), "sought": {**SOUGHT, **sought}}
+    write_manifest(folder, "scrutiny", parts, binding={}, coverage={}, secret=True, extra=extra)
     return open_dataset(folder, "scrutiny")
+
+
+def compare(
+    earlier: Dataset,
+    later: Dataset,
+    stores: tuple[Dataset | None, Dataset | None] = (None, None),
+    share: range = ALL,
+    marked: Sequence[int] = (),
+) -> RunDifferences:
+    """Compare two runs; some ledgers are marked in the later one."""
+    rows = [{"bucket": LedgerId(0, n).bucket, "scope": 0, "ledger": n, "path": "", "raw": b""} for n in marked]
+    marks = pa.Table.from_pylist(rows, schema=MARKS)
+    return compare_runs(earlier, LaterRun(later, stores, marks, Sought.read(later, earlier), share))
 
 
 def store_of(folder: Path, records: Mapping[int, tuple[bytes, str, Sequence[str]]]) -> Dataset:
@@ -64,6 +86,7 @@ def store_of(folder: Path, records: Mapping[int, tuple[bytes, str, Sequence[str]
             tables.CATALOG_LEDGERS,
             {
                 "scope": 0, "ledger": n, "bucket": LedgerId(0, n).bucket, "raw": raw, "state": state,
+                "version": crc32(raw),
                 "segments": [{"first": 0, "members": list(members)}],
             },
         )
@@ -96,7 +119,7 @@ def test_what_is_new_and_what_changed_is_named(tmp_path: Path) -> None:
         finding(4, low, entries=[{"first": 0, "last": 5, "size": 3, "period": 5}]),
         finding(9, low),
     ]
-    found = compare_runs(run_of(tmp_path / "a", before), run_of(tmp_path / "b", after), (None, None), ALL)
+    found = compare(run_of(tmp_path / "a", before), run_of(tmp_path / "b", after))
     assert found.new["ledger"].to_pylist() == [9]
     assert {one.row["ledger"]: one.fields for one in found.changed} == {
         1: (("severity", "warning", "critical"), ("bookies", "b1", "b1, b2")),
@@ -129,7 +152,7 @@ def test_what_resolved_a_finding_is_read_from_the_captures(tmp_path: Path) -> No
             },
         ),
     )  # fmt: skip
-    found = compare_runs(earlier, later, stores, ALL)
+    found = compare(earlier, later, stores)
     assert explain(found) == {
         1: (True, "its record was written again; new bookies: b3; no longer named: b2"),
         2: (True, "its record is the same, and the bookies that it names hold what was missing"),
@@ -146,12 +169,12 @@ def test_what_resolved_a_finding_is_read_from_the_captures(tmp_path: Path) -> No
 
 
 def test_what_was_not_looked_for_is_not_resolved(tmp_path: Path) -> None:
-    """A ledger that is skipped or undecided now, or in another share, says nothing of what was wrong with it."""
+    """A ledger that is marked or undecided now, or in another share, says nothing of what was wrong with it."""
     low = Category.BELOW_WRITE_QUORUM
     share = range(BUCKETS // 2)
     inside = [n for n in range(1, 60) if LedgerId(0, n).bucket in share][:4]
     outside = next(n for n in range(1, 60) if LedgerId(0, n).bucket not in share)
-    rows = [*(finding(n, low) for n in inside[:2]), finding(outside, low), finding(inside[2], Category.ID_REUSE)]
+    rows = [*(finding(n, low) for n in inside[:2]), finding(outside, low), finding(inside[2], Category.ONE_COPY)]
     marked = finding(inside[3], Category.UNDER_REPLICATED_OVERDUE)
     verdicts: dict[int, tuple[str, str | None]] = {
         inside[0]: ("skipped", "marked"),
@@ -160,32 +183,39 @@ def test_what_was_not_looked_for_is_not_resolved(tmp_path: Path) -> None:
         inside[3]: ("skipped", "marked"),
     }
     earlier, later = run_of(tmp_path / "a", [*rows, marked]), run_of(tmp_path / "b", [], verdicts)
-    assert explain(compare_runs(earlier, later, (None, None), share)) == {
-        inside[0]: (False, "not looked for: skipped, marked"),
-        inside[1]: (False, "not looked for: undecided, not seen"),
+    assert explain(compare(earlier, later, share=share)) == {
+        inside[0]: (False, "not looked for: marked"),
+        inside[1]: (False, "not looked for: undecided"),
         outside: (False, "not looked for: its bucket is not in this run's share"),
         # Its record alone says it, which is read of skipped ledgers, too.
         inside[2]: (True, "it was looked for again, and is not there any longer"),
-        inside[3]: (False, "not looked for: skipped, marked"),
+        inside[3]: (False, "not looked for: still marked"),
     }
+    without_verdict = run_of(tmp_path / "c", [], {inside[3]: ("UNDER_REPLICATED_OVERDUE", None)})
+    found = compare(run_of(tmp_path / "d", [rows[0], marked]), without_verdict, share=share, marked=[inside[3]])
+    assert explain(found)[inside[3]] == (False, "not looked for: still marked"), "as the capture has it"
 
 
 @pytest.mark.parametrize(
-    ("row", "coverage", "why"),
+    ("row", "sought", "why"),
     [
-        (finding(1, Category.PLACEMENT_VIOLATED), {"placement": {"kept": 0}}, "this run had no topology"),
-        (finding(1, Category.REFERENCE_DIFFERS), {"references": 0}, "this run had no references"),
-        (finding(None, Category.BOOKIE_SILENT, subject="b1"), {"asked": 0}, "this run asked no bookie"),
-        (finding(None, Category.SUSPECT_DISK, subject="b1 /d"), {"inventories": 0}, "this run had no inventory"),
+        (finding(1, Category.PLACEMENT_VIOLATED), {"has_places": False}, "without a topology"),
+        (finding(1, Category.REFERENCE_DIFFERS), {"references": ()}, "without the same references"),
+        (finding(None, Category.BOOKIE_SILENT, subject="b1", bookies=["b1"]), {"asked": [], "given": []}, "not asked"),
+        (
+            finding(None, Category.SUSPECT_DISK, subject="b1 /d", bookies=["b1"]),
+            {"given": ["b2"]},
+            "without an inventory of the bookie",
+        ),
     ],
 )
 def test_what_a_run_was_not_given_it_did_not_look_for(
-    tmp_path: Path, row: dict[str, Any], coverage: dict[str, Any], why: str
+    tmp_path: Path, row: dict[str, Any], sought: dict[str, Any], why: str
 ) -> None:
     """With it the same finding is resolved."""
     earlier, verdicts = run_of(tmp_path / "a", [row]), {1: ("clean", None)}
-    blind, seeing = run_of(tmp_path / "b", [], verdicts, **coverage), run_of(tmp_path / "c", [], verdicts)
-    [gone] = compare_runs(earlier, blind, (None, None), ALL).gone
+    blind, seeing = run_of(tmp_path / "b", [], verdicts, **sought), run_of(tmp_path / "c", [], verdicts)
+    [gone] = compare(earlier, blind).gone
     assert (gone.is_resolved, gone.why) == (False, f"not looked for: {why}")
-    [gone] = compare_runs(earlier, seeing, (None, None), ALL).gone
+    [gone] = compare(earlier, seeing).gone
     assert gone.is_resolved

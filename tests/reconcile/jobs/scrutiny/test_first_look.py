@@ -179,6 +179,10 @@ def test_a_second_failure_softens_nothing_and_only_a_repair_resolves(
     assert first == silent == still == critical
     assert (marked.code, marked.result["carried"], marked.result["skipped"]) == (3, {"marked": 1}, {})
     assert round(marked.result["coverage"]["judged_pct"]) == 83
+    look("alone", healed)
+    told = run(capsys, "scrutiny", "diff", tmp_path / "silent", tmp_path / "alone", "--json").result["gone"]
+    why = [gone["why"] for gone in told if gone.get("ledger") == "4"]
+    assert why == ["not looked for: marked"], "as the run that carries it on says it"
     with open_store(uri, writable=True) as opened:
         node = opened.store.get(f"{root}{path}")
         assert node is not None

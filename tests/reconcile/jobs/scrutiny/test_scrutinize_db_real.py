@@ -156,6 +156,8 @@ def test_entries_that_are_read_show_what_java_finds(
     elsewhere = there.write((1, 1, 1), 10)
     there.rename(elsewhere, there.members(elsewhere)[0], there.stranger(elsewhere))
     damage_at_random(there, SOAK)
+    fenced = there.write((3, 3, 3), 10, close=False)
+    there.cluster("recover", ledger=fenced, digest="CRC32C", password=encoded(b"pw"))
     by_default, by_all = (set(there.cluster("check", percent=percent)) for percent in (0, 100))
     ours = {end, middle, lost, gone, elsewhere, healthy, striped}
     assert by_default & ours == {end, lost, gone, elsewhere}
@@ -172,6 +174,7 @@ def test_entries_that_are_read_show_what_java_finds(
         sampled = done.result["coverage"]["sampled"]
         assert (sampled["run"], sampled["runs"], sampled["failed"]) == (number + 1, RUNS, 0)
         assert f"run {number + 1} of {RUNS} reads {sampled['asked']:,} of" in caplog.text
+        assert f"with one run a day each copy was read after {RUNS} days" in caplog.text
         copies_read += sampled["held"] + sampled["lacking"]
         assert sampled["held"] + sampled["lacking"] < sampled["copies"]
         assert done.result["coverage"]["judged"] < done.result["coverage"]["positions"]
@@ -187,6 +190,9 @@ def test_entries_that_are_read_show_what_java_finds(
     seen_in = in_the_middle.index({"BELOW_WRITE_QUORUM"})
     assert in_the_middle == [None] * seen_in + [{"BELOW_WRITE_QUORUM"}] * (RUNS - seen_in)
     assert sorted(of_healthy) == [("clean", None)] + [("undecided", "sampled")] * (RUNS - 1)
+    disks = open_dataset(collect(capsys, there.uri, there.cluster.home, there.bookies[0], tmp_path / "0"), "inventory")
+    shown = {row["ledger"] for row in disks.read("copies", columns=["ledger", "fenced"]).to_pylist() if row["fenced"]}
+    assert shown == {fenced}, "reads of a scrutiny fence nothing"
     if SOAK:
         cpu_s = time.process_time() - begun
         counts = {"Java's default": len(by_default), "Java at 100 %": len(by_all), "here": len(everything)}
