@@ -55,7 +55,7 @@ STEP_S = 0.2
 """Seconds between two steps of the load: most ledgers live longer than a collection takes."""
 COLLECTING = {"gcWaitTime": "15000", "gcOverreplicatedLedgerWaitTime": "0"}
 """On etcd a bookie stops collecting at the first look for copies too many."""
-PACE_S = 20.0 if SOAK else 0.0
+PACE_S = 60.0 if SOAK else 0.0
 """Seconds from the begin of a scrutiny to that of the next one, at least."""
 FIRST, MOST = (120, 300) if SOAK else (30, 80)
 """Closed ledgers to begin with, and from which on each new one costs an old one."""
