@@ -3,6 +3,7 @@
     finding                                              was looked for where
     what copies show of a ledger                         the ledger was judged: not marked, guarded, open or undecided
     entries on bookies that no record names for them     these bookies were seen, too
+    an explicit LAC that only inventories show           there are inventories of these bookies
     what no bookie has                                   the ledger is clean now, or every bookie was seen
     placement                                            bookies have locations, and the ledger is not marked
     a mark that is overdue                               the ledger is not marked
@@ -47,7 +48,6 @@ _COPIES: Final = frozenset(
 _OF_STRAYS: Final = frozenset(
     {
         Category.ENTRIES_BEYOND_LAST_ENTRY,
-        Category.LAC_BEYOND_LAST_ENTRY,
         Category.OVER_REPLICATED,
         Category.RETURNED_WRITER,
     }
@@ -238,6 +238,8 @@ def _explain_of_ledger(category: Category, bookies: frozenset[str], ledger: Ledg
         return "undecided"
     if category is Category.RETURNED_WRITER and not sought.compares:
         return "no entries were compared"
+    if category is Category.LAC_BEYOND_LAST_ENTRY and not bookies <= sought.given:
+        return "without an inventory of the bookie"
     if category in _OF_NONE and ledger.verdict != "clean" and not sought.everywhere:
         return "a bookie was not seen"
     if category in _OF_STRAYS and not bookies <= sought.seen:

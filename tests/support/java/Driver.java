@@ -1,5 +1,6 @@
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import io.netty.buffer.UnpooledByteBufAllocator;
 import io.netty.channel.Channel;
 import io.netty.channel.EventLoop;
 import io.netty.channel.group.ChannelGroup;
@@ -60,6 +61,7 @@ import org.apache.bookkeeper.meta.MetadataDrivers;
 import org.apache.bookkeeper.net.BookieId;
 import org.apache.bookkeeper.proto.BookieProtocol;
 import org.apache.bookkeeper.proto.BookieServer;
+import org.apache.bookkeeper.proto.checksum.DigestManager;
 import org.apache.bookkeeper.server.EmbeddedServer;
 import org.apache.bookkeeper.server.conf.BookieConfiguration;
 import org.apache.bookkeeper.util.AvailabilityOfEntriesOfLedger;
@@ -534,6 +536,20 @@ public final class Driver {
         return true;
     }
 
+    /** Tells bookies an explicit LAC of a ledger, whatever entries there are; `told` waits for it. */
+    private boolean tell(JsonNode a) throws Exception {
+        long id = a.get("ledger").asLong();
+        long lac = a.get("lac").asLong();
+        byte[] password = bytes(a.get("password"));
+        DigestManager digests = DigestManager.instantiate(
+            id, password, BookKeeper.DigestType.toProtoDigestType(digest(a)), UnpooledByteBufAllocator.DEFAULT, false);
+        for (BookieId bookie : ids(a.get("bookies"))) {
+            placed(true).getClientCtx().getBookieClient().writeLac(bookie, id, DigestManager.generateMasterKey(password),
+                lac, digests.computeDigestAndPackageForSendingLac(lac), (code, ledger, from, context) -> { }, null);
+        }
+        return told(a);
+    }
+
     /** Copies what a bookie has of a ledger to other bookies: to those that were told, or to any that the policy takes. */
     private boolean repair(JsonNode a) throws Exception {
         BookKeeper client = a.path("anywhere").asBoolean() ? client() : placed(false);
@@ -889,6 +905,8 @@ public final class Driver {
             case "force":
                 writers.get(a.get("ledger").asLong()).force().get(60, TimeUnit.SECONDS);
                 return true;
+            case "tell":
+                return tell(a);
             case "told":
                 return told(a);
             case "mute":

@@ -36,6 +36,8 @@ EARLIER = [{"side": "earlier", "field": "gone", "value": "9 of 10", "source": "r
         ("RETURNED_WRITER", CLEAN, ALONE, "a bookie was not seen"),
         ("RETURNED_WRITER", CLEAN, SOUGHT, None),
         ("RETURNED_WRITER", CLEAN, replace(SOUGHT, compares=False), "no entries were compared"),
+        ("LAC_BEYOND_LAST_ENTRY", CLEAN, replace(SOUGHT, given=frozenset()), "without an inventory of the bookie"),
+        ("LAC_BEYOND_LAST_ENTRY", CLEAN, SOUGHT, None),
         ("PLACEMENT_VIOLATED", CLEAN, replace(SOUGHT, has_places=False), "without a topology"),
         ("PLACEMENT_VIOLATED", replace(CLEAN, marked=True), SOUGHT, "marked"),
         ("PLACEMENT_VIOLATED", CLEAN, SOUGHT, None),
