@@ -207,6 +207,9 @@ def test_entries_that_are_read_show_what_java_finds(
         cpu_s = time.process_time() - begun
         counts = {"Java's default": len(by_default), "Java at 100 %": len(by_all), "here": len(everything)}
         counts["damaged"] = len(damaged)
+        counts["of one entry, among those that Java does not find"] = sum(
+            there.record(ledger).last_entry == 0 for ledger in damaged - by_all
+        )
         with capsys.disabled():
             sys.stdout.write(f"seed {SEED}, {SOAK} ledgers damaged at random, found: {counts}; {RUNS} runs read ")
             sys.stdout.write(f"{copies_read:,} copies in {cpu_s:.1f} s of CPU, all of the runs included\n")
