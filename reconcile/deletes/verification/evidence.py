@@ -12,11 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.deletes.tombstones import Sighting
-from reconcile.deletes.verification.copies_due import make_keys
 from reconcile.deletes.verification.wanted import Ints, Wanted
 from reconcile.references import References
 from recovery.dataset import Dataset
-from recovery.model.groups import KeyedGroups, from_arrow
 from recovery.model.ids import to_signed
 
 Mask = npt.NDArray[np.bool_]
@@ -24,7 +22,7 @@ Mask = npt.NDArray[np.bool_]
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _WIRE: Final = "wire"
 _LOG: Final = "log"
-_COLUMNS: Final = ("groups", "entries", "last", "complete", "explicit_lac", "headers")
+_COLUMNS: Final = ("entries", "last", "complete", "explicit_lac", "headers")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +78,6 @@ class Holdings:
         last: its last entry; -1: none.
         entries: how many entries it has.
         lac: the largest LAC that its entries, or an explicit LAC, show; -1: none.
-        groups: the entries; keys are those of `copies_due.make_keys`, with the look's number as the bookie.
     """
 
     looks: list[Look]
@@ -89,7 +86,6 @@ class Holdings:
     last: Ints
     entries: Ints
     lac: Ints
-    groups: KeyedGroups
 
     def number_bookies(self) -> Mapping[str, int]:
         """Return the number of each bookie's look."""
@@ -148,7 +144,6 @@ def gather_holdings(inventories: Sequence[Dataset], wanted: Wanted) -> Holdings:
     holds, whole, hidden = np.zeros(shape, np.bool_), np.ones(shape, np.bool_), np.zeros(shape, np.bool_)
     last, lac = np.full(shape, -1), np.full(shape, -1)
     entries = np.zeros(shape, np.int64)
-    groups = [KeyedGroups(*(np.zeros(0, np.int64) for _ in range(5)))]
     for number, (look, inventory) in enumerate(pairs):
         for copies, numbers in wanted.read(inventory, "copies", ("bookie", "source", *_COLUMNS)):
             # What only entry logs have is served to nobody: the bookie deleted the ledger, or never indexed it.
@@ -162,15 +157,12 @@ def gather_holdings(inventories: Sequence[Dataset], wanted: Wanted) -> Holdings:
             # Each row lists only what the others of its ledger lack.
             np.add.at(entries[:, number], ledger_numbers, rows["entries"].to_numpy(zero_copy_only=False))
             np.maximum.at(lac[:, number], ledger_numbers, _read_lac(rows))
-            stretches = from_arrow(rows["groups"])
-            groups.append(KeyedGroups(make_keys(ledger_numbers[stretches.key], np.array(number)), *stretches[1:]))
         _mark_hidden(inventory, look, wanted, hidden[:, number])
         if look.is_wire:
             hidden[:, number] |= wanted.scope != 0
     believed = np.array([look.is_wire or look.complete for look, _ in pairs], np.bool_)
     answered = np.where(holds, whole, believed[None, :]) & ~hidden
-    joined = KeyedGroups(*(np.concatenate(parts) for parts in zip(*groups, strict=True)))
-    return Holdings([look for look, _ in pairs], holds, answered, last, entries, lac, joined)
+    return Holdings([look for look, _ in pairs], holds, answered, last, entries, lac)
 
 
 def list_sightings(holdings: Holdings, number: int) -> list[Sighting]:

@@ -68,6 +68,7 @@ class Objections:
 
     count: int
     _rows: list[Ints] = field(default_factory=list)
+    _reasons: list[Reason] = field(default_factory=list)
     _unsafe: list[npt.NDArray[np.bool_]] = field(default_factory=list)
     _texts: list[pa.Array] = field(default_factory=list)
 
@@ -83,12 +84,19 @@ class Objections:
             return
         details = pa.array([detail] * len(rows) if isinstance(detail, str) else detail, pa.string())
         self._rows.append(np.asarray(rows, np.int64))
+        self._reasons.append(reason)
         self._unsafe.append(np.full(len(rows), reason in UNSAFE))
         self._texts.append(pc.binary_join_element_wise(reason.value, details, ": "))
 
     def add_all(self, reason: Reason, detail: str) -> None:
         """Object to every ledger."""
         self.add(np.arange(self.count), reason, detail)
+
+    def list_rows(self, reason: Reason) -> set[int]:
+        """Return the numbers of the ledgers that have been objected to for a reason."""
+        return {
+            row for rows, own in zip(self._rows, self._reasons, strict=True) if own is reason for row in rows.tolist()
+        }
 
     def judge(self) -> tuple[list[Verdict], list[tuple[str, ...]]]:
         """Return the verdict of each ledger, and its reasons in the order of the alphabet."""

@@ -9,13 +9,13 @@ references               one names it                    a listing failed; the l
 archive, where wanted    no mark                         marks cannot be read
 holders                  entries beyond the end that     one did not answer lately; whose disks answered is not known
                          a LAC proves
-durability               an entry has fewer than A copies
+durability               an entry has fewer than A copies     not every copy can be judged
 breaker                  too many in a day
 listing                                                  not complete; many ledgers went while it was made
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
@@ -37,14 +37,9 @@ from reconcile.deletes.tombstones import (
     Verification,
 )
 from reconcile.deletes.verification.absence import FEW, MOST_SHARE, Absence
-from reconcile.deletes.verification.copies_due import (
-    Positions,
-    count_missing,
-    list_positions,
-    make_keys,
-    split_keys,
-)
+from reconcile.deletes.verification.durability import Durability
 from reconcile.deletes.verification.evidence import Holdings, Listing, Mask, to_ms
+from reconcile.deletes.verification.members import Members, list_members, make_keys, split_keys
 from reconcile.deletes.verification.objections import Objections, Reason
 from reconcile.deletes.verification.unreferenced import judge_references, read_times
 from reconcile.deletes.verification.wanted import Ints, Wanted
@@ -53,15 +48,13 @@ from recovery.codecs.keys import read_marks
 from recovery.codecs.replication_lock import ledger_of_lock
 from recovery.dataset import Dataset
 from recovery.model import tables
-from recovery.model.groups import KeyedGroups
 from recovery.model.ids import LedgerId
 from recovery.model.metadata import State as LedgerState
 
 MIN_AGE_MS: Final = DAY_MS
 FRESHNESS_MS: Final = DAY_MS
 _COLUMNS: Final = (
-    "raw", "version", "acl", "created_at", "changed_at", "error", "state", "ensemble_size", "write_quorum",
-    "ack_quorum", "last_entry", "ctime", "segments", "custom",
+    "raw", "version", "acl", "created_at", "changed_at", "error", "state", "last_entry", "ctime", "segments", "custom",
 )  # fmt: skip
 _HALVES: Final = ("scope", "ledger")
 _ABSENT: Final = -1
@@ -106,25 +99,25 @@ class Evidence:
         captures: of the store: before and after everything else was looked at.
         listings: of references, likewise.
         holdings: of bookies.
+        durability: what is known of copies, also by scrutinies.
         tombstones: of the wanted ledgers, those that have one.
         archive: marks of the wanted ledgers; None: they cannot be read.
         removed_lately: ledgers that were purged within a day.
         aliases: other names of bookies.
         now_ms: the time, ms since 1970.
         absence: what went since the last verification; None: there was none.
-        breaches: number of a ledger → what scrutinies know its entries to lack.
     """
 
     captures: tuple[Dataset, Dataset]
     listings: tuple[Listing, Listing]
     holdings: Holdings
+    durability: Durability
     tombstones: Mapping[LedgerId, Tombstone]
     archive: Mapping[LedgerId, ArchiveMark] | None
     removed_lately: int
     aliases: Mapping[str, str]
     now_ms: int
     absence: Absence | None = None
-    breaches: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +167,8 @@ def judge_deletes(wanted: Wanted, evidence: Evidence, rules: Rules) -> tuple[lis
     judge_references(wanted, rows, evidence.listings, rules.min_age_ms, objections)
     _judge_listing_times(wanted, evidence, objections)
     _judge_archive(wanted, evidence, rules, objections)
-    positions, names = _judge_holders(wanted, rows, evidence, rules, objections)
+    members = _judge_holders(wanted, rows, evidence, rules, objections)
+    _judge_durability(evidence.durability, objections)
     total = evidence.captures[1].rows("ledgers")
     breaker = set_breaker(len(wanted), evidence.removed_lately, total, rules.most_in_a_day)
     if breaker.is_tripped and rules.confirmed != len(wanted):
@@ -184,7 +178,7 @@ def judge_deletes(wanted: Wanted, evidence: Evidence, rules: Rules) -> tuple[lis
         )
         objections.add_all(Reason.BREAKER, detail)
     verdicts, reasons = objections.judge()
-    return _make_verifications(wanted, rows, positions, names, evidence, verdicts, reasons), breaker
+    return _make_verifications(wanted, rows, members, evidence, verdicts, reasons), breaker
 
 
 def _judge_captures(evidence: Evidence, rules: Rules, objections: Objections) -> None:
@@ -278,60 +272,46 @@ def _judge_archive(wanted: Wanted, evidence: Evidence, rules: Rules, objections:
 
 def _judge_holders(
     wanted: Wanted, records: pa.Table, evidence: Evidence, rules: Rules, objections: Objections
-) -> tuple[Positions, list[str]]:
-    """Object to what bookies hold, or did not say; return the positions of ensembles, and their bookies."""
+) -> Members:
+    """Object to what bookies hold, or did not say; return the members of ensembles."""
     holdings = evidence.holdings
     closed = pc.and_(pc.equal(records["state"], LedgerState.CLOSED.value), pc.is_valid(records["last_entry"]))
     closed_rows = records.filter(pc.fill_null(closed, fill_value=False)).combine_chunks()
     numbers, segments = closed_rows["row"].to_numpy(), closed_rows["segments"].combine_chunks()
-    ends, sizes, writes, acks = (
-        closed_rows[name].to_numpy().astype(np.int64)
-        for name in ("last_entry", "ensemble_size", "write_quorum", "ack_quorum")
-    )
-    positions, names = list_positions(numbers, segments, ends, sizes, writes)
-    looks = _find_looks([evidence.aliases.get(name, name) for name in names], holdings)
-    changed, end_of, acks_of, writes_of = (np.zeros(len(wanted), np.int64) for _ in range(4))
+    ends = closed_rows["last_entry"].to_numpy().astype(np.int64)
+    members = list_members(numbers, segments)
+    looks = _find_looks([evidence.aliases.get(name, name) for name in members.names], holdings)
+    changed, end_of = (np.zeros(len(wanted), np.int64) for _ in range(2))
     changed[numbers] = read_times(closed_rows["changed_at"])
-    end_of[numbers], acks_of[numbers], writes_of[numbers] = ends, acks, writes
+    end_of[numbers] = ends
     cookies = _read_cookies(evidence.captures[1])
-    members = split_keys(np.unique(make_keys(positions.row, positions.bookie)))
-    _demand_answers(members, looks, names, changed, cookies, evidence, rules, objections)
-    others, other_names = _list_other_holders(wanted, numbers, positions, names, cookies, evidence)
+    pairs = split_keys(np.unique(make_keys(members.row, members.bookie)))
+    _demand_answers(pairs, looks, members.names, changed, cookies, evidence, rules, objections)
+    others, other_names = _list_other_holders(wanted, numbers, members, cookies, evidence)
     other_looks = _find_looks(other_names, holdings)
     _demand_answers(others, other_looks, other_names, changed, cookies, evidence, rules, objections)
     # Entries above the end may be what was never acknowledged; a LAC above it says that some were.
     beyond = numbers[(holdings.lac[numbers] > ends[:, None]).any(axis=1)]
     details = [f"a LAC of {holdings.lac[n].max()} is above its last entry {end_of[n]}" for n in beyond]
     objections.add(beyond, Reason.ENTRIES_BEYOND_END, details)
-    short, most, first = _find_short(positions, looks, holdings)
-    breach = writes_of[short] - most < acks_of[short]
-    details = [
-        f"entry {entry} has {writes_of[row] - lack} copies, and {acks_of[row]} were acknowledged"
-        for row, lack, entry in zip(short[breach], most[breach], first[breach], strict=True)
-    ]
-    objections.add(short[breach], Reason.DURABILITY_BREACH, details)
-    known = np.array(sorted(set(evidence.breaches) - set(short[breach].tolist())), np.int64)
-    objections.add(known, Reason.DURABILITY_BREACH, [evidence.breaches[row] for row in known.tolist()])
-    return positions, names
+    return members
+
+
+def _judge_durability(durability: Durability, objections: Objections) -> None:
+    breached = np.array(sorted(durability.breaches), np.int64)
+    details = [durability.breaches[row] for row in breached.tolist()]
+    objections.add(breached, Reason.DURABILITY_BREACH, details)
+    # Of most it is said already which bookie was not seen.
+    said = durability.breaches.keys() | objections.list_rows(Reason.HOLDER_UNSEEN)
+    unclear = np.array(sorted(durability.undecided - said), np.int64)
+    detail = "not every copy can be judged: a bookie that may have it was not seen, or not since the record changed"
+    objections.add(unclear, Reason.HOLDER_UNSEEN, detail)
 
 
 def _find_looks(names: Sequence[str], holdings: Holdings) -> Ints:
     """Return the number of each bookie's look; `_ABSENT` where there is none."""
     of_look = holdings.number_bookies()
     return np.array([of_look.get(name, _ABSENT) for name in names], np.int64)
-
-
-def _find_short(positions: Positions, looks: Ints, holdings: Holdings) -> tuple[Ints, Ints, Ints]:
-    """Return which ledgers lack copies on members that answered, how many at most of an entry, and the first such."""
-    look = looks[positions.bookie]
-    seen = look != _ABSENT
-    seen[seen] = holdings.answered[positions.row[seen], look[seen]]
-    known = Positions(
-        *(getattr(positions, name)[seen] if name != "bookie" else look[seen] for name in Positions.__slots__)
-    )
-    keys_due = np.unique(make_keys(known.row, known.bookie))
-    own = np.isin(holdings.groups.key, keys_due)
-    return count_missing(known, KeyedGroups(*(column[own] for column in holdings.groups)))
 
 
 def _demand_answers(
@@ -374,8 +354,7 @@ def _demand_answers(
 def _list_other_holders(
     wanted: Wanted,
     judged: Ints,
-    positions: Positions,
-    names: Sequence[str],
+    named: Members,
     cookies: Mapping[str, bytes],
     evidence: Evidence,
 ) -> tuple[tuple[Ints, Ints], list[str]]:
@@ -388,7 +367,7 @@ def _list_other_holders(
     def number(bookies: Iterable[str]) -> Ints:
         return np.fromiter((numbers.setdefault(bookie, len(numbers)) for bookie in bookies), np.int64)
 
-    members = make_keys(positions.row, number(evidence.aliases.get(name, name) for name in names)[positions.bookie])
+    members = make_keys(named.row, number(evidence.aliases.get(name, name) for name in named.names)[named.bookie])
     rows, looks = np.nonzero(evidence.holdings.holds)
     held = make_keys(rows, number(look.bookie for look in evidence.holdings.looks)[looks])
     known = [
@@ -414,8 +393,7 @@ def _read_cookies(capture: Dataset) -> dict[str, bytes]:
 def _make_verifications(
     wanted: Wanted,
     records: pa.Table,
-    positions: Positions,
-    names: Sequence[str],
+    named: Members,
     evidence: Evidence,
     verdicts: Sequence[Verdict],
     reasons: Sequence[tuple[str, ...]],
@@ -427,8 +405,8 @@ def _make_verifications(
         created = None if item["created_at"] is None else to_ms(item["created_at"])
         stored[item["row"]] = StoredRecord(item["raw"], item["version"], created, item["acl"])
     members: dict[int, dict[str, None]] = {}
-    for row, bookie in zip(positions.row.tolist(), positions.bookie.tolist(), strict=True):
-        name = names[bookie]
+    for row, bookie in zip(named.row.tolist(), named.bookie.tolist(), strict=True):
+        name = named.names[bookie]
         members.setdefault(row, {})[evidence.aliases.get(name, name)] = None
     listed_ms = min(listing.at_ms for listing in evidence.listings)
     looks, entries, is_holder = evidence.holdings.looks, evidence.holdings.entries, _find_holders(members, evidence)

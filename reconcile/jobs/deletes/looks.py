@@ -50,7 +50,12 @@ class Looks:
 
 @contextmanager
 def gather_inventories(
-    looks: Looks, opened: OpenStore, layout: Layout, records: Mapping[LedgerId, bytes], context: Context
+    looks: Looks,
+    opened: OpenStore,
+    layout: Layout,
+    records: Mapping[LedgerId, bytes],
+    context: Context,
+    txn: int | None = None,
 ) -> Iterator[list[Dataset]]:
     """Give the inventories to go by; those of bookies that are asked know these ledgers only, and go afterwards.
 
@@ -60,6 +65,7 @@ def gather_inventories(
         layout: of its ledgers.
         records: of the ledgers that running bookies are asked about; bytes of their metadata.
         context: of the job.
+        txn: the store's last transaction before bookies are asked; None: it is not known.
 
     Raises:
         DatasetError: an inventory is missing or damaged.
@@ -75,7 +81,7 @@ def gather_inventories(
         yield given
         return
     with TemporaryDirectory(prefix="bkmeta-looks-", dir=looks.scratch) as folder:
-        asked = _write_asked(Path(folder) / "asked", opened, layout, records, context)
+        asked = _write_asked(Path(folder) / "asked", opened, layout, records, context, txn)
         members = read_members(opened.store, opened.root, opened.layout_hint, looks.aliases)
         request = Request(asked, members, None, looks.wire.options)
         with context.reporter.progress("asking bookies", "parts"):
@@ -87,7 +93,12 @@ def gather_inventories(
 
 
 def _write_asked(
-    folder: Path, opened: OpenStore, layout: Layout, records: Mapping[LedgerId, bytes], context: Context
+    folder: Path,
+    opened: OpenStore,
+    layout: Layout,
+    records: Mapping[LedgerId, bytes],
+    context: Context,
+    txn: int | None,
 ) -> Dataset:
     """Write a catalog that lists some ledgers: what bookies are asked about."""
     ids = np.array([(item.scope, item.ledger) for item in records], np.int64).reshape(-1, 2)
@@ -111,6 +122,7 @@ def _write_asked(
         "instance_id": instance_id or None,
         "layout": str(layout),
         "at": context.now(),
+        "txn": txn,
         "complete": False,
         "root": "present",
         "gaps": ["only the ledgers that are asked about"],

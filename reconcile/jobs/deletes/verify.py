@@ -11,7 +11,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from backends.registry import OpenStore
-from reconcile.check.evidence import Evidence as CopyEvidence
 from reconcile.check.evidence import open_runs
 from reconcile.deletes.certificate import Certificate, CertifiedLedger, encode_certificate, make_certificate
 from reconcile.deletes.own_root import (
@@ -37,7 +36,7 @@ from reconcile.deletes.tombstones import (
     take_verification,
 )
 from reconcile.deletes.verification.absence import Absence, count_born
-from reconcile.deletes.verification.durability import COLUMNS, find_breaches, select_records
+from reconcile.deletes.verification.durability import judge_copies
 from reconcile.deletes.verification.evidence import gather_holdings, to_ms
 from reconcile.deletes.verification.objections import Reason
 from reconcile.deletes.verification.verdicts import Breaker, Evidence, Rules, judge_deletes
@@ -56,7 +55,6 @@ from reconcile.jobs.deletes.clusters import (
 )
 from reconcile.jobs.deletes.listings import ListedReferences, list_references, measure_since_listing
 from reconcile.jobs.deletes.looks import Looks, gather_inventories
-from reconcile.rules.segments.member_names import rename_members
 from recovery.codecs.store_kind import kind_of
 from recovery.dataset import Dataset, open_dataset
 from recovery.errors import FormatError, InputError
@@ -211,9 +209,11 @@ def _gather_evidence(request: VerifyRequest, context: Context) -> Iterator[_Gath
         first_listing = list_references(references, opened, context)
         first = _capture(opened, folder / "first", context)
         records = {} if request.looks.wire is None else _read_raws(wanted, first)
-        with gather_inventories(request.looks, opened, layout, records, context) as inventories:
+        txn = first.manifest["coverage"]["txn"]
+        with gather_inventories(request.looks, opened, layout, records, context, txn) as inventories:
             holdings = gather_holdings(inventories, wanted)
-            breaches = _see_breaches(request, wanted, first, inventories)
+            runs = open_runs(request.runs, first, request.target.uri) if request.runs else ()
+            durability = judge_copies(wanted, first, inventories, runs, request.looks.aliases)
         second_listing = list_references(references, opened, context)
         second = _capture(opened, folder / "second", context)
         began_ms = to_ms(first.read("sources", columns=["at"])["at"][0].as_py())
@@ -222,13 +222,13 @@ def _gather_evidence(request: VerifyRequest, context: Context) -> Iterator[_Gath
             captures=(first, second),
             listings=(first_listing.listing, second_listing.listing),
             holdings=holdings,
+            durability=durability,
             tombstones=tombstones,
             archive=_read_archive(own, ledgers),
             removed_lately=lately,
             aliases=request.looks.aliases,
             now_ms=now_ms(context),
             absence=absence,
-            breaches=breaches,
         )
         described = _describe(evidence, (first_listing, second_listing), rules)
         instance_id = read_instance_id(opened.store, opened.root)
@@ -268,20 +268,6 @@ def _list_due(own: OwnRoot | None, at_ms: int) -> tuple[tuple[LedgerId, ...], in
 def _capture(opened: OpenStore, folder: Path, context: Context) -> Dataset:
     capture_store(opened, folder, context, with_rights=False, with_own_root=False, with_history=False)
     return open_dataset(folder, "catalog")
-
-
-def _see_breaches(
-    request: VerifyRequest, wanted: Wanted, capture: Dataset, inventories: Sequence[Dataset]
-) -> dict[int, str]:
-    """Return the number of each ledger of which scrutinies know that entries lack copies, with what it lacks."""
-    if not request.runs:
-        return {}
-    runs = open_runs(request.runs, capture, request.target.uri)
-    parts = [rows.select(list(COLUMNS)) for rows, _ in wanted.read(capture, "ledgers", COLUMNS)]
-    stored = rename_members(select_records(parts), request.looks.aliases)
-    seen = CopyEvidence.gather(inventories, runs, capture).see(stored)
-    breaches = dict(find_breaches(stored, seen))
-    return {number: breaches[ledger] for number, ledger in enumerate(wanted.ledgers) if ledger in breaches}
 
 
 def _read_raws(wanted: Wanted, capture: Dataset) -> dict[LedgerId, bytes]:

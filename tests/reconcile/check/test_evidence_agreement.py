@@ -12,10 +12,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from reconcile.check.evidence import Evidence, ScrutinyRun
+from reconcile.check.evidence import RECORD_COLUMNS, Evidence, ScrutinyRun
 from reconcile.check.impact.names import Target
 from reconcile.cli.commands.check_impact import make_result
-from reconcile.deletes.verification.durability import COLUMNS, find_breaches
+from reconcile.deletes.verification.durability import judge_copies
+from reconcile.deletes.verification.wanted import Wanted
 from reconcile.jobs.diagnose.explain import ExplainRequest, explain
 from reconcile.jobs.impact.question import Taken
 from reconcile.plan.actions import Passwords
@@ -120,12 +121,20 @@ def test_all_of_them_say_what_is_true(damaged: Damaged, run: Path, tmp_path: Pat
     facts: Any = said.facts
     assert facts["evidence"]["copies"] == covered.positions
 
-    records = store.read("ledgers", columns=list(COLUMNS))
+    records = store.read("ledgers", columns=list(RECORD_COLUMNS))
     seen = Evidence.gather((), (ScrutinyRun.open(run),), store).see(records)
     numbers = records["ledger"].to_pylist()
     assert read_missing(seen.faults.missing, [numbers[row] for row in seen.faults.missing["row"].to_pylist()]) == truth
     breached = list_breached(damaged, truth)
-    assert {ledger.ledger for ledger, _ in find_breaches(records, seen)} == breached, "delete verify"
+    wanted = Wanted([LedgerId(0, ledger.number) for ledger in damaged.ledgers])
+    disks = [
+        write_lists(tmp_path / "disks" / f"{n}", damaged, name, mode="disks", as_of=TXN)
+        for n, name in enumerate(damaged.bookies)
+    ]
+    for lists, runs in (((), (ScrutinyRun.open(run),)), (disks, ())):
+        found_by = judge_copies(wanted, store, lists, runs, {})
+        assert {wanted.ledgers[row].ledger for row in found_by.breaches} == breached, "delete verify"
+        assert not found_by.undecided
 
     grave = open_dataset(run, "scrutiny").read("findings").to_pylist()
     marked = {ledger.number for ledger in damaged.ledgers if ledger.marked}
@@ -151,7 +160,7 @@ def test_marks_of_copies_that_were_seen_since_count_for_nothing(damaged: Damaged
         (ledger.number, name) for ledger in damaged.ledgers for name in ledger.marked if damaged.list_due(ledger, name)
     }
     lacking = {(ledger, name) for ledger, name, _ in damaged.list_missing()}
-    records = store.read("ledgers", columns=list(COLUMNS))
+    records = store.read("ledgers", columns=list(RECORD_COLUMNS))
     there = Evidence.gather((), (ScrutinyRun.open(run),), store).see(records).sound
     numbers = records["ledger"].to_pylist()
     shown = {(numbers[row["row"]], row["bookie"]) for row in there.to_pylist()}
@@ -201,7 +210,7 @@ def test_an_inventory_that_is_younger_is_believed_before_a_scrutiny(tmp_path: Pa
     )
     write_run(tmp_path / "run", damaged, damaged.bookies[1:], make_wiped(damaged.bookies[0], CREATED + 1))
     store = open_dataset(tmp_path / "run" / "store", "catalog")
-    records = store.read("ledgers", columns=list(COLUMNS))
+    records = store.read("ledgers", columns=list(RECORD_COLUMNS))
     runs = (ScrutinyRun.open(tmp_path / "run"),)
     assert Evidence.gather((), runs, store).see(records).faults.missing.num_rows > 0
     for as_of, is_believed in ((None, False), (CREATED, False), (TXN, True)):

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 
 from reconcile.deletes.tombstones import Sighting
-from reconcile.deletes.verification.copies_due import split_keys
 from reconcile.deletes.verification.evidence import Holdings, gather_holdings, list_sightings, read_looks, to_ms
 from reconcile.deletes.verification.wanted import Wanted
 from recovery.dataset import Dataset, DatasetWriter, open_dataset
@@ -99,7 +98,7 @@ def test_over_the_wire_a_registration_is_a_life(tmp_path: Path) -> None:
 
 
 def test_what_a_bookie_holds(tmp_path: Path) -> None:
-    """All rows of a ledger together: the last entry, the largest LAC of entries or an explicit one, every stretch."""
+    """All rows of a ledger together: the last entry, the largest LAC of entries or an explicit one."""
     headers = [{"entry": n, "lac": lac, "length": 1, "size": 1, "digest": "CRC32C"} for n, lac in ((3, 2), (4, 9))]
     copies = [
         {
@@ -107,18 +106,15 @@ def test_what_a_bookie_holds(tmp_path: Path) -> None:
             "last": 4,
             "entries": 5,
             "headers": headers,
-            "groups": [{"first": 0, "last": 0, "size": 5, "period": 0}],
         },
         {"ledger": 1, "last": 2, "explicit_lac": 3, "source": "journal"},
-        {"ledger": 1, "entries": 1, "groups": [{"first": 9, "last": 9, "size": 1, "period": 0}], "source": "journal"},
+        {"ledger": 1, "entries": 1, "source": "journal"},
         {"ledger": 1, "scope": 7, "explicit_lac": 0, "last": 0},
     ]
     held = gather(tmp_path, copies=copies)
     assert held.holds.tolist() == held.answered.tolist() == [[True], [True]]
     assert (held.last.tolist(), held.lac.tolist()) == ([[4], [0]], [[9], [0]])
     assert held.entries.tolist() == [[6], [0]]
-    keys = zip(*(column.tolist() for column in split_keys(held.groups.key)), held.groups.first.tolist(), strict=True)
-    assert sorted(keys) == [(0, 0, 0), (0, 0, 9)]
     assert held.number_bookies() == {NAME: 0}
 
 
@@ -128,7 +124,6 @@ def test_what_is_not_served_is_not_held(tmp_path: Path) -> None:
     assert not held.holds.any()
     assert held.answered.all()
     assert (held.last.tolist(), held.lac.tolist()) == ([[-1], [-1]], [[-1], [-1]])
-    assert len(held.groups.key) == 0
 
 
 def test_one_row_that_is_not_complete_is_enough(tmp_path: Path) -> None:

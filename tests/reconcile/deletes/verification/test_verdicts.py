@@ -25,6 +25,7 @@ from reconcile.deletes.tombstones import (
     take_verification,
 )
 from reconcile.deletes.verification.absence import Absence
+from reconcile.deletes.verification.durability import Durability, judge_copies
 from reconcile.deletes.verification.evidence import Listing, gather_holdings
 from reconcile.deletes.verification.verdicts import Evidence, Rules, judge_deletes, set_breaker
 from reconcile.deletes.verification.wanted import Wanted
@@ -88,7 +89,8 @@ class Case:
         second = self.capture(store, "second")
         looks = write_looks(self.folder / "looks", [self.ledger, *self.others], **{"ended": NOW, **self.looks})
         wanted = Wanted(self.wanted)
-        holdings = gather_holdings([open_dataset(path, "inventory") for path in looks], wanted)
+        inventories = [open_dataset(path, "inventory") for path in looks]
+        holdings = gather_holdings(inventories, wanted)
         rows = read(write_references(self.folder / "refs.jsonl", self.referenced))
         said = [{"ledger": number, "deleted": True} for number in self.deleted]
         (self.folder / "said.jsonl").write_text("".join(json.dumps(row) + "\n" for row in said))
@@ -99,6 +101,7 @@ class Case:
             (first, second),
             (listing, listing),
             holdings,
+            judge_copies(wanted, first, inventories, (), {}),
             self.known,
             self.archive,
             self.lately,
@@ -328,6 +331,27 @@ def test_a_ledger_that_is_not_there_is_unsafe(tmp_path: Path) -> None:
     assert found.verdict is Verdict.UNSAFE
 
 
+def test_copies_that_cannot_be_judged_are_said_once(tmp_path: Path) -> None:
+    """Of a ledger of which nothing else says that a bookie was not seen."""
+    case = Case(tmp_path)
+    store = MemoryStore(lambda: CREATED_MS)
+    fill_store(store, ROOT, Layout.HIERARCHICAL, [case.ledger])
+    captures = (case.capture(store, "first"), case.capture(store, "second"))
+    wanted = Wanted([ONE])
+    listing = Listing(References(read(write_references(tmp_path / "refs.jsonl", []))), NOW_MS)
+    dark = Durability({}, frozenset({0}))
+    for bookies, said in (
+        (BOOKIES, "not every copy can be judged"),
+        (BOOKIES[:2], "bookie bk3:3181 was not looked at"),
+    ):
+        paths = write_looks(tmp_path / str(len(bookies)), [case.ledger], ended=NOW, bookies=bookies)
+        holdings = gather_holdings([open_dataset(path, "inventory") for path in paths], wanted)
+        evidence = Evidence(captures, (listing, listing), holdings, dark, {}, {}, 0, {}, NOW_MS)
+        [found], _ = judge_deletes(wanted, evidence, RULES)
+        [reason] = found.reasons
+        assert (found.verdict, reason.startswith(f"HOLDER_UNSEEN: {said}")) == (Verdict.UNDECIDED, True), reason
+
+
 def judge_absent(case: Case) -> Verification:
     """Return what is seen of a ledger that the store does not have."""
     store = MemoryStore(lambda: CREATED_MS)
@@ -335,7 +359,8 @@ def judge_absent(case: Case) -> Verification:
     captures = (case.capture(store, "first"), case.capture(store, "second"))
     wanted = Wanted([ONE])
     listing = Listing(References(read(write_references(case.folder / "refs.jsonl", []))), NOW_MS)
-    evidence = Evidence(captures, (listing, listing), gather_holdings([], wanted), {}, {}, 0, {}, NOW_MS)
+    nothing = Durability({}, frozenset())
+    evidence = Evidence(captures, (listing, listing), gather_holdings([], wanted), nothing, {}, {}, 0, {}, NOW_MS)
     [found], _ = judge_deletes(wanted, evidence, RULES)
     return found
 
@@ -374,7 +399,9 @@ def test_an_incomplete_listing_decides_nothing(source: dict[str, object], why: s
     looks = [open_dataset(path, "inventory") for path in write_looks(tmp_path / "l", [case.ledger], ended=NOW)]
     listing = Listing(References(read(write_references(tmp_path / "refs.jsonl", []))), NOW_MS)
     for captures in ((whole, part), (part, whole)):
-        evidence = Evidence(captures, (listing, listing), gather_holdings(looks, wanted), {}, {}, 0, {}, NOW_MS)
+        durability = judge_copies(wanted, whole, looks, (), {})
+        holdings = gather_holdings(looks, wanted)
+        evidence = Evidence(captures, (listing, listing), holdings, durability, {}, {}, 0, {}, NOW_MS)
         [found], _ = judge_deletes(wanted, evidence, RULES)
         assert found.verdict is Verdict.UNDECIDED
         assert found.reasons == (f"LISTING_INCOMPLETE: the store was not listed completely: {why}",)
@@ -392,9 +419,9 @@ def test_one_listing_is_not_two(tmp_path: Path) -> None:
     wanted = Wanted([ONE])
     for listed_ms, verdict in ((NOW_MS, Verdict.UNDECIDED), (NOW_MS + 1, Verdict.SAFE)):
         listing = Listing(References(read(write_references(tmp_path / "refs.jsonl", []))), listed_ms)
-        evidence = Evidence(
-            captures, (listing, listing), gather_holdings(looks, wanted), {ONE: first}, {}, 0, {}, NOW_MS
-        )
+        durability = judge_copies(wanted, captures[0], looks, (), {})
+        holdings = gather_holdings(looks, wanted)
+        evidence = Evidence(captures, (listing, listing), holdings, durability, {ONE: first}, {}, 0, {}, NOW_MS)
         [found], _ = judge_deletes(wanted, evidence, RULES)
         assert found.verdict is verdict, found.reasons
 
