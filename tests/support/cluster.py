@@ -5,6 +5,7 @@ What a cluster holds is kept in the form of a case's `truth.json`, so that one j
 
 import base64
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -73,7 +74,14 @@ class Cluster:
     What the JVM logs goes to `<home>.log`.
     """
 
-    def __init__(self, home: Path, *, class_path: str = "", options: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        home: Path,
+        *,
+        class_path: str = "",
+        options: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         class_path = class_path or jars.class_path()
         home.mkdir(parents=True, exist_ok=True)
         self.home = home
@@ -87,6 +95,7 @@ class Cluster:
             stdout=subprocess.PIPE,
             stderr=self._log,
             text=True,
+            env={**os.environ, **(environment or {})},
         )
 
     def __enter__(self) -> Self:

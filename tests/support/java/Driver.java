@@ -128,9 +128,17 @@ public final class Driver {
         return zkPort.getLocalPort();
     }
 
+    /** A node and all below it; what goes meanwhile is left out. */
     private void dump(String path, List<Object> nodes) throws Exception {
         Stat stat = new Stat();
-        byte[] data = zk.getData(path, false, stat);
+        byte[] data;
+        List<String> names;
+        try {
+            data = zk.getData(path, false, stat);
+            names = zk.getChildren(path, false).stream().sorted().toList();
+        } catch (KeeperException.NoNodeException e) {
+            return;
+        }
         Map<String, Object> node = new LinkedHashMap<>();
         node.put("path", path);
         node.put("data", data == null ? null : base64(data));
@@ -138,7 +146,7 @@ public final class Driver {
         node.put("cversion", stat.getCversion());
         node.put("ephemeral", stat.getEphemeralOwner() != 0);
         nodes.add(node);
-        for (String name : zk.getChildren(path, false).stream().sorted().toList()) {
+        for (String name : names) {
             dump(path.equals("/") ? "/" + name : path + "/" + name, nodes);
         }
     }
@@ -433,6 +441,9 @@ public final class Driver {
 
     // ------------------------------------------------------------------ the client
 
+    /** Properties of the JVM that are settings of the client. */
+    private static final String OF_CLIENTS = "client.";
+
     private ClientConfiguration clientConf() {
         ClientConfiguration conf = new ClientConfiguration();
         conf.setMetadataServiceUri(uri("null"));
@@ -442,6 +453,11 @@ public final class Driver {
         conf.setAddEntryTimeout(8);
         conf.setReadEntryTimeout(5);
         conf.setProperty("enableDigestTypeAutodetection", true);
+        System.getProperties().forEach((key, value) -> {
+            if (key.toString().startsWith(OF_CLIENTS)) {
+                conf.setProperty(key.toString().substring(OF_CLIENTS.length()), value);
+            }
+        });
         return conf;
     }
 
@@ -859,9 +875,7 @@ public final class Driver {
                 return Etcd.init(etcd);
             case "zk_dump": {
                 List<Object> nodes = new ArrayList<>();
-                if (zk.exists(a.get("path").asText(), false) != null) {
-                    dump(a.get("path").asText(), nodes);
-                }
+                dump(a.get("path").asText(), nodes);
                 return nodes;
             }
             case "zk_put":
