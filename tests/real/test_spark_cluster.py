@@ -130,8 +130,8 @@ def room(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Room]:
 
 @pytest.fixture(scope="module")
 def calm(room: Room) -> Dataset:
-    """The plan that is made on one host, where nobody is killed, and nothing stands before the store."""
-    done = command.process(*room.word("calm", "--master", "local[2]"), patience_s=900)
+    """The plan that one process makes without Spark, with nobody killed and nothing before the store."""
+    done = command.process(*room.word("calm"), patience_s=900)
     assert done.code == 0, done.out + done.err
     return room.open("calm")
 

@@ -1,6 +1,7 @@
 """A service on a real store, with a program in the place of ours: what is asked of it over gRPC and HTTP."""
 
 import json
+import os
 import socket
 import threading
 from collections.abc import Iterator, Mapping
@@ -29,6 +30,8 @@ from tests.support.waiting import until
 pytestmark = pytest.mark.real
 
 JOBS = '[jobs.scrutinize]\nevery = "300d"\nshares = 2\n[jobs.capture]\nevery = "300d"\n'
+ATTACKED = int(os.environ.get("BKMETA_SOAK_STRANGERS", "3"))
+"""Rounds of questions during an attack."""
 MORE = '[gates]\ncheck_every = "300d"\n[requests]\nat_once = 1\n'
 
 
@@ -443,7 +446,7 @@ def test_strangers_keep_neither_probes_nor_callers_with_a_token_from_an_answer(
         for reader in readers:
             reader.start()
         try:
-            for number in range(10):
+            for number in range(ATTACKED):
                 codes = [fetch(service.health_port, path)[0] for path in ("/healthz", "/readyz", "/metrics")]
                 codes.append(fetch(service.http_port, "/v1/explain-ledger?ledger_id=2", token=TOKEN)[0])
                 refused += [code for code in codes if code != 200]
