@@ -181,9 +181,10 @@ def is_left_by_bookkeeper(there: ScrutinizedCluster, row: Mapping[str, Any], cap
     """Say whether a finding is true by BookKeeper's own client: a bookie that must have an entry says it has not.
 
     With A < W a writer that loses a bookie does not send the new one what A others had acknowledged (docs/design/0019).
+    The bookie that was lost may have them, and where it is no member any more they count as misplaced.
     Of a ledger that was deleted since then no bookie can be asked any more.
     """
-    if row["category"] != "BELOW_WRITE_QUORUM":
+    if row["category"] not in ("BELOW_WRITE_QUORUM", "ENTRIES_MISPLACED"):
         return False
     if row["ledger"] not in there.cluster.ledgers():
         stored = captured.read("ledgers", columns=["ledger", "ack_quorum", "write_quorum"]).to_pylist()
