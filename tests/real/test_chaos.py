@@ -18,7 +18,7 @@ from typing import Any, Final, Literal
 import pytest
 
 from recovery.dataset import open_dataset
-from tests.support.auto_recovery import auto_recovery
+from tests.support.auto_recovery import FORGIVING, auto_recovery
 from tests.support.cluster import Bookie, Cluster, ClusterError, encoded
 from tests.support.command import Done, process
 from tests.support.disk_faults import DiskFaults
@@ -42,17 +42,13 @@ RACK_AWARE: Final = {
     "enforceMinNumRacksPerWriteQuorum": "true",
 }
 REPAIRING: Final = {
+    **FORGIVING,
     "lostBookieRecoveryDelay": "2",
     "auditorPeriodicBookieCheckInterval": "2",
     "auditorPeriodicCheckInterval": "15",
     "auditorLedgerVerificationPercentage": "100",
-    "lockReleaseOfFailedLedgerGracePeriod": "1000",
-    "rwRereplicateBackoffMs": "1000",
 }
-"""Only a check of every entry finds a copy that a writer left out, or that a disk did not keep.
-
-What could not be replicated is tried again soon, not after five minutes.
-"""
+"""Only a check of every entry finds a copy that a writer left out, or that a disk did not keep."""
 pytestmark = [pytest.mark.real, pytest.mark.timeout(900 + 180 * MINUTES)]
 
 
@@ -220,7 +216,7 @@ def chaos(tmp_path: Path) -> Iterator[Chaos]:
         cluster.start_zookeeper("zookeeper", "/ledgers")
         cluster("format", layout="hierarchical")
         made = Chaos(cluster, faults, int(os.environ.get("BKMETA_SOAK_SEED", "5")))
-        stack.enter_context(auto_recovery(cluster, tmp_path, {**RACK_AWARE, **REPAIRING}))
+        stack.enter_context(auto_recovery(cluster.zookeeper, tmp_path, {**REPAIRING, **RACK_AWARE}))
         yield made
 
 

@@ -1,6 +1,5 @@
 """Holds on real bookies: whatever collection, autorecovery and clients do, they keep the data and serve nobody."""
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -13,8 +12,8 @@ from backends.zookeeper.store import ZooKeeperStore
 from reconcile.plan.actions import HOLD_PASSWORD_SIZE, Passwords, make_ledger_actions
 from recovery.codecs.store import Layout
 from recovery.model import tables
-from tests.support import jars
-from tests.support.cluster import JVM, Bookie, Cluster, encoded
+from tests.support.auto_recovery import auto_recovery
+from tests.support.cluster import Bookie, Cluster, encoded
 from tests.support.kept_bytes import Kept, Place, kept, less
 from tests.support.plan_folder import Ledger
 from tests.support.waiting import until
@@ -29,22 +28,6 @@ HOLDERS: Final = (("interleaved", False), ("sorted", True), ("db", False), ("db"
 SPARE: Final = len(HOLDERS)
 """A bookie that comes when one of them is lost."""
 PROPS: Final = {"gcWaitTime": "1000", "flushInterval": "500", "gcOverreplicatedLedgerWaitTime": "1000"}
-AUDITOR: Final = """metadataServiceUri=zk+null://{zookeeper}{root}
-bookieId=autorecovery-0
-allowLoopback=true
-advertisedAddress=127.0.0.1
-lostBookieRecoveryDelay=0
-auditorPeriodicBookieCheckInterval=2
-auditorPeriodicCheckInterval=3
-auditorPeriodicReplicasCheckInterval=3
-auditorPeriodicPlacementPolicyCheckInterval=3
-auditorAcquireConcurrentOpenLedgerOperationsTimeoutMSec=2000
-openLedgerRereplicationGracePeriod=2000
-rwRereplicateBackoffMs=500
-readEntryTimeoutSec=3
-zkTimeout=10000
-httpServerEnabled=false
-"""
 
 
 class Held:
@@ -181,12 +164,7 @@ def test_autorecovery_leaves_holds_alone_when_a_holder_is_lost(there: Held) -> N
     """A holder gone, a bookie new, auditor and replicator at work: others are copied, holds are not touched."""
     there.cluster.start(there.bookies[SPARE])
     there.cluster("bookie_stop", n=3)
-    conf = there.work / "autorecovery.conf"
-    conf.write_text(AUDITOR.format(zookeeper=there.cluster.zookeeper, root=ROOT))
-    command = ["java", *JVM, "-cp", jars.class_path(), "org.apache.bookkeeper.replication.AutoRecoveryMain"]
-    with (there.work / "autorecovery.log").open("wb") as log:
-        auditor = subprocess.Popen([*command, "--conf", str(conf)], stdout=log, stderr=subprocess.STDOUT)
-    try:
+    with auto_recovery(there.cluster.zookeeper, there.work) as [auditor]:
         spare = there.bookies[SPARE].id
         until(
             lambda: spare in str(there.cluster.ledgers()[there.normal]["segments"]),
@@ -196,9 +174,6 @@ def test_autorecovery_leaves_holds_alone_when_a_holder_is_lost(there: Held) -> N
         there.passes(len(HOLDERS))  # one is gone, one is new
         assert auditor.poll() is None
         assert {ledger: there.record(ledger) for ledger in there.held} == there.holds
-    finally:
-        auditor.kill()
-        auditor.wait()
     there.cluster.start(there.bookies[3])
     there.passes(len(HOLDERS) + 1)
     assert {ledger for _, ledger in less(there.before, there.kept())} <= {there.normal}

@@ -17,8 +17,8 @@ import pytest
 
 from tests.support import acid
 from tests.support.acid import Loss, end_of, is_hold, read_ledger
+from tests.support.auto_recovery import auto_recovery
 from tests.support.cluster import Cluster, History, bookies_of
-from tests.support.guarded_cluster import run_autorecovery
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
@@ -50,7 +50,7 @@ def write_history(home: Path) -> dict[str, Any]:
         history.down(DEAD, "killed")
         for n, ledger in enumerate(opened):
             history.add(ledger, [50] * (1 + n % 4))
-        with run_autorecovery(cluster.zookeeper, history.root, home.with_suffix(".repairs")):
+        with auto_recovery(cluster.zookeeper, home.with_suffix(".repairs"), root=history.root):
             until(lambda: not _list_naming(cluster, history.id_of(DEAD)), "auto-recovery copies all of the dead bookie")
         # It recovers those whose writer wrote nothing to the dead bookie's places, and so did not notice.
         still = [ledger for ledger, row in cluster.ledgers().items() if ledger in opened and row["state"] == "OPEN"]

@@ -3,7 +3,6 @@
 What bookies have is counted in their files, of each storage: index files, rows of RocksDB, records in entry logs.
 """
 
-import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -12,8 +11,8 @@ import pytest
 
 from backends.protocols import Write
 from backends.zookeeper.store import ZooKeeperStore
-from tests.support import jars
-from tests.support.cluster import JVM, Bookie, Cluster, encoded
+from tests.support.auto_recovery import auto_recovery
+from tests.support.cluster import Bookie, Cluster, encoded
 from tests.support.command import run
 from tests.support.kept_bytes import Kept, Place, kept, less
 from tests.support.waiting import until
@@ -33,17 +32,6 @@ LEDGERS: Final = 20
 ENTRIES: Final = 12
 PROPS: Final = {"gcWaitTime": "1000", "flushInterval": "500", "gcOverreplicatedLedgerWaitTime": "1000"}
 FAILED: Final = "Exception when iterating over the metadata"
-AUDITOR: Final = """metadataServiceUri=zk+null://{zookeeper}{root}
-bookieId=autorecovery-0
-allowLoopback=true
-advertisedAddress=127.0.0.1
-lostBookieRecoveryDelay=0
-auditorPeriodicBookieCheckInterval=2
-auditorPeriodicCheckInterval=2
-auditorPeriodicPlacementPolicyCheckInterval=2
-zkTimeout=10000
-httpServerEnabled=false
-"""
 
 
 def placed(row: dict[str, Any]) -> list[Any]:
@@ -230,19 +218,11 @@ def test_a_restore_beside_bookies_that_run(there: Running, tmp_path: Path, capsy
 
     disabled = f"{ROOT}/underreplication/disable"
     there.store.write([Write(disabled, None, 0)])
-    conf = tmp_path / "autorecovery.conf"
-    conf.write_text(AUDITOR.format(zookeeper=there.cluster.zookeeper, root=ROOT))
-    command = ["java", *JVM, "-cp", jars.class_path(), "org.apache.bookkeeper.replication.AutoRecoveryMain"]
-    with (tmp_path / "autorecovery.log").open("wb") as log:
-        auditor = subprocess.Popen([*command, "--conf", str(conf)], stdout=log, stderr=subprocess.STDOUT)
-    try:
+    with auto_recovery(there.cluster.zookeeper, tmp_path):
         for done in ("checkallledgersctime", "placementpolicycheckctime"):
             key = f"{ROOT}/underreplication/{done}"
             until(lambda key=key: there.store.get(key) is not None, f"the auditor's cycle: {key}")  # type: ignore[misc]  # mypy cannot infer a default's type
         assert there.marks() == []
-    finally:
-        auditor.kill()
-        auditor.wait()
     there.restart()
     assert there.cluster("new_ledger") > control
     for ledger in there.ledgers:

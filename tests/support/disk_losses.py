@@ -19,8 +19,8 @@ from typing import Any, Final, Self
 
 from tests.support import acid
 from tests.support.acid import COLLECTING, Loss, end_of, is_hold, read_ledger
+from tests.support.auto_recovery import auto_recovery
 from tests.support.cluster import Bookie, Cluster, ClusterError, History, bookies_of
-from tests.support.guarded_cluster import run_autorecovery
 from tests.support.kept_bytes import Kept, Place, kept, less
 
 STORAGES: Final = ("sorted", "interleaved", "db")
@@ -315,7 +315,7 @@ class Losses:
             with self._run({}):
                 self._read_all(records, found)
             return found
-        with self._run(COLLECTING) as bookies, run_autorecovery(cluster.zookeeper, root, self.work / "repairs"):
+        with self._run(COLLECTING) as bookies, auto_recovery(cluster.zookeeper, self.work / "repairs", root=root):
             before = kept(self.disks, bookies)
             cluster.collect_garbage(len(bookies))
             self._read_all(records, found)

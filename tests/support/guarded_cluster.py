@@ -1,8 +1,8 @@
 """A real cluster that lost its records and a bookie: guarded records made by hand from what the other bookies hold."""
 
 import subprocess
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from itertools import cycle
 from pathlib import Path
@@ -18,9 +18,10 @@ from reconcile.write.apply_results import Applied
 from recovery.codecs import ledger_metadata
 from recovery.codecs.store import LAYOUT, LOCKS, REPLICATION_DISABLED, Layout, layout_bytes
 from recovery.model.metadata import Digest, LedgerMetadata, Segment, State
-from tests.support import jars, pulsar
+from tests.support import pulsar
 from tests.support.acid import COLLECTING
-from tests.support.cluster import JVM, Bookie, Cluster, encoded
+from tests.support.auto_recovery import IMPATIENT, auto_recovery
+from tests.support.cluster import Bookie, Cluster, encoded
 from tests.support.kept_bytes import Kept, Place, kept, less
 from tests.support.plan_folder import Ledger, write_plan
 from tests.support.plans import clock
@@ -34,25 +35,7 @@ SPARE: Final = 4
 """A bookie that is new after the loss."""
 SIZE: Final = 100
 """Bytes of every entry."""
-_LOOKS: Final = {
-    "lostBookieRecoveryDelay": "0",
-    "auditorPeriodicBookieCheckInterval": "2",
-    "auditorPeriodicCheckInterval": "3",
-    "auditorPeriodicReplicasCheckInterval": "3",
-    "auditorPeriodicPlacementPolicyCheckInterval": "3",
-    "openLedgerRereplicationGracePeriod": "2000",
-    "rwRereplicateBackoffMs": "500",
-    "readEntryTimeoutSec": "3",
-}
-"""Auto-recovery that looks every few seconds."""
-EMBEDDED: Final = {"autoRecoveryDaemonEnabled": "true", **_LOOKS}
-_APART: Final = {
-    "allowLoopback": "true",
-    "advertisedAddress": "127.0.0.1",
-    "zkTimeout": "10000",
-    "httpServerEnabled": "false",
-    **_LOOKS,
-}
+EMBEDDED: Final = {"autoRecoveryDaemonEnabled": "true", **IMPATIENT}
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,27 +258,4 @@ class GuardedCluster:
 
     def autorecovery(self, nodes: int = 1) -> AbstractContextManager[list["subprocess.Popen[bytes]"]]:
         """Run so many of BookKeeper's replication workers, one of them the auditor, which look every few seconds."""
-        return run_autorecovery(self.cluster.zookeeper, ROOT, self.work, nodes)
-
-
-@contextmanager
-def run_autorecovery(
-    zookeeper: str, root: str, work: Path, nodes: int = 1
-) -> Iterator[list["subprocess.Popen[bytes]"]]:
-    """Run so many replication workers beside a cluster; their settings and logs go to `work`."""
-    processes = []
-    command = ["java", *JVM, "-cp", jars.class_path(), "org.apache.bookkeeper.replication.AutoRecoveryMain"]
-    work.mkdir(exist_ok=True)
-    try:
-        for node in range(nodes):
-            conf = work / f"autorecovery-{node}.conf"
-            settings = {"metadataServiceUri": f"zk+null://{zookeeper}{root}", "bookieId": f"autorecovery-{node}"}
-            conf.write_text("".join(f"{key}={value}\n" for key, value in (settings | _APART).items()))
-            with conf.with_suffix(".log").open("ab") as log:
-                arguments = [*command, "--conf", str(conf)]
-                processes.append(subprocess.Popen(arguments, stdout=log, stderr=subprocess.STDOUT))
-        yield processes
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
+        return auto_recovery(self.cluster.zookeeper, self.work, nodes=nodes)

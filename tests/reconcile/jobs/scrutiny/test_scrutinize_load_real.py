@@ -21,11 +21,12 @@ from typing import Any
 import pytest
 
 from recovery.dataset import Dataset, open_dataset
-from tests.support.auto_recovery import auto_recovery
+from tests.support.auto_recovery import FORGIVING, auto_recovery
 from tests.support.cluster import Cluster, ClusterError, encoded
 from tests.support.command import Done, process
 from tests.support.etcd_server import EtcdServer
 from tests.support.scrutinized_cluster import ScrutinizedCluster
+from tests.support.waiting import until
 
 MINUTES = int(os.environ.get("BKMETA_SOAK_SCRUTINY", "0"))
 SOAK = MINUTES > 0
@@ -215,9 +216,9 @@ def there(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Scrutinize
             yield ScrutinizedCluster(cluster, STORAGES["etcd"], BOOKIES, etcd=server.hosts, props=COLLECTING)
             return
         running = ScrutinizedCluster(cluster, STORAGES["zookeeper"], 6, props=COLLECTING)
-        # By default it takes five minutes until a replication that failed is tried again, and most ledgers are marked.
-        soon = {"lockReleaseOfFailedLedgerGracePeriod": "1000", "rwRereplicateBackoffMs": "1000"}
-        stack.enter_context(auto_recovery(cluster, tmp_path, soon))
+        stack.enter_context(auto_recovery(cluster.zookeeper, tmp_path, FORGIVING))
+        votes = "/ledgers/underreplication/auditorelection"
+        until(lambda: any("/V_" in path for path in cluster.nodes(votes)), "an auditor is elected")
         yield running
 
 
