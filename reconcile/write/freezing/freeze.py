@@ -62,6 +62,7 @@ from recovery.codecs.store import (
 _REMOVED: Final = (SHORT_TREE, LONG_TREE)
 """What thaw removes if a freeze made it and it is empty; a process that runs may count on LOCKS by then."""
 _TOUCH: Final = "bkmeta-touch"
+_NO_NEW_LEDGERS: Final = "until the thaw no client can create a ledger: writers that need a new one wait or fail"
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +235,7 @@ def propose_freeze(
     if read_acl(store, root, REPLICATION_DISABLED, identity) is None:
         demand_creation(store, root, REPLICATION_DISABLED, identity)
         disable = former
-    notes = tuple(_note_principals(former, identity))
+    notes = (_NO_NEW_LEDGERS, *_note_principals(former, identity))
     return Proposal("freeze", root, node.created_txn, identity, disable, tuple(changes), notes, former)
 
 
@@ -248,7 +249,8 @@ def _propose_root(store: ControlledStore, root: str, identity: str, layout: Layo
     # What bookies that run register in again; they may not make it themselves.
     changes += [AclChange(key, None, former) for key in (AVAILABLE, READ_ONLY, UNDERREPLICATION)]
     changes += [AclChange(key, None, close_acl(former, keep[key], identity)) for key in keep if key in made]
-    notes = (f"{root} does not exist: it is made, frozen. Is it the root that bk_server.conf names?",)
+    absent = f"{root} does not exist: it is made, frozen. Is it the root that bk_server.conf names?"
+    notes = (absent, _NO_NEW_LEDGERS)
     return Proposal("freeze", root, None, identity, former, tuple(changes), notes, former)
 
 

@@ -437,7 +437,8 @@ def test_who_loses_rights_is_named() -> None:
     """Principals beside anyone are named before it is confirmed, and so is our own identity if it had rights."""
     store = _cluster()
     store.set_acl(ROOT, f"sasl:bk:cdrwa,{OURS}:cdrwa,world:anyone:r", expected=0)
-    [others, ours] = freeze.propose_freeze(store, ROOT, OURS).notes
+    [writers, others, ours] = freeze.propose_freeze(store, ROOT, OURS).notes
+    assert "until the thaw no client can create a ledger" in writers
     assert "sasl:bk" in others
     assert OURS in ours
 
