@@ -119,6 +119,12 @@ def test_what_is_left_of_an_approved_change_is_approved(office: Office) -> None:
     assert {one.hash for one in done} == {PLAN.hash}
 
 
+def test_a_signature_of_no_hash_approves_nothing(office: Office) -> None:
+    """Its form is refused, though it is signed."""
+    with pytest.raises(InputError, match="is no approval"):
+        read_approval(office.sign(office.ann, Subject(Approvable.PLAN, "")))
+
+
 @pytest.mark.parametrize("field", ["schema", "of", "hash", "issued", "not_after"])
 def test_a_file_that_is_no_approval_is_named(office: Office, field: str) -> None:
     """A field that lacks or has another form, further fields, no JSON."""

@@ -49,6 +49,11 @@ def test_what_asks_for_less_is_named(after: Policy, said: list[str]) -> None:
     assert list(list_loosened(STRICT, after)) == said
 
 
+def test_what_was_never_asked_for_is_not_loosened() -> None:
+    """A cluster without a policy, or without the rule of archives, gets another rule."""
+    assert list(list_loosened(Policy(), Policy(soak_ms=1))) == []
+
+
 @pytest.mark.parametrize(
     "policy",
     [

@@ -124,10 +124,15 @@ class House:
             return make_own_root(self.store, ROOT, log)
 
     def purge(
-        self, *, archived: bool = False, batch: int | None = None, steps: list[tuple[int, int]] | None = None
+        self,
+        *,
+        archived: bool = False,
+        soak_ms: int = 0,
+        batch: int | None = None,
+        steps: list[tuple[int, int]] | None = None,
     ) -> Purged:
         """Purge by the certificate."""
-        asked = PurgeRequest(self.certificate, "op", self.name_owners, archived, batch=batch)
+        asked = PurgeRequest(self.certificate, "op", self.name_owners, archived, soak_ms, batch=batch)
         with open_log(self.folder, self.store, ROOT, lambda: self.now) as log:
             own = make_own_root(self.store, ROOT, log)
             report = (lambda done, total: steps.append((done, total))) if steps is not None else lambda *_: None
@@ -257,6 +262,26 @@ def test_what_another_certificate_removed_is_not_passed_over(house: House) -> No
     )
     with pytest.raises(GuardRefusedError, match="it is PURGED, not PURGEABLE"):
         house.purge()
+
+
+def test_a_soak_that_is_asked_for_by_now_counts_whatever_the_tombstone_says(house: House) -> None:
+    """Until its very end; nothing goes before."""
+    with pytest.raises(GuardRefusedError, match="soak"):
+        house.purge(soak_ms=3_600_000)
+    house.now = BEGIN + timedelta(hours=1, milliseconds=-1)
+    with pytest.raises(GuardRefusedError, match="soak"):
+        house.purge(soak_ms=3_600_000)
+    assert set(house.list_states().values()) == {State.PURGEABLE}
+    house.now = BEGIN + timedelta(hours=1)
+    assert set(house.purge(soak_ms=3_600_000).purged) == set(LEDGERS)
+
+
+def test_a_second_run_with_nothing_left_but_what_may_not_go_is_no_refusal(house: House) -> None:
+    """It names that ledger again; the others went by the same certificate."""
+    house.owners = {LEDGERS[2]: "topic t"}
+    assert LEDGERS[2] in house.purge().left_out
+    again = house.purge()
+    assert (again.purged, len(again.earlier), list(again.left_out)) == ([], len(LEDGERS) - 1, [LEDGERS[2]])
 
 
 def test_a_certificate_ends(house: House) -> None:

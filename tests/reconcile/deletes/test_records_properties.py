@@ -21,7 +21,7 @@ TIMES = st.integers(0, 1 << 50)
 IDS = st.builds(LedgerId, I64, I64)
 STATES = st.sampled_from([State.REQUESTED, State.VERIFIED, State.PURGEABLE, State.PURGED, State.CONFIRMED])
 TEXTS = st.text(max_size=8)
-HOLDERS = st.builds(Holder, TEXTS, I64, TIMES, st.none() | TIMES, TEXTS)
+HOLDERS = st.builds(Holder, TEXTS, I64, TIMES, st.none() | TIMES, TEXTS, st.none() | TIMES)
 MARKS = st.builds(ArchiveMark, st.builds(LedgerId, st.integers(0, 1), st.integers(-2, 3)), TEXTS, TEXTS, TEXTS, TIMES)
 TOMBSTONES = st.builds(
     Tombstone,
@@ -39,6 +39,17 @@ TOMBSTONES = st.builds(
     TEXTS,
     st.lists(TEXTS, max_size=2).map(tuple),
 )
+
+
+def test_nothing_known_is_not_zero() -> None:
+    """A holder that was never released, one released at 0, one with no entry, a listing at 0: each is what it was."""
+    holders = (Holder("b", 1, 2, None, "", None), Holder("b", 2, 2, 0, "r", 0), Holder("c", 1, 2, 5, "r", 7))
+    for listed_ms in (None, 0, 9):
+        record, steps = StoredRecord(b"r", 1), (Step(State.PURGED, 3, "op"),)
+        tombstone = Tombstone(
+            LedgerId(0, 1), State.PURGED, record, ("b",), holders, steps, "why", 1, listed_ms=listed_ms
+        )
+        assert KIND.decode(KIND.encode([tombstone])) == [tombstone]
 
 
 @given(st.lists(TOMBSTONES, max_size=4))

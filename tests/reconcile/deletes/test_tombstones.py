@@ -26,6 +26,7 @@ from reconcile.deletes.tombstones import (
     is_due,
     is_expired,
     list_overdue,
+    list_released,
     list_returned,
     list_waiting,
     name_certificate,
@@ -367,3 +368,16 @@ def test_a_verification_of_what_was_removed_changes_nothing() -> None:
     """Its tombstone is what is left of the ledger."""
     for tombstone in (make_purged(), replace(make_purged(), state=State.CONFIRMED)):
         assert take_verification(tombstone, SAFE, 10**14, "op") is tombstone
+
+
+def test_who_is_seen_without_it_for_the_first_time_is_released() -> None:
+    """Once: a later look names nobody again; another life of the same bookie counts for itself."""
+    purged = make_purged()
+    at_ms = purged.since_ms
+    first = take_sightings(purged, [see("b1", 11, at_ms)], at_ms, "op")
+    assert [(holder.bookie, holder.incarnation) for holder in list_released(purged, first)] == [("b1", 11)]
+    second = take_sightings(first, [see("b1", 11, at_ms + 1), see("b2", 12, at_ms + 1)], at_ms + 1, "op")
+    assert [(holder.bookie, holder.incarnation) for holder in list_released(first, second)] == [("b2", 12)]
+    assert list_released(second, second) == ()
+    other = replace(second, holders=(*second.holders, Holder("b1", 13, at_ms, at_ms + 2, "inventory")))
+    assert [(holder.bookie, holder.incarnation) for holder in list_released(second, other)] == [("b1", 13)]
