@@ -65,6 +65,8 @@ class Case:
     archive: dict[LedgerId, ArchiveMark] | None = field(default_factory=dict)
     between: Any = None
     is_stated: bool = True
+    later_is_stated: bool = True
+    later_ms: int = 0
     deleted: Sequence[int] = ()
     absence: Absence | None = None
     known: dict[LedgerId, Tombstone] = field(default_factory=dict)
@@ -97,9 +99,12 @@ class Case:
         known = References.unite([References(rows), References(read(self.folder / "said.jsonl"))])
         given = known if self.has_references else None
         listing = Listing(given, self.listed_ms, self.problem, self.is_stated)
+        later = replace(
+            listing, at_ms=self.listed_ms + self.later_ms, is_stated=self.is_stated and self.later_is_stated
+        )
         evidence = Evidence(
             (first, second),
-            (listing, listing),
+            (listing, later),
             holdings,
             judge_copies(wanted, first, inventories, (), {}),
             self.known,
@@ -253,6 +258,7 @@ UNDECIDED: dict[str, dict[str, Any]] = {
     "MAKER_UNLISTED: a broker may": {"ledger": Ledger(ONE, custom=made("delayed-index-bucket")), "deleted": [2]},
     "MAKER_UNLISTED: a broker may keep": {"ledger": Ledger(ONE, custom=(("application", b"pulsar"),))},
     "MAKER_UNLISTED: no part of Pulsar": {"is_stated": False},
+    "MAKER_UNLISTED: no part of Pulsar made it": {"later_is_stated": False},
     "MAKER_UNLISTED: no part of Pulsar made": {
         "ledger": Ledger(ONE, custom=(("application", b"\xff"), ("component", b"schema"))),
         "is_stated": False,
@@ -297,6 +303,12 @@ def test_safe(name: str, tmp_path: Path) -> None:
     assert (found.verdict, found.reasons) == (Verdict.SAFE, ())
     assert found.record is not None
     assert found.record.created_ms == CREATED_MS
+
+
+@pytest.mark.parametrize(("later_ms", "earliest"), [(4000, NOW_MS - 5000), (-4000, NOW_MS - 9000)])
+def test_the_earliest_listing_counts(later_ms: int, earliest: int, tmp_path: Path) -> None:
+    """Of references that were listed twice: what came to be named in between may be in neither."""
+    assert Case(tmp_path, listed_ms=NOW_MS - 5000, later_ms=later_ms).judge().listed_ms == earliest
 
 
 def test_the_record_that_is_kept_stands_now(tmp_path: Path) -> None:
