@@ -183,15 +183,17 @@ def is_left_by_bookkeeper(there: ScrutinizedCluster, row: Mapping[str, Any], cap
 
     With A < W a writer that loses a bookie does not send the new one what A others had acknowledged (docs/design/0019).
     The bookie that was lost may have them, and where it is no member any more they count as misplaced.
-    Of a ledger that was deleted since then no bookie can be asked any more.
+    Of a ledger that was deleted, or repaired, since then no bookie can be asked any more.
     """
     if row["category"] not in ("BELOW_WRITE_QUORUM", "ENTRIES_MISPLACED"):
         return False
-    if row["ledger"] not in there.cluster.ledgers():
-        stored = captured.read("ledgers", columns=["ledger", "ack_quorum", "write_quorum"]).to_pylist()
-        (quorum,) = [one for one in stored if one["ledger"] == row["ledger"]]
-        return bool(quorum["ack_quorum"] < quorum["write_quorum"])
-    record = there.record(row["ledger"])
+    stored = captured.read("ledgers", columns=["ledger", "ack_quorum", "write_quorum", "segments"]).to_pylist()
+    (known,) = [one for one in stored if one["ledger"] == row["ledger"]]
+    record = there.record(row["ledger"]) if row["ledger"] in there.cluster.ledgers() else None
+    if record is None or [list(one.members) for one in record.segments] != [
+        one["members"] for one in known["segments"]
+    ]:
+        return bool(known["ack_quorum"] < known["write_quorum"])
     segments = record.segments
     for group in row["entries"]:
         for run in range(group["first"], group["last"] + 1, group["period"] or 1):
