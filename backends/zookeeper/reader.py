@@ -163,6 +163,7 @@ class ZooKeeperReader:
         self._behind = True
         self._acl_stream: AclStream | None = None
         self._acl_lock = threading.Lock()
+        self._closing = threading.Lock()
         self._prepare()
         self._options = make_options(hosts, auth=auth, sasl=sasl, tls=tls, session_s=session_s)
         self._client = self._client_class(**self._options)
@@ -200,9 +201,10 @@ class ZooKeeperReader:
     def close(self) -> None:
         self._closed = True
         self._pace.stop()
-        self._drop_stream()
-        self._client.stop()
-        self._client.close()
+        with self._closing:  # kazoo refuses to close while another thread still stops
+            self._drop_stream()
+            self._client.stop()
+            self._client.close()
 
     def _catch_up(self) -> None:
         """Have the server see every write that ended before, also those that another server took."""

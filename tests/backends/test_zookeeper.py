@@ -3,7 +3,9 @@
 import itertools
 import logging
 import re
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -168,3 +170,18 @@ def test_values_of_any_size_are_read_together(zookeeper_server: ZooKeeperServer,
     found = {key: held and (held.value, held.version) for key, held in store.get_many([*values, "/none"])}
     assert found == {**{key: (value, 0) for key, value in values.items()}, "/1": (b"2", 1), "/none": None}
     store.close()
+
+
+def test_who_closes_while_another_thread_closes_waits_for_it(zookeeper_server: ZooKeeperServer) -> None:
+    """A thread that watches ends its connection just when the one that stops it does."""
+    for _ in range(5):
+        store = ZooKeeperStore(zookeeper_server.hosts, session_s=10)
+        both = threading.Barrier(2)
+
+        def close(store: ZooKeeperStore = store, both: threading.Barrier = both) -> None:
+            both.wait()
+            store.close()
+
+        with ThreadPoolExecutor(2) as threads:
+            for closing in [threads.submit(close) for _ in range(2)]:
+                closing.result()
