@@ -1,6 +1,7 @@
 """Whom stores take this program for, and how connections are secured, as the environment has it.
 
     BKMETA_ZK_AUTH                       user:password for ZooKeeper's digest scheme
+    BKMETA_ZK_AUTH_FILE                  file whose first line is that; `freeze` makes one where neither is set
     BKMETA_ZK_BOOKIE_AUTH                the same of the bookies, for a freeze's proof
     BKMETA_ETCD_AUTH                     user:password for etcd
     BKMETA_ZK_SASL                       user:password for ZooKeeper's SASL, DIGEST-MD5
@@ -15,7 +16,9 @@ Secrets never stand on a command line.
 
 import os
 import re
+import secrets
 import ssl
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from recovery.errors import InputError
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from backends.protocols import Sasl, Tls
 
 AUTH_VARIABLE: Final = "BKMETA_ZK_AUTH"
+AUTH_FILE_VARIABLE: Final = "BKMETA_ZK_AUTH_FILE"
 BOOKIE_AUTH_VARIABLE: Final = "BKMETA_ZK_BOOKIE_AUTH"
 SASL_VARIABLE: Final = "BKMETA_ZK_SASL"
 KERBEROS_VARIABLE: Final = "BKMETA_ZK_KERBEROS"
@@ -36,15 +40,26 @@ _LONGEST_S: Final = 7 * 24 * 3600
 """Clocks and timers take no number of any size."""
 _LARGEST_PEM: Final = 16 << 20
 """A machine's whole bundle has some hundred kB."""
+_LARGEST_IDENTITY: Final = 4096
+_USER: Final = "bkmeta"
+_PASSWORD_BYTES: Final = 24
+_FORM: Final = "set it as user:password, or unset it"
 
 
 class EnvironmentAccess:
-    """Reads each variable when a store needs it: what no store needs may be wrong."""
+    """Reads each variable when a store needs it: what no store needs may be wrong.
+
+    Args:
+        identity: a file with the identity of a freeze, where the environment names none.
+    """
+
+    def __init__(self, identity: Path | None = None) -> None:
+        self._identity = identity
 
     @property
     def digest(self) -> tuple[str, str] | None:
         """User and password for ZooKeeper's digest scheme."""
-        return user_and_password(AUTH_VARIABLE)
+        return digest_from_environment() if self._identity is None else read_identity(str(self._identity))
 
     @property
     def bookie_digest(self) -> tuple[str, str] | None:
@@ -72,6 +87,56 @@ class EnvironmentAccess:
         return _patience_s()
 
 
+def digest_from_environment() -> tuple[str, str] | None:
+    """Return user and password for ZooKeeper's digest scheme; None where no variable says so.
+
+    Raises:
+        InputError: the variable or its file has another form or cannot be read, or there are both.
+    """
+    given, path = user_and_password(AUTH_VARIABLE), os.environ.get(AUTH_FILE_VARIABLE)
+    if not path:
+        return given
+    if given is not None:
+        problem = "both say whom ZooKeeper takes this program for"
+        raise InputError(f"{AUTH_VARIABLE} and {AUTH_FILE_VARIABLE}", problem, "unset one of them")
+    return read_identity(path)
+
+
+def read_identity(path: str) -> tuple[str, str]:
+    """Return user and password of the first line of a file.
+
+    Raises:
+        InputError: it cannot be read, or has another form.
+    """
+    from backends.files import read_bounded
+
+    try:
+        line = read_bounded(path, _LARGEST_IDENTITY).decode().partition("\n")[0]
+    except OSError as error:
+        raise InputError(
+            path, f"cannot be read: {error.strerror}", f"name a file with user:password in {AUTH_FILE_VARIABLE}"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise InputError(path, "is not text", _FORM) from error
+    return _split_identity(line.rstrip("\r"), f"{path}, line 1")
+
+
+def make_identity(path: Path) -> None:
+    """Write a user and a password that nobody else has into a new file that only its owner may read.
+
+    Raises:
+        InputError: it cannot be written.
+    """
+    try:
+        with open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+            file.write(f"{_USER}:{secrets.token_urlsafe(_PASSWORD_BYTES)}\n".encode())
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        remedy = f"name an identity that no bookie has: export {AUTH_VARIABLE}=user:password"
+        raise InputError(str(path), f"cannot be written ({error.strerror})", remedy) from error
+
+
 def user_and_password(variable: str) -> tuple[str, str] | None:
     """Return what an environment variable says as ``user:password``; None where it is not set.
 
@@ -81,9 +146,13 @@ def user_and_password(variable: str) -> tuple[str, str] | None:
     given = os.environ.get(variable)
     if not given:
         return None
-    user, colon, password = given.partition(":")
+    return _split_identity(given, variable)
+
+
+def _split_identity(text: str, where: str) -> tuple[str, str]:
+    user, colon, password = text.partition(":")
     if not colon:
-        raise InputError(variable, "is not user:password", "set it as user:password, or unset it")
+        raise InputError(where, "is not user:password", _FORM)
     return user, password
 
 

@@ -17,7 +17,7 @@ from typing import Final
 import click
 
 from backends.errors import AccessDeniedError, BackendError, StoreFullError, UnavailableError, UnsupportedStoreError
-from reconcile.cli.access import AUTH_VARIABLE
+from reconcile.cli.access import AUTH_FILE_VARIABLE, AUTH_VARIABLE
 from reconcile.cli.command import Exit
 from reconcile.cli.output import Output
 from reconcile.cli.wording.remedies import word_error
@@ -70,7 +70,10 @@ _FAILURES: Final = (DiskError, ProcessLostError, SparkError)
 _REMEDIES: Final = (
     (StoreFullError, "then run it again"),
     (UnavailableError, "see that its servers run, and that the address is right"),
-    (AccessDeniedError, f"name who may: {AUTH_VARIABLE}=user:password, on etcd BKMETA_ETCD_AUTH"),
+    (
+        AccessDeniedError,
+        f"name who may: {AUTH_VARIABLE}=user:password or {AUTH_FILE_VARIABLE}=FILE, on etcd BKMETA_ETCD_AUTH",
+    ),
 )
 
 

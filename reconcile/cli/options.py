@@ -203,11 +203,16 @@ def make_output(values: dict[str, Any]) -> Output:
     return Output(as_json=values.pop("as_json"), progress=values.pop("progress"), short=short)
 
 
-def make_context(output: Output) -> "Context":
-    """Return what a job needs besides its request: the environment's access, the output, and the clock."""
+def make_context(output: Output, identity: Path | None = None) -> "Context":
+    """Return what a job needs besides its request: the environment's access, the output, and the clock.
+
+    Args:
+        output: of the command.
+        identity: the file with the identity of a freeze, where the environment names none.
+    """
     from reconcile.jobs.context import Context
 
-    return Context(EnvironmentAccess(), output, now)
+    return Context(EnvironmentAccess(identity), output, now)
 
 
 def _reason(_context: click.Context, _option: click.Parameter, text: str | None) -> str | None:

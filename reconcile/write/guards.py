@@ -22,7 +22,7 @@ What a thaw must find is judged by listings, in `reconcile.check`.
 
 import re
 import socket
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
@@ -184,6 +184,13 @@ def demand_no_replication(named: int, store: MetadataStore, base: str) -> None:
         )
 
 
+def ask_whether_running(bookies: Iterable[str]) -> Mapping[str, bool]:
+    """Return of each bookie whose id is host:port whether a bookie answers there, in the order of the ids."""
+    names = sorted(bookie for bookie in set(bookies) if _ADDRESS.fullmatch(bookie))
+    with ThreadPoolExecutor(_CONNECTIONS, thread_name_prefix="bookies") as pool:
+        return dict(zip(names, pool.map(_is_answered, names), strict=True))
+
+
 def demand_stopped(bookies: Iterable[str]) -> None:
     """Refuse where a bookie answers at the address in its id.
 
@@ -193,10 +200,7 @@ def demand_stopped(bookies: Iterable[str]) -> None:
     Raises:
         GuardRefusedError: a bookie answers.
     """
-    names = sorted(bookie for bookie in set(bookies) if _ADDRESS.fullmatch(bookie))
-    with ThreadPoolExecutor(_CONNECTIONS, thread_name_prefix="bookies") as pool:
-        running = [name for name, answers in zip(names, pool.map(_is_answered, names), strict=True) if answers]
-    if running:
+    if running := [name for name, answers in ask_whether_running(bookies).items() if answers]:
         raise GuardRefusedError(
             ", ".join(running[:_LISTED]),
             f"{count_noun(len(running), 'bookie')} {is_or_are(len(running))} running, registered or not (what "

@@ -79,11 +79,12 @@ def test_every_command_of_the_runbook_does_what_it_says_in_its_order(tmp_path: P
         subprocess.run([sys.executable, "-c", wipe, server.hosts], check=True, cwd=root)
         environment = {
             **os.environ,
-            "BKMETA_ZK_AUTH": "bkmeta:secret",
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         }
         digest = "no hash was printed yet"
         for line in found:
+            if (identity := tmp_path / "bkmeta-identity").exists():
+                environment["BKMETA_ZK_AUTH_FILE"] = str(identity)
             for command, more in lines_for(line, tmp_path, names, ids):
                 ran = subprocess.run(
                     ["bash", "-c", re.sub(r"\bHASH\b", digest, command).replace("zk1:2181", server.hosts)],
@@ -102,4 +103,5 @@ def test_every_command_of_the_runbook_does_what_it_says_in_its_order(tmp_path: P
                     digest = hashes[0]
     finally:
         server.kill()
+    assert "BKMETA_ZK_AUTH_FILE" in environment, "freeze made an identity, and what came after used it"
     assert (tmp_path / "plan" / "report.html").exists()

@@ -61,12 +61,14 @@ class Bookie:
         registered: rw, ro or no.
         inventory: whether an inventory of it was given.
         settings: of its garbage collection; None: not read.
+        answers: whether its protocol is spoken at the address in its id; None: it was not asked, or names none.
     """
 
     id: str
     registered: str
     inventory: bool
     settings: BookieSettings | None
+    answers: bool | None = None
 
     @property
     def wait_ms(self) -> int:
@@ -128,6 +130,12 @@ class Report:
         """Whether only other bookies than those that were compared use the store: it is a cluster's, and not theirs."""
         running = [bookie for bookie in self.bookies if bookie.registered != "no"]
         return self.foreign and bool(running) and not any(bookie.inventory for bookie in running)
+
+    @property
+    def silent(self) -> bool:
+        """Whether bookies are known, none is registered, and all were asked and none answered."""
+        known = self.bookies
+        return bool(known) and all(bookie.registered == "no" and bookie.answers is False for bookie in known)
 
     @property
     def level(self) -> Level:

@@ -6,11 +6,24 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from reconcile.cli.access import AUTH_VARIABLE
 from reconcile.cli.command import Command, Exit
-from reconcile.cli.options import FOLDER, make_context, make_output, output_options, reason_option, word_collect
+from reconcile.cli.options import (
+    FOLDER,
+    carry_options,
+    make_context,
+    make_output,
+    output_options,
+    reason_option,
+    word_collect,
+)
 from reconcile.cli.output import Result
-from reconcile.cli.wording.freezing import ask_for_hash, change_facts, demand_identity, make_waiting_result
+from reconcile.cli.wording.freezing import (
+    ask_for_hash,
+    change_facts,
+    describe_identity,
+    make_waiting_result,
+    take_identity,
+)
 from reconcile.jobs.context import add_remedy
 
 if TYPE_CHECKING:
@@ -45,7 +58,7 @@ GOES_ON: Final = (
         Exit.REFUSED: "not confirmed; a store or identity that cannot be frozen",
         Exit.PARTLY: "stopped midway: run the same command again",
     },
-    epilog=f"Example: {AUTH_VARIABLE}=bkmeta:secret bkmeta freeze --metadata zk+hierarchical://zk1:2181/ledgers",
+    epilog="Example: bkmeta freeze --metadata zk+hierarchical://zk1:2181/ledgers",
 )
 @click.option("--metadata", "uri", required=True, metavar="URI", help="The store, named as in bk_server.conf.")
 @click.option("--confirm", metavar="HASH", help="Of the changes that a run without it prints.")
@@ -62,24 +75,28 @@ def freeze(
     """Make every bookie's listing of ledgers fail, so that none deletes. WRITES rights and a few empty nodes.
 
     Without --confirm it prints the exact changes and their hash, and changes nothing. It needs an identity of its own,
-    in BKMETA_ZK_AUTH as user:password: keep it, apply and thaw need the same. Replication is disabled first and stays
-    so. Bookies that connect with a digest identity: put theirs into BKMETA_ZK_BOOKIE_AUTH, and the proof is made as it.
+    which apply and thaw need, too: BKMETA_ZK_AUTH as user:password, or BKMETA_ZK_AUTH_FILE; without them it makes one
+    and keeps it beside the incident file or the journal, for nobody else to read. Replication is disabled first and
+    stays so. Bookies that connect with a digest identity: put theirs into BKMETA_ZK_BOOKIE_AUTH, and the proof is made
+    as it.
     """
     from reconcile.jobs.changes import freeze as job
 
     output = make_output(shared)
-    demand_identity(uri)
+    kept = take_identity(uri, journal, makes=True)
     request = job.FreezeRequest(uri, journal or job.default_journal(uri), confirm, reason)
     with add_remedy(f"what was changed is recorded in {request.journal}, go on: run the same command again"):
-        done = job.freeze(request, make_context(output), ask_for_hash)
+        done = job.freeze(request, make_context(output, identity=kept), ask_for_hash)
     sys.exit(
         output.show(
-            make_waiting_result(done, request) if isinstance(done, job.Waiting) else _frozen_result(done, request)
+            make_waiting_result(done, request, kept, carry_options("--metadata"))
+            if isinstance(done, job.Waiting)
+            else _frozen_result(done, request, kept)
         )
     )
 
 
-def _frozen_result(frozen: "Frozen", request: "FreezeRequest") -> Result:
+def _frozen_result(frozen: "Frozen", request: "FreezeRequest", kept: Path | None) -> Result:
     """Say whether the freeze holds: what the rights are, and what was refused without our identity."""
     state, trials, silent, untried = frozen.state, frozen.trials, frozen.silent, frozen.untried
     tried_as = sorted({trial.principal for trial in trials})
@@ -93,6 +110,7 @@ def _frozen_result(frozen: "Frozen", request: "FreezeRequest") -> Result:
     details += [*(f"not seen: {act}" for act in NOT_SEEN), f"not stopped: {GOES_ON}"]
     if frozen.has_journal:
         details.append(f"every change is recorded in {request.journal}: thaw needs it")
+    details += describe_identity(kept)
     return Result(
         "freeze",
         verdict,
@@ -109,6 +127,7 @@ def _frozen_result(frozen: "Frozen", request: "FreezeRequest") -> Result:
         following="stop every bookie: kill -STOP" if code == Exit.FOUND else word_collect(),
         facts={
             **change_facts(frozen.proposal, frozen.root, frozen.identity, request.journal),
+            "identity_file": None if kept is None else str(kept),
             "state": str(state.state),
             "replication_disabled": state.replication_disabled,
             "trials": [

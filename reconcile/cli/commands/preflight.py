@@ -1,6 +1,5 @@
 """The command for the first ten minutes: preflight."""
 
-import os
 import shlex
 import sys
 from collections.abc import Sequence
@@ -27,6 +26,7 @@ from reconcile.cli.options import (
     word_collect,
 )
 from reconcile.cli.output import Output, Result
+from reconcile.words import list_names
 
 if TYPE_CHECKING:
     from reconcile.check.preflight.report import Remark, Report
@@ -38,8 +38,8 @@ _BEFORE: Final[tuple[_Step, ...]] = (
         "They initialise clusters again.",
     ),
     (
-        "On each bookie: kill -STOP. Never kill -CONT, after which it goes on deleting, and no clean",
-        "stop, which commits deletes that are pending.",
+        "On each bookie: kill -STOP, then see that it is in state T (ps -o stat=). Never kill -CONT, after",
+        "which it goes on deleting, and no clean stop, which commits deletes that are pending.",
     ),
 )
 _AFTER: Final[tuple[_Step, ...]] = (
@@ -177,6 +177,11 @@ def _make_result(report: "Report", uri: str, inventories: Sequence[str]) -> Resu
     if worst == "critical" and report.bookies:
         details += ["", "stop the bookies in this order, kill -STOP each, before anything else is tried:"]
         details += [f"  {number}. {line}" for number, line in enumerate(_stop_order(report), 1)]
+    if running := [bookie.id for bookie in report.bookies if bookie.answers]:
+        details.append(
+            f"running, they answered: {list_names(running)}. One that still answers after kill -STOP was not stopped: "
+            "the first process of a container ignores it from inside; stop it from its node"
+        )
     return _result(
         uri,
         f"{worst.upper()}: {text}",
@@ -199,6 +204,7 @@ def _make_result(report: "Report", uri: str, inventories: Sequence[str]) -> Resu
                 {
                     "id": bookie.id,
                     "registered": bookie.registered,
+                    "answers": bookie.answers,
                     "inventory": bookie.inventory,
                     "gc_wait_ms": bookie.wait_ms,
                     "settings": asdict(bookie.settings) if bookie.settings else None,
@@ -250,9 +256,13 @@ def _choose_next(report: "Report", uri: str, inventories: Sequence[str]) -> str:
         if report.of_strangers:
             return f"stop every bookie that was collected (kill -STOP); is this their store? If not: {command}"
         if report.layout is not None and parse_store_uri(uri).kind == "zookeeper":
-            # Who has an identity already must not be given another one by a line that is copied.
-            identity = "" if AUTH_VARIABLE in os.environ else f"{AUTH_VARIABLE}=bkmeta:SECRET "
-            return identity + shlex.join(["bkmeta", "freeze", *carry_options("--metadata")])
+            freeze = shlex.join(["bkmeta", "freeze", *carry_options("--metadata")])
+            if not report.silent:
+                return freeze
+            still = (
+                "nothing answers at any bookie's address: where each process is stopped (state T) or gone, keep it so"
+            )
+            return f"{still} until apply has ended: {recover if inventories else collect}; else: {freeze}"
         return stop + (recover if inventories else collect)
     if report.denied:
         return f"connect as who may look: {AUTH_VARIABLE}=USER:PASSWORD {command}"

@@ -20,7 +20,7 @@ from reconcile.cli.options import (
     reason_option,
 )
 from reconcile.cli.output import Result
-from reconcile.cli.wording.freezing import ask_for_hash, demand_identity, make_waiting_result
+from reconcile.cli.wording.freezing import ask_for_hash, make_waiting_result, take_identity
 from reconcile.words import count_noun
 from recovery.errors import InputError
 
@@ -94,7 +94,7 @@ def thaw(
     from recovery.infer.lost_disks import LostDisk
 
     output, approvals = make_output(shared), take_approvals(shared)
-    demand_identity(uri)
+    kept = take_identity(uri, journal, makes=False)
     for option, number in (("--accept-absent", accept_absent), ("--accept-left-out", accept_left_out)):
         if number and not inventories:
             problem = "says what of the inventories may go, and no inventory was given"
@@ -109,13 +109,16 @@ def thaw(
         job.Accepted(accept_absent, accept_unseen, accept_left_out),
         tuple(map(LostDisk.parse, lost)),
     )
-    done = job.thaw(request, make_context(output), ask_for_hash)
+    done = job.thaw(request, make_context(output, identity=kept), ask_for_hash)
     if isinstance(done, job.Waiting):
-        options = [*carry_options("--inventory", "--inventory-dir", "--lost"), *carry_approvals(approvals)]
+        options = [
+            *carry_options("--metadata", "--inventory", "--inventory-dir", "--lost"),
+            *carry_approvals(approvals),
+        ]
         options += ["--accept-absent", str(accept_absent)] if accept_absent else []
         options += ["--accept-unseen", str(accept_unseen)] if accept_unseen is not None else []
         options += ["--accept-left-out", str(accept_left_out)] if accept_left_out else []
-        sys.exit(output.show(make_waiting_result(done, request, options)))
+        sys.exit(output.show(make_waiting_result(done, request, kept, options)))
     sys.exit(output.show(_make_result(done, request)))
 
 

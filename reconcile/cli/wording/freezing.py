@@ -4,12 +4,19 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from reconcile.cli.access import AUTH_VARIABLE, BOOKIE_AUTH_VARIABLE, EnvironmentAccess
+from reconcile.cli.access import (
+    AUTH_FILE_VARIABLE,
+    AUTH_VARIABLE,
+    BOOKIE_AUTH_VARIABLE,
+    EnvironmentAccess,
+    make_identity,
+)
 from reconcile.cli.command import Exit
+from reconcile.cli.incident import incident_file
 from reconcile.cli.output import Result
 from reconcile.words import printable
 from recovery.errors import InputError
@@ -19,26 +26,49 @@ if TYPE_CHECKING:
     from reconcile.write.freezing.freeze import Proposal
 
 
-def demand_identity(uri: str) -> None:
-    """Check that the environment names an identity that a freeze can be made as.
+_IDENTITY: Final = "bkmeta-identity"
+"""A file beside the incident file, or else beside the journal: whom a freeze was made as."""
+
+
+def take_identity(uri: str, journal: Path | None, *, makes: bool) -> Path | None:
+    """Return the file that the identity of a freeze is in; None: the environment names an identity.
+
+    Args:
+        uri: of the store.
+        journal: of the freeze; None: where it is by default.
+        makes: whether a file is made where there is none.
 
     Raises:
         GuardRefusedError: the store has no rights.
-        InputError: no identity is named, or that of the bookies.
+        InputError: no identity is named and no file is there, or it is that of the bookies.
     """
-    from reconcile.jobs.changes.freeze import demand_access_control
+    from reconcile.jobs.changes.freeze import default_journal, demand_access_control
 
     demand_access_control(uri)
-    access = EnvironmentAccess()
-    digest = access.digest
-    if digest is None:
-        raise InputError(
-            AUTH_VARIABLE,
-            "is not set, and a freeze needs an identity that no bookie has",
-            f"export {AUTH_VARIABLE}=bkmeta:<a password of your own>, and keep it: apply and thaw need the same",
-        )
-    if digest == access.bookie_digest:
+    access, kept = EnvironmentAccess(), None
+    if access.digest is None:
+        incident = incident_file(click.get_current_context())
+        beside = journal or default_journal(uri) if incident is None else Path(incident)
+        kept = beside.absolute().parent / _IDENTITY
+        if not kept.exists():
+            if not makes:
+                raise InputError(
+                    AUTH_VARIABLE,
+                    f"is not set, and there is no {kept}; a thaw needs the identity of the freeze",
+                    f"export {AUTH_FILE_VARIABLE}=FILE with the file that freeze made, or {AUTH_VARIABLE}",
+                )
+            make_identity(kept)
+        access = EnvironmentAccess(kept)
+    if access.digest == access.bookie_digest:
         raise InputError(BOOKIE_AUTH_VARIABLE, f"is the same as {AUTH_VARIABLE}", "freeze as somebody else")
+    return kept
+
+
+def describe_identity(kept: Path | None) -> list[str]:
+    """Say where the identity is that apply and thaw need; nothing where the environment names one."""
+    if kept is None:
+        return []
+    return [f"whom it is made as stands in {kept}; apply needs that, too: export {AUTH_FILE_VARIABLE}={kept}"]
 
 
 def ask_for_hash(proposal: "Proposal") -> str | None:
@@ -72,26 +102,32 @@ def change_facts(proposal: "Proposal", root: str, identity: str, journal: Path) 
     }
 
 
-def make_waiting_result(waiting: "Waiting", request: "FreezeRequest", options: Sequence[str] = ()) -> Result:
+def make_waiting_result(
+    waiting: "Waiting", request: "FreezeRequest", kept: Path | None, options: Sequence[str]
+) -> Result:
     """Say that nothing was changed, and which command goes on.
 
     Args:
         waiting: what waits.
         request: what was asked.
-        options: that the command was given besides.
+        kept: the file that the identity is in; None: the environment names it.
+        options: that the command was given, but its journal, its reason and the hash.
     """
     proposal = waiting.proposal
     verdict = f"nothing was changed: {proposal.kind} waits for its hash"
     if waiting.confirmed is not None:
         verdict = f"nothing was changed: what was confirmed ({waiting.confirmed[:12]}) is not what would be done now"
-    words = ["bkmeta", proposal.kind, "--metadata", request.uri, "--journal", str(request.journal), *options]
+    words = ["bkmeta", proposal.kind, *options, "--journal", str(request.journal)]
     words += ["--reason", request.reason] if request.reason else []
     return Result(
         proposal.kind,
         verdict,
         Exit.REFUSED,
         counts={"changes": len(proposal.changes), **waiting.counts},
-        details=change_lines(proposal),
+        details=[*change_lines(proposal), *describe_identity(kept)],
         following=shlex.join([*words, "--confirm", proposal.hash]),
-        facts=change_facts(proposal, waiting.root, waiting.identity, request.journal),
+        facts={
+            **change_facts(proposal, waiting.root, waiting.identity, request.journal),
+            "identity_file": None if kept is None else str(kept),
+        },
     )

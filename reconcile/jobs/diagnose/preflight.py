@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +12,7 @@ from reconcile.check.preflight.report import Report
 from reconcile.jobs.collect.tables import with_tables
 from reconcile.jobs.context import Context
 from reconcile.stores import demand_store_uri, open_store
+from reconcile.write.guards import ask_whether_running
 from recovery.codecs.store import Layout
 from recovery.dataset import Dataset, open_dataset
 
@@ -60,7 +61,7 @@ def _examine(request: PreflightRequest, inventories: Sequence[Dataset], context:
         settings = [*(gc_settings.read_file(path) for path in request.confs), *answers]
     with open_store(request.uri, context.access, session_s=_ANSWER_S, patience_s=_PATIENCE_S) as opened:
         layout = Layout(opened.layout_hint) if opened.layout_hint else None
-        return engine.examine(
+        report = engine.examine(
             opened.store,
             opened.root,
             layout,
@@ -69,3 +70,5 @@ def _examine(request: PreflightRequest, inventories: Sequence[Dataset], context:
             now=context.now(),
             aliases=request.aliases,
         )
+    running = ask_whether_running(bookie.id for bookie in report.bookies)
+    return replace(report, bookies=tuple(replace(bookie, answers=running.get(bookie.id)) for bookie in report.bookies))

@@ -5,6 +5,8 @@ be to collect, which takes hours, while bookies can delete.
 """
 
 import itertools
+import socket
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
@@ -171,19 +173,64 @@ def test_the_next_command_uses_what_was_given(
     zookeeper_server: ZooKeeperServer,
     client: KazooClient,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """The incident file, its folder for inventories, and the identity of the shell: a line to copy keeps them."""
+    """The incident file and its folder for inventories: a line to copy keeps them, and has no secret in it."""
     root = f"/states-{next(_ROOTS)}"
     file = tmp_path / "incident.toml"
     file.write_text(f'store = "zk+hierarchical://{zookeeper_server.hosts}{root}"\ninventories = "inv"\n')
     arguments = ("preflight", "--incident", file)
     made(client, root, "emptied", registered=False)
-    assert run(capsys, *arguments).out.endswith(f"next: BKMETA_ZK_AUTH=bkmeta:SECRET bkmeta freeze --incident {file}\n")
-    monkeypatch.setenv("BKMETA_ZK_AUTH", "me:mine")
     assert run(capsys, *arguments).out.endswith(f"next: bkmeta freeze --incident {file}\n")
     client.create(f"{root}/LAYOUT", layout_bytes(Layout.HIERARCHICAL))
     said = run(capsys, *arguments).out
     assert f"bkmeta collect --bookie-conf bk_server.conf --out {tmp_path / 'inv'}/BOOKIE; " in said
     assert said.endswith(f"then: bkmeta preflight --incident {file}\n")
+
+
+@pytest.mark.parametrize("running", [False, True])
+def test_what_comes_next_where_bookies_were_stopped_needs_no_freeze(
+    zookeeper_server: ZooKeeperServer,
+    client: KazooClient,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    running: bool,
+) -> None:
+    """Where nothing answers; one that answers although it is not registered is named, and freeze is next."""
+    root = f"/states-{next(_ROOTS)}"
+    client.create(root, makepath=True)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        bookies = [f"127.0.0.1:{server.getsockname()[1]}", f"127.0.0.1:{free_port()}"]
+        arguments = ["preflight", "--metadata", f"zk+hierarchical://{zookeeper_server.hosts}{root}"]
+        for number, bookie in enumerate(bookies):
+            ended = Later.now(UTC) - timedelta(minutes=5)
+            folder = write_inventory(tmp_path / f"b{number}", bookie, HELD, instance="ours", ended=ended)
+            arguments += ["--inventory", str(folder)]
+        if running:
+            threading.Thread(target=_answer, args=(server, 2), daemon=True).start()
+        else:
+            server.close()
+        done = run(capsys, *arguments, "--json")
+        said = run(capsys, *arguments).out
+    result = done.result
+    assert (done.code, result["level"]) == (3, "critical")
+    assert {bookie["id"]: bookie["answers"] for bookie in result["bookies"]} == dict(
+        zip(bookies, (running, False), strict=True)
+    )
+    if running:
+        assert result["next"].startswith("bkmeta freeze ")
+        assert f"running, they answered: {bookies[0]}. " in said
+    else:
+        assert result["next"].startswith("nothing answers at any bookie's address")
+        assert "keep it so until apply has ended: bkmeta recover --inventory" in result["next"]
+        assert f"else: bkmeta freeze --metadata {arguments[2]}" in result["next"]
+
+
+def _answer(server: socket.socket, requests: int) -> None:
+    """Answer so many requests as a bookie does: a frame's length comes first."""
+    for _ in range(requests):
+        connection, _address = server.accept()
+        with connection:
+            connection.recv(1)
+            connection.sendall((4).to_bytes(4) + bytes(4))
+            connection.recv(1 << 16)

@@ -108,7 +108,7 @@ def test_a_fresh_root_under_bookies_full_of_ledgers(
     assert (
         order.index("b3 (every 1 min)") < order.index("b2 (every 10 min by default") < order.index("b1 (every 15 min)")
     )
-    assert done.out.splitlines()[-1] == f"next: BKMETA_ZK_AUTH=bkmeta:SECRET bkmeta freeze --metadata {uri}"
+    assert done.out.splitlines()[-1] == f"next: bkmeta freeze --metadata {uri}"
 
 
 def test_the_same_for_programs(

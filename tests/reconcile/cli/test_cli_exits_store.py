@@ -1,6 +1,7 @@
 """Exit codes that need a store with something in it: rehearsals that find something, a thaw by the wrong journal."""
 
 import itertools
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
@@ -72,3 +73,36 @@ def test_thaw_with_a_journal_that_is_not_of_the_freeze(
     still = run(capsys, "thaw", "--journal", "first", "--metadata", uri)
     assert (still.code, "STILL FROZEN" in still.out) == (3, True)
     assert confirmed("thaw", "--journal", "second") == 0
+
+
+def test_who_freezes_without_an_identity_gets_one_that_thaw_finds(
+    uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Kept beside the journal for nobody else to read, never printed; without it nothing can be thawed."""
+    with open_store(uri, writable=True) as opened:
+        nodes = {"/LAYOUT": layout_bytes(Layout.HIERARCHICAL), "/INSTANCEID": b"one", "/available/readonly": b""}
+        nodes[ledger_key(Layout.HIERARCHICAL, LedgerId(0, 5))] = b"record"
+        opened.store.write([Write(opened.root + key, value) for key, value in nodes.items()])
+    monkeypatch.delenv("BKMETA_ZK_AUTH")
+    monkeypatch.delenv("BKMETA_ZK_AUTH_FILE", raising=False)
+    kept = tmp_path / "bkmeta-identity"
+    missing = run(capsys, "thaw", "--metadata", uri)
+    assert (missing.code, str(kept) in missing.err, kept.exists()) == (2, True, False)
+    waiting = run(capsys, "freeze", "--metadata", uri, "--json")
+    assert (waiting.code, waiting.result["identity_file"]) == (5, str(kept))
+    assert kept.stat().st_mode & 0o777 == 0o600
+    password = kept.read_text().strip().partition(":")[2]
+    frozen = run(capsys, "freeze", "--metadata", uri, "--confirm", waiting.result["hash"])
+    assert (frozen.code, f"export BKMETA_ZK_AUTH_FILE={kept}" in frozen.out) == (0, True), frozen.out
+    assert password not in waiting.out + waiting.err + frozen.out + frozen.err
+    asked = run(capsys, "thaw", "--metadata", uri, "--accept-unseen", "0", "--json")
+    assert asked.code == 5, asked.err
+    assert run(capsys, *shlex.split(asked.result["next"])[1:]).code == 0
+    monkeypatch.setenv("BKMETA_ZK_AUTH", "me:mine")
+    monkeypatch.setenv("BKMETA_ZK_AUTH_FILE", str(kept))
+    both = run(capsys, "freeze", "--metadata", uri)
+    assert (both.code, "BKMETA_ZK_AUTH and BKMETA_ZK_AUTH_FILE" in both.err) == (2, True)
+    monkeypatch.delenv("BKMETA_ZK_AUTH")
+    kept.write_text("no colon\n")
+    wrong = run(capsys, "capture", "--metadata", uri, "--out", tmp_path / "catalog")
+    assert (wrong.code, f"{kept}, line 1" in wrong.err) == (2, True)

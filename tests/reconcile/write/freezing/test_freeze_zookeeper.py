@@ -368,7 +368,7 @@ def test_usage(
     monkeypatch.setenv("BKMETA_ZK_BOOKIE_AUTH", ":".join(AUTH))
     assert run(capsys, "freeze", "--metadata", address).code == 2
     monkeypatch.delenv("BKMETA_ZK_AUTH")
-    missing = run(capsys, "freeze", "--metadata", address)
+    missing = run(capsys, "thaw", "--metadata", address)
     assert (missing.code, "BKMETA_ZK_AUTH" in missing.err) == (2, True)
 
 
