@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,6 +28,7 @@ from reconcile.plan.plan_reader import STORE
 from reconcile.references import References
 from reconcile.report.pages import plan_page, write_page
 from reconcile.report.plan_verdict import describe_plan
+from reconcile.snapshots import find_snapshots
 from reconcile.stores import catalog_path, demand_store_uri, of_catalog
 from recovery.capture.subtrees import NO_SUBTREES, SubtreeChoice
 from recovery.codecs.store import Layout
@@ -55,7 +56,7 @@ class RecoverRequest:
         disks: folders of bookies that are collected first, mounted wherever a task may run.
         uri: the store that is to be repaired; None: a plan for an empty one.
         layout: of the store to be written, where no URI is given.
-        snapshots: URIs of what the store held earlier.
+        snapshots: what the store held earlier, as `reconcile.snapshots` takes it.
         passwords: candidates.
         expected: bookies that the cluster has, as the operator says; None: not said.
         default_quorum: (E, W, A) where nothing else decides.
@@ -134,6 +135,12 @@ def recover(request: RecoverRequest, context: Context) -> Recovered:
         UnsupportedStoreError: a URI is malformed, or of a store that is not read.
         UnavailableError: a store does not answer.
     """
+    with find_snapshots(request.snapshots, request.uri) as snapshots:
+        return _recover(replace(request, snapshots=snapshots), context)
+
+
+def _recover(request: RecoverRequest, context: Context) -> Recovered:
+    """Make them; snapshots are URIs."""
     out = request.out
     # What can fail soon is tried before Spark starts, which takes seconds.
     with context.reporter.progress("before Spark starts: looking at what was given", "inventories"):

@@ -52,8 +52,9 @@ if TYPE_CHECKING:
     "--snapshot",
     "snapshots",
     multiple=True,
-    metavar="URI",
-    help="What would be left of the store: catalog:///DIR, zkfiles:///DIR, etcdfile:///FILE, or a capture's folder.",
+    metavar="PATH|URI",
+    help="What would be left of the store: ZooKeeper's folder, one snapshot or log of it, etcd's .db, a tar of these, "
+    "a capture's folder, or a URI.",
 )
 @click.option("--passwords", type=FILE, help="Candidates, one a line; mode 0600.")
 @bookies_option

@@ -87,7 +87,9 @@ _VALUE: Final = 18
 @click.option("--bookie", metavar="ID", help="Instead of LEDGER: which ledgers name it, what it holds, what only it.")
 @inventory_options("One bookie's inventory, or a table of entries.")
 @click.option("--metadata", "uri", metavar="URI", help="The store, or a capture of it: catalog:///DIR.")
-@click.option("--snapshot", "snapshots", multiple=True, metavar="URI", help="What the store held earlier, as recover.")
+@click.option(
+    "--snapshot", "snapshots", multiple=True, metavar="PATH|URI", help="What the store held earlier, as recover."
+)
 @click.option("--plan", type=PLACE, help="A plan; what it says of the ledger is explained, not made anew.")
 @click.option("--passwords", type=FILE, help="Candidates, one a line; mode 0600.")
 @bookies_option

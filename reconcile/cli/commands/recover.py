@@ -90,8 +90,9 @@ _SAID: Final = ("HELD", "GUARDED")
     "--snapshot",
     "snapshots",
     multiple=True,
-    metavar="URI",
-    help="What the store held earlier: catalog:///DIR, zkfiles:///DIR, etcdfile:///FILE, or a capture's folder.",
+    metavar="PATH|URI",
+    help="What the store held earlier: ZooKeeper's folder, one snapshot or log of it, etcd's .db, a tar of these, a "
+    "capture's folder, or a URI.",
 )
 @subtree_options
 @click.option("--passwords", type=FILE, help="Candidates, one a line; mode 0600.")

@@ -29,6 +29,7 @@ from reconcile.plan.actions import Passwords
 from reconcile.plan.manifest import read_plan_manifest
 from reconcile.references import References
 from reconcile.rules.segments.member_names import rename_members
+from reconcile.snapshots import find_snapshots
 from reconcile.stores import catalog_path
 from reconcile.stores import of_catalog as open_catalog
 from reconcile.words import word_age
@@ -55,7 +56,7 @@ class ExplainRequest:
         ledger: its id.
         inventories: folders of inventories; each bookie once.
         uri: the store; None: it is not asked.
-        snapshots: URIs of what the store held earlier.
+        snapshots: what the store held earlier, as `reconcile.snapshots` takes it.
         plan: folder of a plan; None: what recover would decide is computed.
         passwords: candidates.
         expected: bookies that the cluster has, as the operator says; None: not said.
@@ -107,7 +108,8 @@ def explain(request: ExplainRequest, context: Context) -> Explanation:
     """
     with ExitStack() as stack:
         inventories = open_inventories(stack.enter_context(with_tables(request.inventories, context.now())))
-        uris = [*([] if request.uri is None else [request.uri]), *request.snapshots]
+        snapshots = stack.enter_context(find_snapshots(request.snapshots, request.uri))
+        uris = [*([] if request.uri is None else [request.uri]), *snapshots]
         instances = _list_instances(inventories)
         sides = [_read_side(uri, request.ledger, instances, context, stack) for uri in uris]
         plan = None if request.plan is None else open_dataset(request.plan, "plan")

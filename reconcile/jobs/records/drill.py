@@ -27,6 +27,7 @@ from reconcile.plan.actions import Passwords
 from reconcile.plan.manifest import PlanManifest
 from reconcile.rules.segments.copy_findings import see_bookies
 from reconcile.rules.segments.member_names import rename_members
+from reconcile.snapshots import find_snapshots
 from recovery.bookies.wire_probe import sample_ledgers
 from recovery.codecs.store import COOKIES, Layout
 from recovery.dataset import Dataset, open_dataset, prepare, write_manifest, write_part
@@ -48,7 +49,7 @@ class DrillRequest:
         uri: the store, which is hidden from `recover`.
         out: a new folder.
         inventories: folders of inventories; each bookie once.
-        snapshots: URIs of what would be left of the store.
+        snapshots: what would be left of the store, as `reconcile.snapshots` takes it.
         passwords: candidates.
         expected: bookies that the cluster has, as the operator would say then; None: not said.
         aliases: other names of bookies in records → ids.
@@ -174,28 +175,29 @@ def _drill(request: DrillRequest, context: Context) -> Drilled:
     clusters.demand_one(
         [*clusters.of_bookies(bookies), clusters.of_catalog(request.uri, catalog.read("sources"), nodes)]
     )
-    recovered = recover(
-        RecoverRequest(
-            out=request.out / PLAN,
-            inventories=request.inventories,
-            disks={},
-            uri=None,
-            layout=Layout(captured.layout),
-            snapshots=request.snapshots,
-            passwords=request.passwords,
-            expected=request.expected,
-            default_quorum=None,
-            references=(),
-            tail=Tail.INCLUSIVE,
-            lost=(),
-            raise_past=None,
-            master=request.master,
-            python=request.python,
-            aliases=request.aliases,
-            settings=request.settings,
-        ),
-        context,
-    )
+    with find_snapshots(request.snapshots, request.uri) as snapshots:
+        recovered = recover(
+            RecoverRequest(
+                out=request.out / PLAN,
+                inventories=request.inventories,
+                disks={},
+                uri=None,
+                layout=Layout(captured.layout),
+                snapshots=snapshots,
+                passwords=request.passwords,
+                expected=request.expected,
+                default_quorum=None,
+                references=(),
+                tail=Tail.INCLUSIVE,
+                lost=(),
+                raise_past=None,
+                master=request.master,
+                python=request.python,
+                aliases=request.aliases,
+                settings=request.settings,
+            ),
+            context,
+        )
     sums = _Sums()
     with context.reporter.progress("holding the plan against the store", "parts") as progress:
         for span, judged in hold_against(recovered.plan, catalog, inventories, request.aliases, throttle(progress)):
