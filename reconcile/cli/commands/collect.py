@@ -32,7 +32,7 @@ from reconcile.cli.output import Output, Result
 from reconcile.cli.settings import CONF_FILE, DEFAULT, effective_settings
 from reconcile.cli.wording.bookies import cluster_result
 from reconcile.cli.wording.whole_datasets import tell_if_whole
-from reconcile.words import count_noun
+from reconcile.words import count_noun, list_names
 from recovery.place import DatasetPlace
 
 if TYPE_CHECKING:
@@ -257,10 +257,13 @@ def collect(
     ]
     if summary.leftover:
         subject = "1 of these ledgers is" if summary.leftover == 1 else f"{summary.leftover} of these ledgers are"
-        details.append(
-            f"{subject} in entry logs or old journals only, as bookies leave what they delete: on purpose, or because "
-            "the metadata store did not name it any more"
+        why = (
+            f"its index may be in what is not there ({list_names(summary.missing)}), so nothing shows that the bookie "
+            "deleted it"
+            if summary.missing
+            else "as bookies leave what they delete: on purpose, or because the metadata store did not name it any more"
         )
+        details.append(f"{subject} in entry logs or old journals only: {why}")
     if summary.damaged:
         hides = "some of it hides entries" if summary.hiding else "none of it hides an entry"
         details.append(f"places of damage: {summary.damaged}, {hides}")

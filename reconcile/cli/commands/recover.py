@@ -300,7 +300,10 @@ def _describe_coverage(coverage: "Coverage") -> Iterator[str]:
     if coverage.cluster_not_named:
         yield f"no instance id, so nothing shows of which cluster it is: {list_names(coverage.cluster_not_named)}"
     if coverage.not_complete:
-        yield f"disks not read completely: {list_names(coverage.not_complete)}"
+        yield (
+            f"disks not read completely: {list_names(coverage.not_complete)}. A ledger that only their logs have need "
+            "not have been deleted: its index may be in what was not read"
+        )
 
 
 def _describe_starts(starts: "Sequence[BookieStart]", out: DatasetPlace) -> Iterator[str]:

@@ -193,7 +193,13 @@ def test_ledgers_that_only_logs_have_are_said(
     assert (clean["leftover"], found["leftover"]) == (0, 2)
     assert found["counts"]["ledgers"] == clean["counts"]["ledgers"] + 2
     told = run(capsys, "collect", *folders(made), "--out", tmp_path / "b").out
-    assert "2 of these ledgers are in entry logs or old journals only" in told
+    assert "2 of these ledgers are in entry logs or old journals only: as bookies leave what they delete" in told
+    conf = tmp_path / "bk_server.conf"
+    (folder,), (journals,) = made.ledger_dirs, made.journal_dirs
+    conf.write_text(f"ledgerDirectories={folder},{tmp_path / 'gone'}\njournalDirectories={journals}\n")
+    told = run(capsys, "collect", "--bookie-conf", conf, "--out", tmp_path / "c").out
+    assert f"old journals only: its index may be in what is not there ({tmp_path / 'gone'})" in told
+    assert "leave what they delete" not in told
 
 
 @pytest.mark.parametrize("storage", STORAGES)
