@@ -1,0 +1,130 @@
+"""What the site has beside the pages of docs/: references made from the program itself, and links that leave docs/.
+
+MkDocs calls it as a hook. Of a link to a file outside of docs/, which the site has not, the text is left.
+"""
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from posixpath import normpath
+from typing import Any, Final
+
+import click
+import pyarrow as pa
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+from reconcile.cli.main import program
+from reconcile.findings import categories
+from recovery.model import tables
+
+_ROOT: Final = Path(__file__).resolve().parent.parent
+_LINK: Final = re.compile(r"(?<!!)\[([^\]\n]*)\]\(([^)\s]+)\)")
+_FIELD: Final = re.compile(r'_field\("(\w+)".*?#\s*(.*)$')
+_WIDTH: Final = 100
+_AT_NIGHT: Final = "operations/scrutiny.md"
+_DATASETS: Final[Mapping[str, Mapping[str, pa.Schema]]] = {
+    "Inventory": tables.INVENTORY,
+    "Catalog": tables.CATALOG,
+    "Plan": tables.PLAN,
+    "Scrutiny": tables.SCRUTINY,
+}
+
+
+def on_files(files: Files, *, config: Any) -> Files:  # noqa: ANN401 - MkDocs's own
+    """Add the pages that are made from the program."""
+    for name, lines in (("commands", _list_commands()), ("findings", _list_findings()), ("tables", _list_tables())):
+        files.append(File.generated(config, f"reference/{name}.md", content="\n".join(lines) + "\n"))
+    return files
+
+
+def on_page_markdown(markdown: str, *, page: Page, **_other: object) -> str:
+    """Leave of a link that leads out of docs/ its text."""
+
+    def keep_inside(link: re.Match[str]) -> str:
+        target = link[2].partition("#")[0]
+        outside = normpath(f"{page.file.src_uri}/../{target}").startswith("../")
+        return link[1] if outside and ":" not in target else link[0]
+
+    return _LINK.sub(keep_inside, markdown)
+
+
+def _list_commands() -> Iterator[str]:
+    yield "# Every command\n\nWhat `--help` of each command prints."
+    for path, command in _walk("bkmeta", program):
+        context = click.Context(command, info_name=path, max_content_width=_WIDTH, terminal_width=_WIDTH)
+        yield f"\n## {path}\n\n```text\n{command.get_help(context).rstrip()}\n```"
+
+
+def _walk(path: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
+    yield path, command
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            if (below := command.get_command(context, name)) is not None:
+                yield from _walk(f"{path} {name}", below)
+
+
+def _list_findings() -> Iterator[str]:
+    meanings = _read_meanings()
+    described = set(re.findall(r"^### (\w+)$", (_ROOT / "docs" / _AT_NIGHT).read_text(), re.MULTILINE))
+    yield "# Findings\n\nEach category, its severity unless a rule says another one, what it says, and what comes next."
+    yield "\n| category | severity | says | next |\n| --- | --- | --- | --- |"
+    for category, traits in categories.TRAITS.items():
+        name = f"[`{category}`](../{_AT_NIGHT}#{category.lower()})" if category in described else f"`{category}`"
+        yield f"| {name} | {traits.severity} | {meanings[category]} | {_escape(traits.remedy)} |"
+
+
+def _read_meanings() -> Mapping[str, str]:
+    """Return category → the text below it in its source."""
+    [body] = [
+        node.body
+        for node in ast.parse(Path(categories.__file__).read_text()).body
+        if isinstance(node, ast.ClassDef) and node.name == categories.Category.__name__
+    ]
+    found = {}
+    for member, text in pairwise(body):
+        if isinstance(member, ast.Assign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
+            found[ast.literal_eval(member.value)] = _escape(str(text.value.value))
+    return found
+
+
+def _list_tables() -> Iterator[str]:
+    yield "# Tables\n\nEvery column of every dataset. Ids are signed: a ledger id above 2^63 - 1 is a negative number."
+    shown: dict[int, str] = {}
+    for dataset, named in _DATASETS.items():
+        yield f"\n## {dataset}"
+        for name, schema in named.items():
+            yield f"\n### {dataset}: {name}"
+            if id(schema) in shown:
+                yield f"\nIts columns are those of {shown[id(schema)]}."
+                continue
+            shown[id(schema)] = f"{dataset}: {name}"
+            yield "\n| column | type | null | is |\n| --- | --- | --- | --- |"
+            comments = _read_comments(schema)
+            for column in schema:
+                null = "yes" if column.nullable else ""
+                yield f"| `{column.name}` | `{_escape(str(column.type))}` | {null} | {comments.get(column.name, '')} |"
+
+
+@cache
+def _read_source() -> tuple[list[str], list[ast.AnnAssign]]:
+    text = Path(tables.__file__).read_text()
+    return text.splitlines(), [node for node in ast.parse(text).body if isinstance(node, ast.AnnAssign)]
+
+
+def _read_comments(schema: pa.Schema) -> Mapping[str, str]:
+    """Return column → what stands behind it in its source."""
+    lines, nodes = _read_source()
+    for node in nodes:
+        if isinstance(node.target, ast.Name) and getattr(tables, node.target.id) is schema:
+            marked = (_FIELD.search(line) for line in lines[node.lineno - 1 : node.end_lineno])
+            return {match[1]: _escape(match[2]) for match in marked if match}
+    return {}
+
+
+def _escape(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")
