@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _BASE64: Final = "base64:"
 _LONGEST_REASON: Final = 500
+_FEW_DISKS: Final = 8
+"""Bookies that a next command names one by one, at most."""
 LAYOUTS: Final = ("flat", "legacy", "hierarchical", "longhierarchical", "longlonghierarchical", "etcd")
 """`recovery.codecs.store.Layout`, for --help without the libraries that it needs."""
 TAILS: Final = ("inclusive", "acknowledged", "open")
@@ -352,6 +354,16 @@ def carry_options(*options: str) -> list[str]:
         if name and context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
             words += [word for text in _retype(context.params[name]) for word in (option, text)]
     return words
+
+
+def word_disks(bookies: Sequence[str]) -> list[str]:
+    """Return --disk for the next command, each bookie's id filled in; nothing where the incident file has the disks."""
+    context = click.get_current_context(silent=True)
+    file = None if context is None else incident_file(context)
+    if file is not None and "disks" in read_incident(Path(file)):
+        return []
+    few = sorted(bookies) if 0 < len(bookies) <= _FEW_DISKS else ["BOOKIE-ID"]
+    return [word for bookie in few for word in ("--disk", f"{bookie}=DIR")]
 
 
 def word_collect() -> str:

@@ -21,6 +21,7 @@ from reconcile.cli.options import (
     quote_command,
     read_aliases,
     reason_option,
+    word_disks,
 )
 from reconcile.cli.output import Result
 from reconcile.jobs.context import add_remedy
@@ -133,20 +134,21 @@ def apply(
     confirmation = job.Confirmation(confirm, accept_unseen)
     if confirm is None and sys.stdin.isatty():
         confirmation = _ask_for_confirmation(review, accept_unseen)
-    more = [] if wave is None else ["--wave", str(wave)]
+    more = carry_options("--metadata", "--inventory", "--inventory-dir", "--aliases")
+    more += ["--wire"] if wire else []
+    more += [] if wave is None else ["--wave", str(wave)]
     more += ["--journal", str(journal)] if journal else []
     more += ["--acl", acl] if acl else []
     more += ["--accept-unseen", str(confirmation.unseen)] if confirmation.unseen else []
     more += ["--accept-unfrozen"] if accept_unfrozen else []
-    more += [*carry_options("--inventory", "--inventory-dir", "--aliases"), *(["--wire"] if wire else [])]
     more += ["--accept-findings", str(accept_findings)] if accept_findings else []
     more += ["--reason", reason] if reason else []
     more += [*carry_approvals(approvals), "--confirm", review.hash]
-    command = quote_command("bkmeta", "apply", plan, "--metadata", uri, *more)
+    command = quote_command("bkmeta", "apply", plan, *more)
     with add_remedy(f"what was written is recorded in {job.journal_folder(request)}, go on: {command} --resume"):
         done = job.apply(request, review, confirmation, make_context(output))
     manifest = read_plan_manifest(review.plan)
-    sys.exit(output.show(_make_result(done, plan, uri, command, manifest.counts)))
+    sys.exit(output.show(_make_result(done, plan, command, manifest.counts)))
 
 
 def _ask_for_confirmation(review: "Review", accept_unseen: int) -> "Confirmation":
@@ -200,7 +202,7 @@ def _describe_scrutiny(touched: "Touched") -> list[str]:
     return lines + [describe_finding(row) for row in touched.worst]
 
 
-def _make_result(done: "AppliedAndJudged", plan: DatasetPlace, uri: str, command: str, counts: "PlanCounts") -> Result:
+def _make_result(done: "AppliedAndJudged", plan: DatasetPlace, command: str, counts: "PlanCounts") -> Result:
     from reconcile.cli.wording.plans import describe_reuse
     from reconcile.cli.wording.starts import AFTER_THAW, list_starts
     from reconcile.jobs.starts import BookieStarts
@@ -241,7 +243,8 @@ def _make_result(done: "AppliedAndJudged", plan: DatasetPlace, uri: str, command
     details.append(f"every write is recorded in {applied.journal}")
     details += list_starts(applied.bookies, AFTER_THAW if applied.starts_after_thaw else "now")
     code = applied.exit_code or (Exit.FOUND if touched.unexpected else Exit.DONE)
-    following = quote_command("bkmeta", "verify", plan, "--metadata", uri, "--sample", "all", "--disk", "ID=DIR")
+    disks = word_disks([start.bookie for start in applied.bookies])
+    following = quote_command("bkmeta", "verify", plan, *carry_options("--metadata"), "--sample", "all", *disks)
     return Result(
         "apply",
         verdict,

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -151,7 +152,15 @@ def test_every_answer_has_the_settings_that_were_no_defaults(
     monkeypatch.setenv("BKMETA_ZK_AUTH", "me:secret")
     incident = tmp_path / "incident.toml"
     incident.write_text('store = "zk+hierarchical://h:1/ledgers"\n')
-    run(capsys, "apply", started.path, "--incident", incident, "--confirm", started.manifest["hash"])
+    applied = run(
+        capsys, "apply", started.path, "--incident", incident, "--confirm", started.manifest["hash"], "--json"
+    )
+    # The line to copy keeps the incident file and names each bookie; the disks of the file are not named again.
+    verify = f"bkmeta verify {started.path} --incident {incident} --sample all"
+    assert re.fullmatch(rf"{re.escape(verify)}( --disk [\w.:-]+=DIR)+", applied.result["next"]), applied.result["next"]
+    incident.write_text('store = "zk+hierarchical://h:1/ledgers"\ndisks = {"b1" = "b1"}\n')
+    again = ("--resume", "--confirm", started.manifest["hash"], "--json")
+    assert run(capsys, "apply", started.path, "--incident", incident, *again).result["next"] == verify
     disks = make_bookie(tmp_path / "b1", {}, bookie="b1").all_dirs
     words = ["verify", started.path, "--incident", incident, *(f"--disk=b1={folder}" for folder in disks)]
     settings = run(capsys, *words, "--sample", "7", "--json").result["settings"]

@@ -9,7 +9,7 @@ import click
 
 from reconcile.chosen_settings import list_chosen
 from reconcile.cli.command import Command, Exit
-from reconcile.cli.options import PLACE, make_output, output_options
+from reconcile.cli.options import PLACE, make_output, output_options, word_disks
 from reconcile.cli.output import Result
 from reconcile.estimates import Step, estimate_s
 from reconcile.estimates import in_words as time_in_words
@@ -143,7 +143,8 @@ def show(path: DatasetPlace, shown: int, *, every_row: bool, **shared: Any) -> N
             for hold in overview.holds
         ]
     unused = rehearsal_root(dataset)
-    following = shlex.join(["bkmeta", "rehearse", str(path), "--metadata", unused, "--disk", "BOOKIE-ID=DIR"])
+    disks = word_disks(manifest.coverage.scanned)
+    following = shlex.join(["bkmeta", "rehearse", str(path), "--metadata", unused, *disks])
     result = Result(
         "plan-show",
         verdict,
