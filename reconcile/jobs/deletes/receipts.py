@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import pyarrow as pa
+
 from reconcile.check.preflight.gc_settings import COLLECTION_STOPS
 from reconcile.deletes.own_root import demand_clock
 from reconcile.deletes.packed import Decision
@@ -27,6 +29,7 @@ from reconcile.jobs.context import Context
 from reconcile.jobs.deletes.clusters import OpenDeletes, Target, now_ms, open_deletes
 from reconcile.jobs.deletes.looks import Looks, gather_inventories
 from reconcile.write.guards import list_registered
+from recovery.codecs import ledger_metadata
 from recovery.codecs.store_kind import kind_of
 from recovery.model.ids import LedgerId
 
@@ -56,15 +59,28 @@ class Removed:
     Attributes:
         ledgers: how many.
         entries: of all of them; None: of some it is not known.
+        bytes: of their payload, about: its share of the entries is taken for its share of the length that the record
+            had; None: of some it is not known.
     """
 
     ledgers: int = 0
     entries: int | None = 0
+    bytes: int | None = 0
 
-    def add(self, entries: int | None) -> None:
-        """Count one more ledger."""
+    def add(self, entries: int | None, of_all: int | None, length: int | None) -> None:
+        """Count one more ledger.
+
+        Args:
+            entries: that the bookie had; None: not known.
+            of_all: entries of the ledger, by its record; None: not known.
+            length: bytes of their payload, by its record; None: not known.
+        """
         self.ledgers += 1
         self.entries = None if entries is None or self.entries is None else self.entries + entries
+        if entries is None or of_all is None or length is None or self.bytes is None:
+            self.bytes = None
+        else:
+            self.bytes += round(length * min(entries, of_all) / max(of_all, 1))
 
 
 @dataclass(slots=True)
@@ -114,6 +130,7 @@ def confirm_deletes(request: ConfirmRequest, context: Context) -> Receipts:
                 list_returned(tombstone, changed),
                 list_overdue(changed, at_ms, request.retention_ms),
                 list_released(tombstone, changed),
+                tombstone.record.raw,
             )
             return changed
 
@@ -135,10 +152,14 @@ class _Seen:
     returned: tuple[str, ...]
     overdue: tuple[str, ...]
     released: tuple[Holder, ...]
+    record: bytes
 
 
 def _sum_up(seen: Mapping[LedgerId, _Seen]) -> Receipts:
     receipts = Receipts()
+    released = [ledger for ledger, item in seen.items() if item.released]
+    records = ledger_metadata.decode_columns(pa.array([seen[ledger].record for ledger in released], pa.binary()))
+    ends, lengths = (dict(zip(released, records[name].to_pylist(), strict=True)) for name in ("last_entry", "length"))
     for ledger, item in sorted(seen.items()):
         if item.is_confirmed:
             receipts.confirmed.append(ledger)
@@ -147,7 +168,8 @@ def _sum_up(seen: Mapping[LedgerId, _Seen]) -> Receipts:
         if item.returned:
             receipts.returned[ledger] = item.returned
         for holder in item.released:
-            receipts.removed.setdefault(holder.bookie, Removed()).add(holder.entries)
+            of_all = None if ends[ledger] is None else ends[ledger] + 1
+            receipts.removed.setdefault(holder.bookie, Removed()).add(holder.entries, of_all, lengths[ledger])
         for bookie in item.overdue:
             receipts.overdue[bookie] = receipts.overdue.get(bookie, 0) + 1
     return receipts

@@ -9,6 +9,7 @@ import pytest
 from backends.memory import MemoryStore
 from backends.registry import OpenStore
 from reconcile import stores
+from reconcile.jobs.deletes.receipts import Removed
 from reconcile.write.audit_journal import JOURNAL
 from recovery.codecs.store import Layout
 from recovery.model.ids import LedgerId
@@ -226,7 +227,7 @@ def test_a_policy_is_in_every_capture(desk: Desk, people: tuple[Person, Person, 
 
 
 def test_receipts_say_what_each_bookie_removed(desk: Desk) -> None:
-    """Entries, as they were seen last before: in the answer of the look that shows them gone, and in the tombstones."""
+    """Entries and bytes, as they were seen last before: in the answer of the look that shows them gone."""
     assert desk.certify("1", "2").code == 0
     assert desk.write("delete", "purge", "--certificate", desk.certificate).code == 0
     holders = desk.read("delete", "status", "1").result["ledgers"][0]["holders"]
@@ -238,7 +239,19 @@ def test_receipts_say_what_each_bookie_removed(desk: Desk) -> None:
         return desk.write("delete", "confirm", *(word for path in looks for word in ("--inventory", path)))
 
     first = confirm("one", rest, BOOKIES[0])
-    assert (first.code, first.result["removed"]) == (4, {BOOKIES[0]: {"ledgers": 2, "entries": 20}})
+    assert (first.code, first.result["removed"]) == (4, {BOOKIES[0]: {"ledgers": 2, "entries": 20, "bytes": 200}})
     last = confirm("all", rest, *BOOKIES)
-    assert last.result["removed"] == {bookie: {"ledgers": 2, "entries": 20} for bookie in BOOKIES[1:]}
+    assert last.result["removed"] == {bookie: {"ledgers": 2, "entries": 20, "bytes": 200} for bookie in BOOKIES[1:]}
     assert (last.code, confirm("again", rest, *BOOKIES).result["removed"]) == (0, {})
+
+
+def test_what_a_bookie_removed_is_its_share_and_unknown_where_a_part_is() -> None:
+    """Half of the entries, half of the bytes; entries beyond the end add none; one that is unknown makes the sum so."""
+    removed = Removed()
+    removed.add(5, 10, 1000)
+    removed.add(12, 10, 70)
+    removed.add(0, 0, 0)
+    assert removed == Removed(3, 17, 570)
+    removed.add(None, 10, 1000)
+    removed.add(1, None, None)
+    assert removed == Removed(5, None, None)
