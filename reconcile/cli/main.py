@@ -20,7 +20,7 @@ from backends.errors import AccessDeniedError, BackendError, StoreFullError, Una
 from reconcile.cli.access import AUTH_FILE_VARIABLE, AUTH_VARIABLE
 from reconcile.cli.command import Exit
 from reconcile.cli.output import Output
-from reconcile.cli.wording.remedies import word_error
+from reconcile.cli.wording.remedies import word_error, word_remedy
 from reconcile.errors import ReconcileError
 from reconcile.words import printable
 from recovery import __version__
@@ -226,8 +226,9 @@ def _end_by(error: BaseException, given: Sequence[str]) -> int:
             message = "; ".join(["stopped before the end", *getattr(error, "__notes__", ())])
         case _:
             message = "; ".join([_unforeseen(error, given), *getattr(error, "__notes__", ())])
+    following = word_remedy(error) or next((remedy for kind, remedy in _REMEDIES if isinstance(error, kind)), "")
     try:
-        Output.failure(message, code, as_json=as_json)
+        Output.failure(message, code, as_json=as_json, following=following)
     except OSError:
         # An object that cannot be printed is said at least.
         Output.failure(message, code, as_json=False)

@@ -134,11 +134,11 @@ class Output:
         return result.exit_code
 
     @staticmethod
-    def failure(message: str, exit_code: int, *, as_json: bool) -> None:
-        """Print an error: to stderr for people, as the result object for programs."""
+    def failure(message: str, exit_code: int, *, as_json: bool, following: str = "") -> None:
+        """Print an error, which ends with what to do next: to stderr for people, as the result object for programs."""
         if as_json:
             body = {"schema": f"bkmeta.error/{SCHEMA_VERSION}", "verdict": message, "exit_code": exit_code}
-            click.echo(json.dumps({**body, "counts": {}, "coverage": {}}))
+            click.echo(json.dumps({**body, "counts": {}, "coverage": {}, "next": following}))
         else:
             click.echo(_fit(f"bkmeta: {printable(message)}", sys.stderr), err=True)
 

@@ -56,8 +56,15 @@ _WORDS: Final[Mapping[Advice, str]] = {
 
 def word_error(error: ReconcileError) -> str:
     """Return what an error says, its remedy with the options of the command line."""
-    remedy = getattr(error, "remedy", None)
-    if not isinstance(remedy, Remedy):
+    if not isinstance(getattr(error, "remedy", None), Remedy):
         return str(error)
     subject, problem, _ = error.args
-    return f"{subject}: {problem}; {_WORDS[remedy.advice].format(value=shlex.quote(str(remedy.value)))}"
+    return f"{subject}: {problem}; {word_remedy(error)}"
+
+
+def word_remedy(error: BaseException) -> str:
+    """Return what an error advises to do next, with the options of the command line; empty: nothing."""
+    remedy = getattr(error, "remedy", "")
+    if isinstance(remedy, Remedy):
+        return _WORDS[remedy.advice].format(value=shlex.quote(str(remedy.value)))
+    return str(remedy)

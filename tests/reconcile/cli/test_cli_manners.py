@@ -149,7 +149,8 @@ def test_an_error_is_an_object_for_programs(
     done = run(capsys, *arguments, "--json")
     assert done.err == ""
     assert words in done.result["verdict"]
-    assert {key: done.result[key] for key in done.result if key != "verdict"} == {
+    assert done.result["verdict"].endswith(done.result["next"])
+    assert {key: done.result[key] for key in done.result if key not in ("verdict", "next")} == {
         "schema": "bkmeta.error/1", "exit_code": 2, "counts": {}, "coverage": {}
     }  # fmt: skip
     assert done.code == 2
