@@ -166,7 +166,7 @@ def test_a_freeze_where_bookies_are_known_by_sasl(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Exit 0 only if it was tried as the bookies' principal; else 4, and it is named. SASL alone is no identity."""
+    """Exit 0 only if it was tried as the bookies' principal; else 4, and it is named."""
     server, _, _ = secured
     root, uri = "/sasl-frozen", f"zk+hierarchical://{server.hosts}/sasl-frozen"
     _make_cluster_of(server, root, "sasl:bob")
@@ -174,8 +174,10 @@ def test_a_freeze_where_bookies_are_known_by_sasl(
     monkeypatch.delenv("BKMETA_ZK_AUTH", raising=False)
     monkeypatch.delenv("BKMETA_ZK_BOOKIE_AUTH", raising=False)
     monkeypatch.setenv("BKMETA_ZK_SASL", "bob:hunter2")
-    alone = run(capsys, "freeze", "--metadata", uri)
-    assert (alone.code, "BKMETA_ZK_AUTH" in alone.err) == (2, True)
+    alone = run(capsys, "freeze", "--metadata", uri, "--json")
+    # The identity that is made has no rights yet: whoever has them is told the exact entry to add.
+    assert (alone.code, "digest:bkmeta:" in alone.result["next"]) == (5, True), alone.result
+    assert (tmp_path / "bkmeta-identity").exists()
     monkeypatch.setenv("BKMETA_ZK_AUTH", "tool:secret")
     monkeypatch.delenv("BKMETA_ZK_SASL")
     offered = run(capsys, "freeze", "--metadata", uri, "--json").result

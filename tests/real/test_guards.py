@@ -16,7 +16,7 @@ from recovery.codecs.store import REPLICATION_DISABLED
 from tests.support.cluster import ClusterError
 from tests.support.guarded_cluster import LOST, ROOT, SPARE, GuardedCluster
 from tests.support.kept_bytes import Place, less
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.real
 
@@ -158,7 +158,11 @@ def test_replication_that_is_enabled_too_early(loss: Loss) -> None:
     # What was copied is its old bookie's no more; by names alone, of any member that lacks an entry.
     by_names = {(there.bookies[n].id, ledger) for ledger in (*loss.named, loss.lone) for n in ALL}
     copied = {(there.bookies[n].id, loss.normal) for n in ALL} | {(name, loss.tail) for name in silent}
-    until(lambda: {(name, loss.tail) for name in silent} <= loss.less(), "copies of members that were silent go")
+    until(
+        lambda: {(name, loss.tail) for name in silent} <= loss.less(),
+        "copies of members that were silent go",
+        2 * PATIENCE_S,
+    )
     assert loss.less() <= {(there.bookies[LOST].id, loss.control), *copied, *by_names}
     for ledger in (*loss.guarded, *loss.named):
         assert set(there.read(ledger)) >= set(there.written[ledger].seen(there.seen)), ledger
