@@ -93,9 +93,13 @@ def confirm(retention: timedelta, **shared: Any) -> None:  # noqa: ANN401 - the 
 
 
 def _describe_removed(bookie: str, removed: "Removed") -> str:
-    entries = "entries" if removed.entries is None else count_noun(removed.entries, "entry", "entries")
-    size = "" if removed.bytes is None else f", about {count_noun(removed.bytes, 'byte')} of payload"
-    return f"bookie {bookie} removed {entries} of {count_noun(removed.ledgers, 'ledger')}{size}"
+    entries = (
+        "entries, how many is not known,"
+        if removed.entries is None
+        else count_noun(removed.entries, "entry", "entries")
+    )
+    size = "not known" if removed.bytes is None else f"about {removed.bytes}"
+    return f"bookie {bookie} removed {entries} of {count_noun(removed.ledgers, 'ledger')}; bytes of payload: {size}"
 
 
 def _word_next(uri: str, *, is_waiting: bool, is_asked: bool) -> str:
