@@ -31,6 +31,9 @@ from reconcile.stores import catalog_path
 from recovery.errors import InputError
 from recovery.inspect.file_kinds import HEAD, Kind, kind_of
 
+_ARCHIVE: Final = re.compile(r"\.(tar(\.\w+)?|t[gbx]z2?)$")
+_DAMAGED: Final = (EOFError, zlib.error, LZMAError)
+"""What is raised of compressed bytes that are cut or damaged."""
 _OPAQUE: Final = re.compile(r"[A-Za-z0-9+.-]+:")
 _KINDS: Final = {"zkfiles": "zookeeper", "etcdfile": "etcd"}
 """Kind of files → kind of the live store that they are of."""
@@ -56,9 +59,9 @@ def _name(text: str, live: str | None, stack: ExitStack) -> str:
     if catalog_path(text) is not None or _OPAQUE.match(text):
         return text
     path = Path(text).absolute()
-    if not path.exists():
+    if not os.path.lexists(path):
         raise InputError(text, "is not there", "name a file or a folder of the store, a capture's folder, or a URI")
-    if path.is_file() and tarfile.is_tarfile(path):
+    if path.is_file() and _is_archive(path):
         folder = Path(stack.enter_context(TemporaryDirectory(prefix=f"bkmeta-{path.name}-")))
         _unpack(path, folder)
         path = folder
@@ -66,7 +69,15 @@ def _name(text: str, live: str | None, stack: ExitStack) -> str:
         scheme, path = _look_into(path, text)
     else:
         scheme = _of_file(path)
-    return f"{scheme}://{quote(str(path))}{_name_root(scheme, live)}"
+    return f"{scheme}://{quote(os.fsencode(path))}{_name_root(scheme, live)}"
+
+
+def _is_archive(path: Path) -> bool:
+    try:
+        return tarfile.is_tarfile(path)
+    except (OSError, *_DAMAGED):
+        # Cut or damaged, or not readable: what it is then, and why it cannot be read, is said by who reads it.
+        return _ARCHIVE.search(path.name) is not None
 
 
 def _of_file(path: Path) -> str:
@@ -101,8 +112,8 @@ def _look_into(folder: Path, given: str) -> tuple[str, Path]:
         databases = [path for path in _list_files(folder) if _find_kind(path) is Kind.ETCD]
         if len(databases) == 1:
             return "etcdfile", databases[0]
-        several = f"has {len(databases)} databases of etcd" if databases else "has files of neither ZooKeeper nor etcd"
-        raise InputError(given, several, "name one file, or the folder of the servers' files") from error
+        problem = f"has {len(databases)} databases of etcd" if databases else "has files of neither ZooKeeper nor etcd"
+        raise InputError(given, problem, "name one file, or the folder of the servers' files") from error
     return "zkfiles", folder
 
 
@@ -115,7 +126,7 @@ def _unpack(archive: Path, folder: Path) -> None:
     try:
         with tarfile.open(archive) as tar:
             tar.extractall(folder, (member for member in tar if member.isreg() or member.isdir()), filter="data")
-    except (tarfile.TarError, OSError, EOFError, zlib.error, LZMAError) as error:
+    except (tarfile.TarError, OSError, *_DAMAGED) as error:
         problem = f"cannot be unpacked into {folder.parent}: {error}"
         raise InputError(str(archive), problem, "unpack it where there is room, and name that folder") from error
 

@@ -26,19 +26,19 @@ _LINK: Final = re.compile(r"(?<!!)\[([^\]\n]*)\]\(([^)\s]+)\)")
 _FIELD: Final = re.compile(r'_field\("(\w+)".*?#\s*(.*)$')
 _WIDTH: Final = 100
 _AT_NIGHT: Final = "operations/scrutiny.md"
-_DATASETS: Final[Mapping[str, Mapping[str, pa.Schema]]] = {
-    "Inventory": tables.INVENTORY,
-    "Catalog": tables.CATALOG,
-    "Plan": tables.PLAN,
-    "Scrutiny": tables.SCRUTINY,
-}
 
 
 def on_files(files: Files, *, config: Any) -> Files:  # noqa: ANN401 - MkDocs's own
     """Add the pages that are made from the program."""
-    for name, lines in (("commands", _list_commands()), ("findings", _list_findings()), ("tables", _list_tables())):
-        files.append(File.generated(config, f"reference/{name}.md", content="\n".join(lines) + "\n"))
+    for path, content in make_pages().items():
+        files.append(File.generated(config, path, content=content))
     return files
+
+
+def make_pages() -> Mapping[str, str]:
+    """Return the pages that are made from the program: path in docs/ → Markdown."""
+    made = {"commands": _list_commands(), "findings": _list_findings(), "tables": _list_tables()}
+    return {f"reference/{name}.md": "\n".join(lines) + "\n" for name, lines in made.items()}
 
 
 def on_page_markdown(markdown: str, *, page: Page, **_other: object) -> str:
@@ -93,16 +93,17 @@ def _read_meanings() -> Mapping[str, str]:
 
 
 def _list_tables() -> Iterator[str]:
-    yield "# Tables\n\nEvery column of every dataset. Ids are signed: a ledger id above 2^63 - 1 is a negative number."
+    yield "# Tables\n\nEvery column of every dataset, with what its name cannot say."
+    yield "Ids are signed: a ledger id above 2^63 - 1 is a negative number."
     shown: dict[int, str] = {}
-    for dataset, named in _DATASETS.items():
-        yield f"\n## {dataset}"
+    for dataset, named in tables.KINDS.items():
+        yield f"\n## {dataset.capitalize()}"
         for name, schema in named.items():
-            yield f"\n### {dataset}: {name}"
+            yield f"\n### {name} ({dataset})"
             if id(schema) in shown:
                 yield f"\nIts columns are those of {shown[id(schema)]}."
                 continue
-            shown[id(schema)] = f"{dataset}: {name}"
+            shown[id(schema)] = f"{name} ({dataset})"
             yield "\n| column | type | null | is |\n| --- | --- | --- | --- |"
             comments = _read_comments(schema)
             for column in schema:
@@ -120,9 +121,14 @@ def _read_comments(schema: pa.Schema) -> Mapping[str, str]:
     """Return column → what stands behind it in its source."""
     lines, nodes = _read_source()
     for node in nodes:
-        if isinstance(node.target, ast.Name) and getattr(tables, node.target.id) is schema:
-            marked = (_FIELD.search(line) for line in lines[node.lineno - 1 : node.end_lineno])
-            return {match[1]: _escape(match[2]) for match in marked if match}
+        made = getattr(tables, node.target.id) if isinstance(node.target, ast.Name) else None
+        parts: list[tuple[object, ast.expr | None]] = [(made, node.value)]
+        if isinstance(made, Mapping) and isinstance(node.value, ast.Dict):
+            parts = list(zip(made.values(), node.value.values, strict=True))
+        for value, source in parts:
+            if value is schema and isinstance(source, ast.Call):
+                marked = (_FIELD.search(line) for line in lines[source.lineno - 1 : source.end_lineno])
+                return {match[1]: _escape(match[2]) for match in marked if match}
     return {}
 
 

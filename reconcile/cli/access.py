@@ -43,7 +43,7 @@ _LARGEST_PEM: Final = 16 << 20
 _LARGEST_IDENTITY: Final = 4096
 _USER: Final = "bkmeta"
 _PASSWORD_BYTES: Final = 24
-_FORM: Final = "set it as user:password, or unset it"
+_FILE_FORM: Final = f"name a file in {AUTH_FILE_VARIABLE} whose first line is user:password"
 
 
 class EnvironmentAccess:
@@ -113,12 +113,10 @@ def read_identity(path: str) -> tuple[str, str]:
     try:
         line = read_bounded(path, _LARGEST_IDENTITY).decode().partition("\n")[0]
     except OSError as error:
-        raise InputError(
-            path, f"cannot be read: {error.strerror}", f"name a file with user:password in {AUTH_FILE_VARIABLE}"
-        ) from error
+        raise InputError(path, f"cannot be read: {error.strerror}", _FILE_FORM) from error
     except UnicodeDecodeError as error:
-        raise InputError(path, "is not text", _FORM) from error
-    return _split_identity(line.rstrip("\r"), f"{path}, line 1")
+        raise InputError(path, "is not text", _FILE_FORM) from error
+    return _split_identity(line.rstrip("\r"), f"{path}, line 1", _FILE_FORM)
 
 
 def make_identity(path: Path) -> None:
@@ -146,13 +144,13 @@ def user_and_password(variable: str) -> tuple[str, str] | None:
     given = os.environ.get(variable)
     if not given:
         return None
-    return _split_identity(given, variable)
+    return _split_identity(given, variable, "set it as user:password, or unset it")
 
 
-def _split_identity(text: str, where: str) -> tuple[str, str]:
+def _split_identity(text: str, where: str, remedy: str) -> tuple[str, str]:
     user, colon, password = text.partition(":")
     if not colon:
-        raise InputError(where, "is not user:password", _FORM)
+        raise InputError(where, "is not user:password", remedy)
     return user, password
 
 

@@ -55,7 +55,7 @@ _MASKED: Final = ":x"
 _ADDRESS: Final = re.compile(r"[^:]+:[0-9]{1,5}")
 _ANSWER_S: Final = 5.0
 _SIZE_FIELD: Final = 4
-_CONNECTIONS: Final = 32
+_CONNECTIONS: Final = 256
 
 
 def list_registered(store: MetadataStore, base: str) -> Iterator[tuple[str, str]]:

@@ -63,7 +63,7 @@ ALLOWED: Final[dict[str, tuple[str, frozenset[str]]]] = {
     "first ten minutes": ("preflight", TEXT),
     "preflight": ("preflight --metadata {zookeeper} --inventory {inventory}", LIVE),
     "preflight, etcd": ("preflight --metadata {etcd}", ARROW | {"grpc"}),
-    "freeze": ("freeze --metadata {zookeeper}", LIVE),
+    "freeze": ("freeze --metadata {zookeeper} --journal {out}", LIVE),
     "thaw": ("thaw --metadata {zookeeper}", LIVE),
     "collect": ("collect --ledger-dir {disk} --out {out}", FILES | {"jinja2"}),
     "capture": ("capture --metadata {zookeeper} --out {out}", LIVE),

@@ -5,7 +5,6 @@ One bookie lived and wrote; each case has a copy of its folders under another id
 
 import base64
 import shutil
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from enum import StrEnum
@@ -61,8 +60,8 @@ PROPS: Final = {
 
 
 _LIVES: Final = 20
-_CHECK_S: Final = 0.3
-"""A check of nothing is over by then, and the next one begins after three seconds."""
+_CHECKED: Final = ("FULL_CHECK_COMPLETE", "FULL_CHECK_ERROR")
+"""What its last line says; the next check begins after three seconds."""
 
 
 class Starts:
@@ -157,10 +156,8 @@ class Starts:
             logged: characters of the log before it started.
         """
         log = self._home.with_name(f"{self._home.name}.log")
-        until(lambda: "DATA_INTEG_SERVICE_START" in log.read_text()[logged:], "the check begins")
-        time.sleep(_CHECK_S)
         if "PREBOOT_START" in log.read_text()[logged:]:
-            until(lambda: "FULL_CHECK_END" in log.read_text()[logged:], "the check ends")
+            until(lambda: any(end in log.read_text()[logged:] for end in _CHECKED), "the check ends")
 
     def _start(self, bookie: Bookie) -> Outcome:
         logged = len(self._home.with_name(f"{self._home.name}.log").read_text())

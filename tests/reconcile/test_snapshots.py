@@ -142,7 +142,13 @@ def test_an_archive_cannot_write_elsewhere_and_a_damaged_one_is_said(folder: Pat
         tar.addfile(link)
     with pytest.raises(InputError, match="neither ZooKeeper nor etcd"), find_snapshots([str(linked)], None):
         pass
-    whole = gzip.decompress(pack(folder, tmp_path / "w.tar.gz", "w:gz").read_bytes())
+    packed = pack(folder, tmp_path / "w.tar.gz", "w:gz").read_bytes()
+    for size in (20, len(packed) // 2):
+        short = tmp_path / f"short-{size}.tar.gz"
+        short.write_bytes(packed[:size])
+        with pytest.raises(InputError, match="cannot be unpacked"), find_snapshots([str(short)], None):
+            pass
+    whole = gzip.decompress(packed)
     cut = tmp_path / "cut.tar"
     cut.write_bytes(whole[: len(whole) * 2 // 3 // 512 * 512 - 100])
     with pytest.raises(InputError, match="cannot be unpacked"), find_snapshots([str(cut)], None):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from backends.errors import UnavailableError
-from reconcile.cli.access import AUTH_VARIABLE
+from reconcile.cli.access import AUTH_FILE_VARIABLE
 from reconcile.cli.command import Command, Exit
 from reconcile.cli.incident import OPTION as INCIDENT
 from reconcile.cli.options import (
@@ -26,7 +26,7 @@ from reconcile.cli.options import (
     word_collect,
 )
 from reconcile.cli.output import Output, Result
-from reconcile.words import list_names
+from reconcile.words import count_noun, list_names
 
 if TYPE_CHECKING:
     from reconcile.check.preflight.report import Remark, Report
@@ -259,13 +259,15 @@ def _choose_next(report: "Report", uri: str, inventories: Sequence[str]) -> str:
             freeze = shlex.join(["bkmeta", "freeze", *carry_options("--metadata")])
             if not report.silent:
                 return freeze
+            known = count_noun(len(report.bookies), "bookie")
             still = (
-                "nothing answers at any bookie's address: where each process is stopped (state T) or gone, keep it so"
+                f"nothing answers at the addresses of the {known} known here, and none is registered. If every bookie"
             )
-            return f"{still} until apply has ended: {recover if inventories else collect}; else: {freeze}"
+            still += " of the cluster is stopped (state T) or gone, keep it so until apply has ended, and: "
+            return f"{still}{recover if inventories else collect}; else: {freeze}"
         return stop + (recover if inventories else collect)
     if report.denied:
-        return f"connect as who may look: {AUTH_VARIABLE}=USER:PASSWORD {command}"
+        return f"connect as who may look: {AUTH_FILE_VARIABLE}=FILE {command}  (user:password stands in FILE)"
     if not inventories:
         # An incident file says where inventories will be.
         brought = [] if INCIDENT in given else ["--inventory-dir", find_inventories_folder()]

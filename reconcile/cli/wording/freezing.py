@@ -65,10 +65,11 @@ def take_identity(uri: str, journal: Path | None, *, makes: bool) -> Path | None
 
 
 def describe_identity(kept: Path | None) -> list[str]:
-    """Say where the identity is that apply and thaw need; nothing where the environment names one."""
+    """Say where the identity of a freeze is; nothing where the environment names one."""
     if kept is None:
         return []
-    return [f"whom it is made as stands in {kept}; apply needs that, too: export {AUTH_FILE_VARIABLE}={kept}"]
+    command = f"export {AUTH_FILE_VARIABLE}={shlex.quote(str(kept))}"
+    return [f"the identity of the freeze is in {kept}: keep it, and before any other command: {command}"]
 
 
 def ask_for_hash(proposal: "Proposal") -> str | None:

@@ -221,8 +221,8 @@ def test_what_comes_next_where_bookies_were_stopped_needs_no_freeze(
         assert result["next"].startswith("bkmeta freeze ")
         assert f"running, they answered: {bookies[0]}. " in said
     else:
-        assert result["next"].startswith("nothing answers at any bookie's address")
-        assert "keep it so until apply has ended: bkmeta recover --inventory" in result["next"]
+        assert result["next"].startswith("nothing answers at the addresses of the 2 bookies known here")
+        assert "keep it so until apply has ended, and: bkmeta recover --inventory" in result["next"]
         assert f"else: bkmeta freeze --metadata {arguments[2]}" in result["next"]
 
 

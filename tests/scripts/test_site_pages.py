@@ -1,0 +1,42 @@
+"""What the site makes of the program: nothing of it is left out, and no link leads out of docs/."""
+
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+from mkdocs.structure.pages import Page
+
+from reconcile.findings.categories import Category
+from recovery.model import tables
+from scripts import site_pages
+from tests.support.command import commands
+
+
+@pytest.fixture(scope="module")
+def pages() -> Mapping[str, str]:
+    """Return each page that is made, by its path."""
+    return site_pages.make_pages()
+
+
+def test_every_command_category_and_column_has_its_place(pages: Mapping[str, str]) -> None:
+    """By its own name; comments of tables and texts of categories stand beside them."""
+    listed = pages["reference/commands.md"]
+    assert [name for name in commands() if f"\n## bkmeta {name}\n" not in listed] == []
+    found = pages["reference/findings.md"]
+    assert [name for name in Category if f"`{name}`" not in found] == []
+    assert "Bookies hold entries above the last entry of a closed ledger." in found
+    shown = pages["reference/tables.md"]
+    for kind, named in tables.KINDS.items():
+        for name, schema in named.items():
+            section = shown.split(f"\n### {name} ({kind})\n")[1].split("\n#")[0]
+            if "Its columns are those of" not in section:
+                assert [column for column in schema.names if f"| `{column}` |" not in section] == []
+    assert "it was gone through" in shown, "comments inside a table of tables"
+
+
+def test_a_link_that_leaves_the_pages_keeps_its_text() -> None:
+    """One to another page stays, with its anchor; one elsewhere, too."""
+    page = cast("Page", SimpleNamespace(file=SimpleNamespace(src_uri="operations/x.md")))
+    text = "[a](../../README.md#b) [c](../formats/wire.md#d) [e](https://e.org) [f](y.md)"
+    assert site_pages.on_page_markdown(text, page=page) == ("a [c](../formats/wire.md#d) [e](https://e.org) [f](y.md)")
