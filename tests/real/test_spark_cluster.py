@@ -17,8 +17,9 @@ from recovery.dataset import MANIFEST, Dataset, open_dataset
 from recovery.errors import DatasetError
 from tests.support import command
 from tests.support.cases import cache_home, case_dir, operator
-from tests.support.object_store import SECRET, Fault, FaultyProxy, ObjectStore, process_at, started_store
+from tests.support.object_store import SECRET, Fault, FaultyProxy, ObjectStore, started_store
 from tests.support.packed import pack_environment
+from tests.support.processes import find_connected
 from tests.support.spark_cluster import SparkCluster, spark_cluster
 from tests.support.waiting import until
 
@@ -53,7 +54,7 @@ class Watch:
         """Kill somebody, where that is wanted; the upload is cut then, as it is when a host is gone."""
         if not (self.plan and method in ("PUT", "POST") and f"/{self.plan}/actions/buckets" in path):
             return None
-        self.writers.append(os.getsid(process_at(port)))
+        self.writers.append(os.getsid(find_connected(port)))
         if self.kill is None or len(self.writers) > 1:
             return None
         self.kill(self.writers[0])

@@ -12,12 +12,11 @@ import urllib.error
 import urllib.request
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BufferedIOBase, BytesIO
-from pathlib import Path
 from typing import Final, Protocol, Self
 from xml.etree import ElementTree as ET
 
@@ -263,17 +262,6 @@ def _join_chunks(source: BufferedIOBase) -> bytes:
     while source.readline().strip():
         """Trailers are checksums of the whole."""
     return b"".join(pieces)
-
-
-def process_at(port: int) -> int:
-    """Return the process of this machine that connects from a port."""
-    rows = (line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:])
-    inode = next(row[9] for row in rows if int(row[1].rpartition(":")[2], 16) == port)
-    for link in Path("/proc").glob("[0-9]*/fd/*"):
-        with suppress(OSError):
-            if str(link.readlink()) == f"socket:[{inode}]":
-                return int(link.parts[2])
-    raise ProcessLookupError(port)
 
 
 def every(number: int, *faults: Fault) -> Choose:

@@ -209,34 +209,6 @@ def write_findings(folder: Path, ledgers: Sequence[int], *, severity: str = "", 
     )
 
 
-def is_process(pid: int) -> bool:
-    """Whether a process is there, and has not ended."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
-def list_descendants(parent: int, name: str) -> set[int]:
-    """Return the processes of a name among the descendants of a process."""
-    parents: dict[int, int] = {}
-    names: dict[int, str] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                before, _, after = (entry / "stat").read_text().rpartition(")")
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-            parents[int(entry.name)], names[int(entry.name)] = int(after.split()[1]), before.partition("(")[2]
-
-    def descends(pid: int) -> bool:
-        while pid in parents and pid != parent:
-            pid = parents[pid]
-        return pid == parent
-
-    return {pid for pid, known in names.items() if known == name and descends(pid)}
-
-
 def read_log(fake: Path) -> list[Any]:
     """Return what the fake program was asked: (who, words…), or OVERLAP."""
     path = fake / "log"

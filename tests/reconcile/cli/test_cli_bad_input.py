@@ -8,7 +8,6 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from recovery.testing.bookie_dir import BOOKIE, BookieDir, make_bookie, record, 
 from tests.support.command import PATIENCE_S, PROGRAM, Done, environment, process, run, started
 from tests.support.inventories import write_inventory
 from tests.support.plan_folder import Ledger, write_plan
+from tests.support.processes import find_children, is_running
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.long
@@ -643,23 +643,14 @@ def test_collect_by_several_processes_is_stopped(
     out = tmp_path / "inventory"
     several = ["collect", *folders(made), "--out", out, "--processes", "3", "--max-mb-s", "0.2", "--incremental"]
     with started(*several) as running:
-        until(lambda: bool(processes_of(running.pid)), "another process starts")
-        others = processes_of(running.pid)
+        until(lambda: bool(find_children(running.pid, word="spawn_main")), "another process starts")
+        others = find_children(running.pid, word="spawn_main")
         os.kill(-running.pid if to == "all" else running.pid if to == "first" else others[0], number)
         _, err = running.communicate(timeout=PATIENCE_S)
     assert (running.returncode, "Traceback" in err) == (code, False), err
     assert said in err.splitlines()[-1]
-    until(lambda: not any(Path(f"/proc/{other}").exists() for other in others), "the others end")
+    until(lambda: not any(map(is_running, others)), "the others end")
     assert not (out / MANIFEST).exists()
-
-
-def processes_of(pid: int) -> list[int]:
-    """The processes that another one has started to read with it."""
-    found = []
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        with suppress(OSError):  # a thread that has ended
-            found += [int(child) for child in (task / "children").read_text().split()]
-    return [child for child in found if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
 
 
 def test_being_stopped_is_an_object_for_programs(bookie: BookieDir, tmp_path: Path) -> None:

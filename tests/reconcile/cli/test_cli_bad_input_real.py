@@ -17,6 +17,7 @@ from recovery.dataset import MANIFEST, open_dataset
 from tests.support import cases
 from tests.support.command import PATIENCE_S, PROGRAM, Done, environment, process, run, started
 from tests.support.plan_folder import Ledger, write_plan
+from tests.support.processes import find_children, is_running
 from tests.support.zookeeper_server import ZooKeeperServer
 
 _ROOTS = itertools.count()
@@ -87,21 +88,6 @@ def events(running: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:
 # Spark
 
 
-def java_of(process_id: int) -> int:
-    """The Java process that a process has started."""
-    children = Path(f"/proc/{process_id}/task/{process_id}/children").read_text().split()
-    (java,) = [int(child) for child in children if b"SparkSubmit" in Path(f"/proc/{child}/cmdline").read_bytes()]
-    return java
-
-
-def is_running(process_id: int) -> bool:
-    """Whether it is there, and is not only remembered for anybody who started it."""
-    try:
-        return Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
 BREAKS: dict[str, tuple[Callable[[int, int], None], int, str]] = {
     "its JVM dies": (lambda _group, java: os.kill(java, signal.SIGKILL), 1, "Spark failed: its Java process ended"),
     "Ctrl-C": (lambda group, _java: os.killpg(group, signal.SIGINT), 130, "stopped before the end"),
@@ -117,7 +103,7 @@ def test_recover_that_is_broken_off(inventories: list[str], tmp_path: Path) -> N
     for what, (break_off, code, words) in BREAKS.items():
         with started(*command, "--progress", "json") as running:
             next(event for event in events(running) if event["stage"] == "shapes")
-            java = java_of(running.pid)
+            (java,) = find_children(running.pid, word="SparkSubmit")
             break_off(running.pid, java)
             printed, err = running.communicate(timeout=PATIENCE_S)
         assert (running.returncode, printed) == (code, ""), what

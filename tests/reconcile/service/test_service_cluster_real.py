@@ -15,8 +15,9 @@ from reconcile.service.config import read_config
 from reconcile.service.server import RunningService, start_service
 from tests.support.cluster import Cluster
 from tests.support.paths import ROOT
+from tests.support.processes import find_children
 from tests.support.scrutinized_cluster import ScrutinizedCluster
-from tests.support.service import REAL_PROGRAM, ask, fetch, list_descendants, make_context, write_config
+from tests.support.service import REAL_PROGRAM, ask, fetch, make_context, write_config
 from tests.support.spark_cluster import SparkCluster, spark_cluster
 from tests.support.waiting import until
 
@@ -126,7 +127,7 @@ def test_a_scrutiny_whose_jvm_is_killed_is_said_to_have_failed_and_repeated(
 ) -> None:
     """By itself, until it comes to a verdict; the service, its lead and its record stay."""
     before = site.read_job("scrutinize").last.number
-    others = list_descendants(os.getpid(), "java")
+    others = set(find_children(os.getpid(), name="java", deep=True))
     monkeypatch.setenv("BKMETA_FAKE", str(tmp_path))
     (tmp_path / "spark").touch()
     ask(site.running.grpc_port, "run-now", job="scrutinize")
@@ -143,11 +144,10 @@ def test_a_scrutiny_whose_jvm_is_killed_is_said_to_have_failed_and_repeated(
 
 def _kill_spark(others: set[int]) -> bool:
     """Kill the driver's Java; not the one that only makes its command line, nor a late executor of the run before."""
-    killed = False
-    for pid in list_descendants(os.getpid(), "java") - others:
-        with suppress(FileNotFoundError, ProcessLookupError):
-            line = Path(f"/proc/{pid}/cmdline").read_bytes()
-            if b"org.apache.spark.deploy.SparkSubmit" in line and b"org.apache.spark.launcher.Main" not in line:
-                os.kill(pid, signal.SIGKILL)
-                killed = True
-    return killed
+    makers = find_children(os.getpid(), word="org.apache.spark.launcher.Main", deep=True)
+    drivers = find_children(os.getpid(), word="org.apache.spark.deploy.SparkSubmit", deep=True)
+    killed = set(drivers) - set(makers) - others
+    for pid in killed:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    return bool(killed)

@@ -22,8 +22,9 @@ from reconcile.service.config import read_config
 from reconcile.service.runs.history import read_points
 from tests.support.cluster import Cluster
 from tests.support.disks import fill, may_mount, mounted
+from tests.support.processes import find_children
 from tests.support.scrutinized_cluster import ScrutinizedCluster
-from tests.support.service import HEALTH, REAL_PROGRAM, InstanceProcess, ask, fetch, list_descendants, write_config
+from tests.support.service import HEALTH, REAL_PROGRAM, InstanceProcess, ask, fetch, write_config
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.real
@@ -248,7 +249,7 @@ class Soak:
             if not job.asked and not job.HasField("running"):
                 self.ask(self.await_leader(), "run-now", job="scrutinize")
             for running in self._running.values():
-                killed.extend(list_descendants(running.process.pid, "java"))
+                killed.extend(find_children(running.process.pid, name="java", deep=True))
             for pid in killed:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)

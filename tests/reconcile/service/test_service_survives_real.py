@@ -23,6 +23,7 @@ from reconcile.service.config import Config, read_config
 from reconcile.service.server import start_service
 from tests.support.disks import fill, may_mount, mounted
 from tests.support.etcd_server import EtcdServer
+from tests.support.processes import find_children, is_running
 from tests.support.service import (
     HEALTH,
     PROGRAM,
@@ -31,7 +32,6 @@ from tests.support.service import (
     ask,
     fetch,
     held,
-    is_process,
     make_context,
     read_log,
     write_config,
@@ -92,18 +92,6 @@ class Service:
             return bool(jobs) and int(jobs[0].get("last", {"number": 0})["number"]) >= number
 
         until(began, f"{number} runs")
-
-    def list_commands(self) -> list[int]:
-        """Return the processes that it started."""
-        found = []
-        for entry in Path("/proc").iterdir():
-            try:
-                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1]) if entry.name.isdigit() else 0
-            except FileNotFoundError:
-                continue
-            if parent == self.running.process.pid and is_process(int(entry.name)):
-                found.append(int(entry.name))
-        return found
 
 
 Make = Callable[..., Service]
@@ -231,13 +219,13 @@ def test_a_command_ends_with_the_instance_that_started_it(make: Make, how: str) 
     service = make(session="6s")
     service.await_runs(1)
     with held(service.fake):
-        until(lambda: bool(service.list_commands()), "a command runs")
-        commands = service.list_commands()
+        until(lambda: bool(find_children(service.running.process.pid)), "a command runs")
+        commands = find_children(service.running.process.pid)
         if how == "kill":
             service.running.process.kill()
         else:
             service.running.freeze()
-        until(lambda: not any(map(is_process, commands)), "it is gone")
+        until(lambda: not any(map(is_running, commands)), "it is gone")
     if how == "freeze":
         service.running.thaw()
         broken = service.read_job().last.number
@@ -374,7 +362,7 @@ def test_memory_and_files_stay_what_they_are_over_many_runs(make: Make) -> None:
         # A run holds files while it is under way, so that both times one is.
         with held(service.fake):
             until(lambda: read_figures(service)["bookkeeper_metadata_service_commands"] == 1, "a command waits")
-            until(lambda: bool(service.list_commands()), "it was begun")
+            until(lambda: bool(find_children(service.running.process.pid)), "it was begun")
             return read_figures(service)
 
     early = await_total(max(5, RUNS // 10))
