@@ -12,8 +12,9 @@ import pyarrow as pa
 
 from benchmarks.data.inventories import bookie_row, copies
 from benchmarks.data.ledgers import BOOKIES, CHUNK, PASSWORD, chunk
-from reconcile.plan.actions import HOLD_PASSWORD_SIZE, Passwords, make_ledger_actions
+from reconcile.plan.actions import Passwords, make_ledger_actions
 from reconcile.plan.plan_hash import Hashes, bucket_hashes
+from reconcile.rules.holds import HOLD_PASSWORD_SIZE
 from recovery.codecs.store import Layout
 from recovery.dataset import sort_by_key, write_manifest, write_part
 from recovery.infer.prior import Prior, count_shapes

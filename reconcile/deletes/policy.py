@@ -22,6 +22,8 @@ from recovery.errors import FormatError, InputError, Reason
 
 MOST_IN_A_DAY: Final = 1000
 """Ledgers that a day may purge without a confirmation, where no policy says less."""
+QUARANTINE_MOST: Final = 1000
+"""Ledgers that may be in quarantine at a time, where no policy says otherwise: BookKeeper repairs none of them."""
 _CHANGE_SCHEMA: Final = "bkmeta.policy-change/1"
 _WHERE: Final = "policy"
 _KEY_BYTES: Final = 32
@@ -52,6 +54,8 @@ class Policy:
         most_in_a_day: ledgers that a day may purge without a confirmation, at most.
         approvals: people besides the one who made it who must approve a plan, a certificate, a thaw, an undo, a loss.
         approvers: who may; the one who makes it signs with such a key, too.
+        quarantine_ms: how long a hold stands in the place of a record before it is removed; 0: it is removed at once.
+        quarantine_most: ledgers that may be in quarantine at a time.
     """
 
     archived: bool = False
@@ -60,6 +64,8 @@ class Policy:
     most_in_a_day: int = MOST_IN_A_DAY
     approvals: int = 0
     approvers: tuple[Approver, ...] = ()
+    quarantine_ms: int = 0
+    quarantine_most: int = QUARANTINE_MOST
 
     @property
     def signatures(self) -> int:
@@ -73,6 +79,8 @@ class Policy:
             "soak_ms": str(self.soak_ms),
             "min_age_ms": str(self.min_age_ms),
             "most_in_a_day": str(self.most_in_a_day),
+            "quarantine_ms": str(self.quarantine_ms),
+            "quarantine_most": str(self.quarantine_most),
             "approvals": self.approvals,
             "approvers": [
                 {"name": approver.name, "key": base64.b64encode(approver.key).decode()}
@@ -96,6 +104,8 @@ class Policy:
             min_age_ms=self.min_age_ms,
             most_in_a_day=self.most_in_a_day,
             approvals=self.approvals,
+            quarantine_ms=self.quarantine_ms,
+            quarantine_most=self.quarantine_most,
             approvers=[pb.Approver(name=approver.name, key=approver.key) for approver in self.approvers],
         )
         return bytes(message.SerializeToString(deterministic=True))
@@ -145,6 +155,8 @@ def decode_policy(raw: bytes, version: int) -> StoredPolicy:
         message.most_in_a_day,
         message.approvals,
         tuple(Approver(approver.name, approver.key) for approver in message.approvers),
+        message.quarantine_ms,
+        message.quarantine_most if message.HasField("quarantine_most") else QUARANTINE_MOST,
     )
     return StoredPolicy(policy, message.at_ms, message.by, version, raw)
 
@@ -167,6 +179,8 @@ def read_policy_file(path: Path) -> Policy:
             tuple(
                 Approver(str(row["name"]), base64.b64decode(row["key"], validate=True)) for row in values["approvers"]
             ),
+            int(values.get("quarantine_ms", 0)),
+            int(values.get("quarantine_most", QUARANTINE_MOST)),
         )
     except (ValueError, TypeError, KeyError) as error:
         raise InputError(str(path), "is no policy", _REMEDY) from error
@@ -182,9 +196,11 @@ def require_possible(policy: Policy, where: str) -> None:
     """
     names = {approver.name for approver in policy.approvers}
     keys = {approver.key for approver in policy.approvers}
-    numbers = (policy.soak_ms, policy.min_age_ms, policy.most_in_a_day, policy.approvals)
+    numbers = (policy.soak_ms, policy.min_age_ms, policy.most_in_a_day, policy.approvals, policy.quarantine_ms)
     if min(numbers) < 0 or any(len(key) != _KEY_BYTES for key in keys):
         raise InputError(where, "has a number below 0, or a key that is not of 32 bytes", _REMEDY)
+    if policy.quarantine_most < 1:
+        raise InputError(where, "lets no ledger be in quarantine", "ask for no quarantine, or let one ledger be in it")
     if not len(names) == len(keys) == len(policy.approvers):
         problem = "names a person or a key twice: one person would count as two"
         raise InputError(where, problem, "give each person one name and one key")
@@ -205,6 +221,8 @@ def list_loosened(current: Policy, wanted: Policy) -> Iterator[str]:
         ("least age", wanted.min_age_ms, current.min_age_ms),
         ("number of approvals", wanted.approvals, current.approvals),
         ("breaker", current.most_in_a_day, wanted.most_in_a_day),
+        ("quarantine", wanted.quarantine_ms, current.quarantine_ms),
+        ("bound of the quarantine", current.quarantine_most, wanted.quarantine_most),
     ):
         if less < more:
             yield f"the {name} is weaker"

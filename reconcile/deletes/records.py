@@ -23,6 +23,7 @@ _STATES: Final = {
     State.PURGEABLE: pb.PURGEABLE,
     State.PURGED: pb.PURGED,
     State.CONFIRMED: pb.CONFIRMED,
+    State.QUARANTINED: pb.QUARANTINED,
 }
 _STATES_READ: Final = {number: state for state, number in _STATES.items()}
 
@@ -167,6 +168,8 @@ def _write_tombstone(tombstone: Tombstone, texts: Texts) -> pb.Tombstone:
         objections=map(texts.add, tombstone.objections),
         certificate=texts.add(tombstone.certificate),
         references=map(texts.add, tombstone.references),
+        hold=tombstone.hold,
+        quarantine_ms=tombstone.quarantine_ms,
     )
 
 
@@ -216,6 +219,8 @@ def _make_tombstone(message: pb.Tombstone, texts: Sequence[str]) -> Tombstone:
         tuple(texts[number] for number in message.objections),
         texts[message.certificate],
         tuple(texts[number] for number in message.references),
+        message.hold,
+        message.quarantine_ms,
     )
 
 

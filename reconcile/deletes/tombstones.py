@@ -4,11 +4,14 @@
     REQUESTED   somebody asked for the delete                           a safe verification: VERIFIED
     VERIFIED    verified once; SOAKING until its soak is over           a safe verification after the soak: PURGEABLE
     PURGEABLE   verified again; a certificate may name it               a purge by that certificate: PURGED
+    QUARANTINED where the policy asks for it, the purge puts a hold in  the same certificate after the quarantine:
+                the place of the record first                           PURGED; a bookie of the hold leaves: REQUESTED
     PURGED      its metadata record was removed                         each holder released: CONFIRMED
     CONFIRMED   every holder was seen without it, or is decommissioned  after the retention: EXPIRED, no tombstone
 
 A verification that is not safe leads back to REQUESTED. An undo before the purge removes the
-tombstone, and nothing else was changed. Entries that are seen again lead from CONFIRMED back to PURGED.
+tombstone, and nothing else was changed; of a quarantine it puts the record back, byte for byte. Entries that are seen
+again lead from CONFIRMED back to PURGED.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -41,6 +44,7 @@ class State(StrEnum):
     VERIFIED = "VERIFIED"
     SOAKING = "SOAKING"
     PURGEABLE = "PURGEABLE"
+    QUARANTINED = "QUARANTINED"
     PURGED = "PURGED"
     CONFIRMED = "CONFIRMED"
     EXPIRED = "EXPIRED"
@@ -48,6 +52,8 @@ class State(StrEnum):
 
 REMOVED: Final = frozenset({State.PURGED, State.CONFIRMED, State.EXPIRED})
 """States of a ledger whose metadata record was removed by us."""
+TAKEN: Final = REMOVED | {State.QUARANTINED}
+"""States of a ledger whose metadata record was removed, or replaced by a hold."""
 
 
 class Verdict(StrEnum):
@@ -131,6 +137,8 @@ class Tombstone:
         objections: why the last verification was not safe.
         certificate: hash of the certificate that names it; empty: none does.
         references: where upper layers' references are, as who asked named them.
+        hold: record that stands in the place of the ledger's while it is in quarantine; empty: it never was.
+        quarantine_ms: how long it stands there.
     """
 
     ledger: LedgerId
@@ -146,6 +154,8 @@ class Tombstone:
     objections: tuple[str, ...] = ()
     certificate: str = ""
     references: tuple[str, ...] = ()
+    hold: bytes = b""
+    quarantine_ms: int = 0
 
     @property
     def since_ms(self) -> int:
@@ -213,6 +223,11 @@ def find_soak_end(tombstone: Tombstone) -> int:
     return (tombstone.since_ms if began is None else began) + tombstone.soak_ms
 
 
+def find_quarantine_end(tombstone: Tombstone) -> int:
+    """Return when the quarantine of a quarantined ledger ends, ms since 1970."""
+    return (tombstone.find_time(State.QUARANTINED) or 0) + tombstone.quarantine_ms
+
+
 def is_due(tombstone: Tombstone, now_ms: int) -> bool:
     """Whether a verification would take a delete further: a purgeable one, too, that no certificate names any more.
 
@@ -253,7 +268,7 @@ def request_delete(
 def take_verification(
     tombstone: Tombstone, verification: Verification, at_ms: int, by: str, *, looks: int = LOOKS
 ) -> Tombstone:
-    """Return a tombstone after a verification; one whose record was removed stays as it is.
+    """Return a tombstone after a verification; one whose record was removed or is in quarantine stays as it is.
 
     Args:
         tombstone: before.
@@ -262,7 +277,7 @@ def take_verification(
         by: who looked.
         looks: safe verifications in a row that a purge needs.
     """
-    if tombstone.state in REMOVED:
+    if tombstone.state in TAKEN:
         return tombstone
     record = verification.record or tombstone.record
     members = tuple(dict.fromkeys((*tombstone.members, *verification.members)))
@@ -332,9 +347,75 @@ def purge(tombstone: Tombstone, record: StoredRecord, at_ms: int, by: str) -> To
     Raises:
         StepRefusedError: the record is not the one that was verified.
     """
+    _require_verified(tombstone, record)
+    return _step(replace(tombstone, record=record), State.PURGED, at_ms, by)
+
+
+def list_holders(tombstone: Tombstone) -> tuple[str, ...]:
+    """Return the bookies that have entries of a ledger as far as is known; of one without any, its members."""
+    holders = {h.bookie for h in tombstone.holders if h.released_ms is None and h.entries != 0}
+    return tuple(sorted(holders or tombstone.members))
+
+
+def quarantine(
+    tombstone: Tombstone, record: StoredRecord, hold: bytes, quarantine_ms: int, at_ms: int, by: str
+) -> Tombstone:
+    """Return the tombstone of a ledger whose record is replaced by a hold together with the writing of it.
+
+    Args:
+        tombstone: one that `demand_purgeable` let pass.
+        record: that is replaced.
+        hold: takes its place.
+        quarantine_ms: for how long.
+        at_ms: now.
+        by: who purges.
+
+    Raises:
+        StepRefusedError: the record is not the one that was verified.
+    """
+    _require_verified(tombstone, record)
+    changed = replace(tombstone, record=record, hold=hold, quarantine_ms=quarantine_ms)
+    return _step(changed, State.QUARANTINED, at_ms, by)
+
+
+def end_quarantine(tombstone: Tombstone, standing: StoredRecord | None, at_ms: int, by: str) -> Tombstone:
+    """Return the tombstone of a ledger whose hold is removed together with the writing of it.
+
+    Args:
+        tombstone: of a quarantined ledger.
+        standing: what stands in the place of its record; None: nothing does, and nothing is to be removed.
+        at_ms: now.
+        by: who purges.
+
+    Raises:
+        StepRefusedError: its quarantine is not over, or what stands there is not the hold.
+    """
+    if at_ms < find_quarantine_end(tombstone):
+        raise StepRefusedError("its quarantine is not over")
+    require_hold(tombstone, standing)
+    return _step(tombstone, State.PURGED, at_ms, by)
+
+
+def require_hold(tombstone: Tombstone, standing: StoredRecord | None) -> None:
+    """Check that what stands in the place of a quarantined ledger's record, if anything does, is its hold.
+
+    Raises:
+        StepRefusedError: it is not.
+    """
+    if standing is not None and standing.raw != tombstone.hold:
+        problem = "another program changed the hold that stands in the place of its record"
+        raise StepRefusedError(f"{problem}: see which one, remove what it wrote, then take the delete back")
+
+
+def leave_quarantine(tombstone: Tombstone, objection: str, at_ms: int, by: str) -> Tombstone:
+    """Return the tombstone of a quarantined ledger whose record is put back together with the writing of it."""
+    changed = replace(tombstone, hold=b"", quarantine_ms=0, safe_in_row=0, objections=(objection,), certificate="")
+    return _step(changed, State.REQUESTED, at_ms, by)
+
+
+def _require_verified(tombstone: Tombstone, record: StoredRecord) -> None:
     if record.version != tombstone.record.version or record.raw != tombstone.record.raw:
         raise StepRefusedError("its record is not the one that was verified")
-    return _step(replace(tombstone, record=record), State.PURGED, at_ms, by)
 
 
 def take_sightings(tombstone: Tombstone, sightings: Collection[Sighting], at_ms: int, by: str) -> Tombstone:
@@ -447,11 +528,11 @@ def demand_undoable(tombstone: Tombstone, sightings: Mapping[str, Sighting] | No
         at_ms: now.
 
     Raises:
-        StepRefusedError: the record was removed, and a holder was not seen to hold the ledger since.
+        StepRefusedError: the record was removed, or its hold was, and a holder was not seen to hold the ledger since.
     """
-    if tombstone.state not in REMOVED:
+    if tombstone.state not in TAKEN:
         return
-    purged_ms = tombstone.find_time(State.PURGED) or 0
+    purged_ms = tombstone.find_time(State.PURGED) or tombstone.find_time(State.QUARANTINED) or 0
     looks = sightings or {}
     for bookie in dict.fromkeys((*tombstone.members, *(holder.bookie for holder in tombstone.holders))):
         look = looks.get(bookie)

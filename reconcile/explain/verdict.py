@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from reconcile.findings.categories import Category
-from reconcile.rules.holds import HOLD_MARK
+from reconcile.rules.holds import HOLD_MARK, QUARANTINE_MARK
 from reconcile.words import count_noun
 from recovery.model.ids import LedgerId
 from recovery.model.metadata import LedgerMetadata
@@ -64,6 +64,12 @@ class Facts:
         return self.record is not None and any(key == HOLD_MARK for key, _ in self.record.custom)
 
 
+def find_quarantine(record: LedgerMetadata | None) -> str | None:
+    """Return until when a record is the hold of a delete's quarantine, ISO 8601; None: it is none."""
+    custom = () if record is None else record.custom
+    return next((value.decode(errors="replace") for key, value in custom if key == QUARANTINE_MARK), None)
+
+
 def judge(facts: Facts) -> tuple[str, Standing]:
     """Return the verdict on a ledger, and how it stands."""
     name = f"ledger {facts.ledger}"
@@ -87,7 +93,8 @@ def _judge_standing(facts: Facts, absent: Standing) -> Standing:
         is_absence = all(category == Category.NOT_ON_BOOKIES for category in facts.disagreements)
         return absent if is_absence else Standing.OPEN
     if facts.is_in_store:
-        waits = facts.record is None or facts.is_hold or facts.is_guarded
+        is_open_hold = facts.is_hold and find_quarantine(facts.record) is None
+        waits = facts.record is None or is_open_hold or facts.is_guarded
         return Standing.OPEN if waits else Standing.SETTLED
     is_restored = facts.row is None or facts.row["outcome"] == "restored"
     return Standing.SETTLED if is_restored and facts.deletion is None else Standing.OPEN
@@ -98,6 +105,8 @@ def _describe_store(facts: Facts) -> list[str]:
         return [] if facts.deletion is None else [f"{facts.deletion}; not restored unless you choose it"]
     if facts.record is None:
         return ["in the store, in a form that cannot be read"]
+    if until := find_quarantine(facts.record):
+        return [f"in quarantine until {until} before its delete: its data is kept, and nobody can read it"]
     if facts.is_hold:
         return ["in the store as a hold: its data is kept, and nobody can read it"]
     if facts.is_guarded:

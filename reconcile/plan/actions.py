@@ -35,16 +35,14 @@ import pyarrow.compute as pc
 
 from reconcile.plan.plan_hash import SYSTEM_BUCKET, with_ids
 from reconcile.rules import diff
-from reconcile.rules.holds import HOLD_MARK, is_hold, is_named
+from reconcile.rules.holds import encode_holds, is_named, is_open_hold
 from recovery.codecs import ledger_metadata, store
 from recovery.codecs.entry import master_key
 from recovery.codecs.keys import ledger_keys
 from recovery.codecs.replication_lock import encode_reuse, lock_key
 from recovery.model import tables
 from recovery.model.ids import BUCKETS, LedgerId
-from recovery.model.metadata import Digest, State
 
-HOLD_PASSWORD_SIZE: Final = 20
 LEAVE: Final = "leave"
 """Op of an action that writes nothing: a chosen alternative of it creates, or replaces where a version is named."""
 KEEP: Final = "keep"
@@ -177,41 +175,8 @@ def _record_columns(rows: pa.Table, password: pa.Array, segments: pa.Array) -> p
     return pa.table({**{name: rows[name] for name in names}, "password": password, "segments": segments})
 
 
-def _encode_holds(rows: pa.Table, secrets: bytes) -> pa.Array:
-    """Encode holds: IN_RECOVERY, HMAC, random password, one segment of exactly the holders, E = W = their count, A = 1.
-
-    Each of those was chosen because every other form was seen to lose data. Source: docs/operations/safety.md.
-    """
-    count = rows.num_rows
-    holders = rows["holders"].combine_chunks()
-    width = pc.cast(pc.list_value_length(holders), pa.int32())
-    offsets = np.arange(count + 1, dtype=np.int32)
-    record = tables.SEGMENTS.value_type
-    segment = pa.StructArray.from_arrays([_column(0, count, pa.int64()), holders], fields=list(record))
-    mark = pa.StructArray.from_arrays(
-        [_column(HOLD_MARK, count, pa.string()), pc.cast(rows["reason"].combine_chunks(), pa.binary())],
-        fields=list(tables.CUSTOM.value_type),
-    )
-    sizes = np.arange(count + 1, dtype=np.int32) * HOLD_PASSWORD_SIZE
-    password = pa.Array.from_buffers(
-        pa.binary(), count, [None, pa.py_buffer(sizes.tobytes()), pa.py_buffer(secrets[: count * HOLD_PASSWORD_SIZE])]
-    )
-    columns = pa.table(
-        {
-            "ensemble_size": width,
-            "write_quorum": width,
-            "ack_quorum": _column(1, count, pa.int32()),
-            "state": _column(str(State.IN_RECOVERY), count, pa.string()),
-            "last_entry": pa.nulls(count, pa.int64()),
-            "length": pa.nulls(count, pa.int64()),
-            "digest": _column(str(Digest.HMAC), count, pa.string()),
-            "ctime": pa.nulls(count, pa.int64()),
-            "custom": pa.ListArray.from_arrays(offsets, mark),
-        }
-    )
-    return ledger_metadata.encode_columns(
-        _record_columns(columns, password, pa.ListArray.from_arrays(offsets, segment))
-    )
+def _encode_held(rows: pa.Table, secrets: bytes) -> pa.Array:
+    return encode_holds(rows["reason"].combine_chunks(), rows["holders"].combine_chunks(), secrets)
 
 
 def select_released(
@@ -223,9 +188,9 @@ def select_released(
 ) -> tuple[pa.Table, npt.NDArray[np.bool_]]:
     """Return the ledgers whose hold or guarded record can be replaced, and which records of the store those are.
 
-    A hold is replaced by a record of any reading. A guarded record is replaced by a proved one, whose lock then goes
-    unless it leaves out a bookie with copies that are missing where they belong; and by one that reads further, under
-    the lock that there is, or by its names.
+    A hold is replaced by a record of any reading, unless a delete put it there. A guarded record is replaced by a
+    proved one, whose lock then goes unless it leaves out a bookie with copies that are missing where they belong; and
+    by one that reads further, under the lock that there is, or by its names.
 
     Args:
         rows: RECONSTRUCTION.
@@ -256,7 +221,7 @@ def select_released(
     leaves_out = np.zeros(len(restored), np.bool_)
     leaves_out[is_guarded] = _leaves_out_copies(rows.take(pa.array(matched.held_rows[is_guarded])))
     better = np.where(unlocked, (restored & ~leaves_out) | (by_names & further), restored | (readable & further))
-    mask = (is_hold(stored)[matched.stored_rows] & readable) | (is_guarded & better)
+    mask = (is_open_hold(stored)[matched.stored_rows] & readable) | (is_guarded & better)
     made, before = (
         rows.take(pa.array(matched.held_rows[mask])),
         stored.take(pa.array(matched.stored_rows[mask])),
@@ -311,7 +276,7 @@ def make_ledger_actions(rows: pa.Table, layout: store.Layout, passwords: Passwor
     replaces = rows["expects"].combine_chunks() if "expects" in columns else pa.nulls(count, pa.int64())
     replaced = rows["before"].combine_chunks() if "before" in columns else pa.nulls(count, pa.binary())
     records = pa.concat_arrays(
-        [_encode_restored(rows.filter(restored), passwords), _encode_holds(rows.filter(is_held), secrets)]
+        [_encode_restored(rows.filter(restored), passwords), _encode_held(rows.filter(is_held), secrets)]
     )
     back = np.argsort(np.r_[np.flatnonzero(restored), np.flatnonzero(is_held)])
     return _actions(

@@ -392,7 +392,7 @@ class _Editor:
         if not open_ones or self._captured is None:
             return []
         stored = self._captured.read("ledgers", buckets=buckets)
-        stored_holds = stored.filter(pa.array(holds.is_hold(stored))).select(
+        stored_holds = stored.filter(pa.array(holds.is_open_hold(stored))).select(
             ["bucket", "scope", "ledger", "raw", "version"]
         )
         removals: list[dict[str, Any]] = []
@@ -497,7 +497,7 @@ def _find_common_acls(catalog: Dataset) -> dict[str, str]:
 
 def _is_hold(raw: bytes | None) -> bool:
     """Say whether bytes of the store are a hold of ours."""
-    return raw is not None and bool(holds.is_hold(ledger_metadata.decode_columns(pa.array([raw], pa.binary())))[0])
+    return raw is not None and bool(holds.is_open_hold(ledger_metadata.decode_columns(pa.array([raw], pa.binary())))[0])
 
 
 def _of_outcome(reconstruction: pa.Table, outcome: str) -> set[LedgerId]:

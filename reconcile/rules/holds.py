@@ -1,6 +1,7 @@
 """Ledgers that are not settled: holds, and records under a guard.
 
-A hold keeps a ledger's data and serves nobody; its custom metadata says why. A guarded record is readable, a lock keeps
+A hold keeps a ledger's data and serves nobody; its custom metadata says why. One that a delete puts in the place of a
+record for a while (its quarantine) has a mark of that, too. A guarded record is readable, a lock keeps
 every copy, and its custom metadata says nothing: it is known by the lock. One that is guarded by names alone has no
 lock, but a mark in its custom metadata.
 """
@@ -16,14 +17,19 @@ import pyarrow.compute as pc
 from reconcile.findings.categories import Category
 from reconcile.findings.table import Finding, Run, Statement, make_ledger_findings
 from reconcile.words import count_noun
+from recovery.codecs import ledger_metadata
 from recovery.codecs.replication_lock import is_guard, ledger_of_lock
 from recovery.model import tables
 from recovery.model.groups import count, from_arrow
 from recovery.model.ids import LedgerId
+from recovery.model.metadata import Digest, State
 from recovery.model.tables import KEY_COLUMNS
 
 HOLD_MARK: Final = "bkmeta.hold"
 """Key of the custom metadata that says why a record is a hold."""
+QUARANTINE_MARK: Final = "bkmeta.quarantine"
+"""Key of the custom metadata that says that a hold is the quarantine of a delete, and until when (ISO 8601)."""
+HOLD_PASSWORD_SIZE: Final = 20
 NAMED_MARK: Final = "bkmeta.guard"
 """Key of the custom metadata that says that a record names all who may hold anything, and claims no shape."""
 _COMPARED: Final = (
@@ -66,6 +72,63 @@ def is_hold(stored: pa.Table) -> npt.NDArray[np.bool_]:
 def is_named(stored: pa.Table) -> npt.NDArray[np.bool_]:
     """Say which records of a store are guarded by names alone; the column custom of CATALOG_LEDGERS in."""
     return _is_marked(stored, NAMED_MARK)
+
+
+def is_quarantine(stored: pa.Table) -> npt.NDArray[np.bool_]:
+    """Say which records of a store are holds that a delete put there; the column custom of CATALOG_LEDGERS in."""
+    return _is_marked(stored, QUARANTINE_MARK)
+
+
+def is_open_hold(stored: pa.Table) -> npt.NDArray[np.bool_]:
+    """Say which records of a store are holds that wait for evidence; CATALOG_LEDGERS in."""
+    return is_hold(stored) & ~is_quarantine(stored)
+
+
+def encode_holds(
+    reasons: pa.Array, holders: pa.Array, secrets: bytes, marks: Mapping[str, bytes] | None = None
+) -> pa.Array:
+    """Encode holds: IN_RECOVERY, HMAC, random password, one segment of exactly the holders, E = W = their count, A = 1.
+
+    Each of those was chosen because every other form was seen to lose data. Source: docs/operations/safety.md.
+
+    Args:
+        reasons: text of each.
+        holders: list of the bookies of each, at least one.
+        secrets: `HOLD_PASSWORD_SIZE` random bytes for each.
+        marks: further custom metadata, the same of all.
+
+    Returns:
+        Binary.
+    """
+    count = len(reasons)
+    marks = marks or {}
+    width = pc.cast(pc.list_value_length(holders), pa.int32())
+    offsets = np.arange(count + 1, dtype=np.int32)
+    fields = list(tables.SEGMENTS.value_type)
+    segment = pa.StructArray.from_arrays(
+        [pa.array(np.zeros(count, np.int64)), holders.cast(fields[1].type)], fields=fields
+    )
+    keys = pa.array([HOLD_MARK, *marks] * count, pa.string())
+    values = [value for reason in reasons.to_pylist() for value in (reason.encode(), *marks.values())]
+    custom = pa.StructArray.from_arrays([keys, pa.array(values, pa.binary())], fields=list(tables.CUSTOM.value_type))
+    sizes = np.arange(count + 1, dtype=np.int32) * HOLD_PASSWORD_SIZE
+    password = pa.Array.from_buffers(
+        pa.binary(), count, [None, pa.py_buffer(sizes.tobytes()), pa.py_buffer(secrets[: count * HOLD_PASSWORD_SIZE])]
+    )
+    columns = {
+        "ensemble_size": width,
+        "write_quorum": width,
+        "ack_quorum": pa.array(np.ones(count, np.int32)),
+        "state": pa.array([str(State.IN_RECOVERY)] * count, pa.string()),
+        "last_entry": pa.nulls(count, pa.int64()),
+        "length": pa.nulls(count, pa.int64()),
+        "digest": pa.array([str(Digest.HMAC)] * count, pa.string()),
+        "ctime": pa.nulls(count, pa.int64()),
+        "custom": pa.ListArray.from_arrays(pa.array(offsets * (1 + len(marks))), custom),
+        "password": password,
+        "segments": pa.ListArray.from_arrays(offsets, segment),
+    }
+    return ledger_metadata.encode_columns(pa.table(columns))
 
 
 def _is_marked(stored: pa.Table, key: str) -> npt.NDArray[np.bool_]:

@@ -9,7 +9,8 @@ import pytest
 
 from backends.protocols import Write
 from backends.zookeeper.store import ZooKeeperStore
-from reconcile.plan.actions import HOLD_PASSWORD_SIZE, Passwords, make_ledger_actions
+from reconcile.plan.actions import Passwords, make_ledger_actions
+from reconcile.rules.holds import HOLD_PASSWORD_SIZE
 from recovery.codecs.store import Layout
 from recovery.model import tables
 from tests.support.auto_recovery import auto_recovery

@@ -21,7 +21,7 @@ from reconcile.deletes.certificate import Certificate, CertifiedLedger, make_cer
 from reconcile.deletes.cluster import Cluster
 from reconcile.deletes.own_root import OwnRoot, make_own_root, open_log, open_own_root
 from reconcile.deletes.packed import ChangeLog, Decision
-from reconcile.deletes.purge import PurgeRequest, purge_ledgers, undo_deletes
+from reconcile.deletes.purge import PurgeRequest, Quarantine, end_quarantines, purge_ledgers, undo_deletes
 from reconcile.deletes.tombstones import (
     DAY_MS,
     Holder,
@@ -80,6 +80,15 @@ class Truth:
     version: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A ledger in quarantine: its record, the hold in its place, and until when."""
+
+    record: bytes
+    hold: bytes
+    until_ms: int
+
+
 class World:
     """One cluster, and what happens to it."""
 
@@ -97,6 +106,9 @@ class World:
         self.looked: dict[LedgerId, Truth] = {}
         self.purged: set[LedgerId] = set()
         self.expired: set[LedgerId] = set()
+        self.held: dict[LedgerId, Held] = {}
+        self.quarantine_ms = self.random.choice((0, DAY_MS // 2, 3 * DAY_MS))
+        self.quarantine_most = self.random.randint(1, 4)
         self.counts: Counter[str] = Counter()
         self.judged = 0
         store.write([Write(f"{root}/available/readonly", b"")])
@@ -172,13 +184,32 @@ class World:
             return
         issued = self.random.choice((self.issued[-1], self.random.choice(self.issued)))
         with self.open() as (own, log):
-            request = PurgeRequest(issued.certificate, "op", self.name_owners, batch=self.random.randint(1, 3))
+            room = self.quarantine_most - len(self.list_quarantined(own))
+            request = PurgeRequest(
+                issued.certificate,
+                "op",
+                self.name_owners,
+                batch=self.random.randint(1, 3),
+                quarantine=Quarantine(self.quarantine_ms, room) if self.quarantine_ms else None,
+                is_ended=self.now_ms > issued.until_ms,
+            )
             cluster = Cluster(self.recorder, self.root, self.layout)
             purge_ledgers(request, cluster, own, log, now=self.read_clock)
 
+    def leave(self) -> None:
+        """See that a bookie left, and put the records of what is in quarantine back."""
+        with self.open() as (own, log):
+            cluster = Cluster(self.recorder, self.root, self.layout)
+            reasons = {one.ledger: "b1 left" for one in self.list_quarantined(own)}
+            end_quarantines(reasons, cluster, own, log, self.now_ms, "op")
+
+    def list_quarantined(self, own: OwnRoot) -> list[Tombstone]:
+        """Return the tombstones of what is in quarantine."""
+        return [one for node in own.tombstones.read_all() for one in node if one.state is State.QUARANTINED]
+
     def undo(self) -> None:
         """Take one delete back; before the purge that is exact."""
-        ledger = self.random.choice(LEDGERS)
+        ledger = self.random.choice(sorted(self.held) or LEDGERS)
         # Before anything is read: somebody else may write between any two calls.
         meddled = self.counts["meddled"]
         stood = self.read(ledger)
@@ -187,9 +218,15 @@ class World:
             cluster = Cluster(self.recorder, self.root, self.layout)
             sightings = {ledger: {one.bookie: one for one in self.see(ledger)}}
             refused = undo_deletes([ledger], cluster, own, log, sightings, int(self.read_clock().timestamp() * 1000))
-            if ledger in known and ledger not in self.purged and meddled == self.counts["meddled"]:
+            is_altered = ledger in self.held and (stood is None or stood.raw != self.held[ledger].hold)
+            if ledger in known and ledger not in self.purged and not is_altered and meddled == self.counts["meddled"]:
                 assert not refused, refused
-                assert self.read(ledger) == stood, "an undo before the purge changed a record"
+                now = self.read(ledger)
+                if ledger in self.held:
+                    assert now is not None
+                    assert now.raw == self.held[ledger].record, "an undo in quarantine put another record back"
+                else:
+                    assert now == stood, "an undo before the purge changed a record"
                 assert not own.tombstones.read_some([ledger])
 
     def confirm(self) -> None:
@@ -289,7 +326,9 @@ class World:
         self.counts["meddled"] += 1
         held = self.store.get(self.key_of[ledger])
         with suppress(VersionConflictError):
-            if held is not None and self.random.random() < 0.5:
+            if held is not None and ledger in self.held and self.random.random() < 0.1:
+                self.store.write([Write(self.key_of[ledger], None, held.version)])
+            elif held is not None and self.random.random() < 0.5:
                 value = b"changed %d" % self.random.randrange(10**9)
                 self.store.write([Write(self.key_of[ledger], value, held.version)])
             else:
@@ -363,8 +402,18 @@ class World:
             ledger = ledger_of.get(effect.key)
             if ledger is None:
                 continue
-            if effect.after is None:
+            held = self.held.get(ledger)
+            if held is not None and effect.before == held.hold:
+                self.judge_end(ledger, held, effect.after, action)
+            elif effect.after is None:
                 self.judge_removal(ledger, action)
+            elif action == "purge":
+                self.judge_rights(ledger, action)
+                assert self.quarantine_ms, f"{ledger} was put into a quarantine that nobody asked for"
+                assert effect.before is not None
+                self.held[ledger] = Held(effect.before, effect.after, self.now_ms + self.quarantine_ms)
+                assert effect.before not in effect.after
+                self.counts["held"] += 1
             else:
                 assert action == "undo", f"{action} wrote the record of {ledger}"
                 assert all(ledger in one.holds for one in self.lives if one.is_up), f"{ledger} is not everywhere"
@@ -372,6 +421,14 @@ class World:
                 self.purged.discard(ledger)
         own = open_own_root(self.store, self.root)
         known = {} if own is None else {one.ledger: one for node in own.tombstones.read_all() for one in node}
+        quarantined = {ledger for ledger, one in known.items() if one.state is State.QUARANTINED}
+        assert quarantined <= self.held.keys()
+        assert len(quarantined) <= self.quarantine_most
+        for ledger in self.held.keys() - quarantined:
+            # Its hold was removed by somebody else: what is left of its delete is the tombstone.
+            stands = self.read(ledger)
+            assert stands is None or stands.raw != self.held[ledger].hold, f"{action} forgot the hold of {ledger}"
+            del self.held[ledger]
         for ledger in set(self.purged):
             if ledger in known:
                 assert known[ledger].state in (State.PURGED, State.CONFIRMED)
@@ -383,23 +440,44 @@ class World:
             self.counts["expired"] += 1
 
     def judge_removal(self, ledger: LedgerId, action: str) -> None:
-        """See that a record was removed by a purge that had every right to."""
+        """See that a record was removed by a purge that had every right to, and at once only where that is the rule."""
+        self.judge_rights(ledger, action)
+        assert not self.quarantine_ms, f"{ledger} was purged without its quarantine"
+        self.purged.add(ledger)
+        self.counts["purged"] += 1
+
+    def judge_end(self, ledger: LedgerId, held: Held, after: bytes | None, action: str) -> None:
+        """See that a hold went at its end, or that the record took its place again, byte for byte."""
+        del self.held[ledger]
+        if after is not None:
+            assert action in ("undo", "leave"), f"{action} wrote in the place of the hold of {ledger}"
+            assert after == held.record, f"{action} put another record of {ledger} back"
+            self.counts["put back"] += 1
+            return
+        assert action == "purge", f"{action} removed the hold of {ledger}"
+        assert self.now_ms >= held.until_ms, f"the quarantine of {ledger} was not over"
+        assert ledger not in self.referenced, f"{ledger} was purged while an upper layer named it"
+        self.purged.add(ledger)
+        self.counts["purged"] += 1
+        self.counts["held to the end"] += 1
+
+    def judge_rights(self, ledger: LedgerId, action: str) -> None:
+        """See that the record of a ledger went by a purge with a certificate that held."""
         assert action == "purge", f"{action} removed the record of {ledger}"
         named = [one for one in self.issued if ledger in one.versions and self.now_ms <= one.until_ms]
         assert named, f"no certificate that holds named {ledger}"
         assert ledger not in self.referenced, f"{ledger} was purged while an upper layer named it"
-        self.purged.add(ledger)
-        self.counts["purged"] += 1
 
     def run(self, steps: int) -> None:
         """Play a schedule, and judge each step."""
-        people = (self.request, self.verify, self.verify, self.purge, self.undo, self.confirm, self.expire)
+        people = (self.request, self.verify, self.verify, self.purge, self.undo, self.leave, self.confirm, self.expire)
         world = (
             self.pass_time, self.pass_time, self.pass_time, self.lose_bookie, self.return_bookie, self.return_bookie,
             self.wipe_bookie, self.collect_garbage, self.refer, self.meddle, self.decommission,
         )  # fmt: skip
         # Most schedules go the whole way, with something in between.
-        way = (self.request, self.verify, self.soak, self.verify, self.purge, self.trouble,
+        way = (self.request, self.verify, self.soak, self.verify, self.purge,
+               self.random.choice((self.soak, self.soak, self.undo, self.leave)), self.purge, self.trouble,
                self.collect_garbage, self.confirm, self.retain, self.trouble, self.confirm, self.expire,
                self.return_bookie)  # fmt: skip
         straight = self.random.random() < 0.7

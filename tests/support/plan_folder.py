@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 
 from reconcile.plan.actions import (
-    HOLD_PASSWORD_SIZE,
     REUSE_LOCK_TIME,
     Passwords,
     Phase,
@@ -27,6 +26,7 @@ from reconcile.plan.alternatives import with_alternatives
 from reconcile.plan.bookie_starts import KnownBookie
 from reconcile.plan.entry_shares import count_entries
 from reconcile.plan.plan_hash import Hashes, bucket_hashes, with_ids
+from reconcile.rules.holds import HOLD_PASSWORD_SIZE
 from recovery.codecs import store
 from recovery.codecs.entry import master_key
 from recovery.dataset import Dataset, open_dataset, prepare, write_manifest, write_part

@@ -67,7 +67,7 @@ _REFERENCES: Final = frozenset(
 _INVENTORIES: Final = frozenset({Category.DATA_WITHOUT_RECORD, Category.LEDGER_IN_LIMBO, Category.SUSPECT_DISK})
 _OF_DISKS: Final = frozenset({Category.COOKIE_DIFFERS, Category.BOOKIE_WITHOUT_COOKIE, Category.INSTANCE_ID_DIFFERS})
 """Where bookies' own disks are one of the sides."""
-_NOT_JUDGED: Final = frozenset({"marked", "guarded", "open"})
+_NOT_JUDGED: Final = frozenset({"marked", "guarded", "open", "quarantined"})
 FIELD: Final = "not looked for in this run"
 SOUGHT: Final = "sought"
 REFERENCES: Final = "references"

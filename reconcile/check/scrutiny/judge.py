@@ -6,7 +6,7 @@
     undecided   undated: nothing tells whether the record is older than what is known of a bookie
     undecided   changed: the record is newer than that
     undecided   sampled: a bookie that gives no lists was asked for some entries, and has them
-    skipped     open, marked, empty, held, guarded
+    skipped     open, marked, empty, held, quarantined, guarded
     a category  of its note
     clean
 
@@ -132,9 +132,17 @@ def judge_range(
     empty = closed & pc.fill_null(pc.less(stored["last_entry"], 0), fill_value=False).to_numpy()
     marked, guarded = _find_among(stored, replication.marks), _find_guarded(stored, replication)
     is_hold = holds.is_hold(stored) & ~broken
-    reason = np.select(
-        [broken, is_hold, ~closed, guarded, marked, empty], ["broken", "held", "open", "guarded", "marked", "empty"], ""
-    )
+    quarantined = holds.is_quarantine(stored) & ~broken
+    masks = {
+        "broken": broken,
+        "quarantined": quarantined,
+        "held": is_hold,
+        "open": ~closed,
+        "guarded": guarded,
+        "marked": marked,
+        "empty": empty,
+    }
+    reason = np.select(list(masks.values()), list(masks), "")
     judged = stored.filter(pa.array(reason == ""))
     by_reason = {
         why: find_faults(stored.filter(pa.array(reason == why)), copies, sight, earlier_missing)
@@ -142,6 +150,8 @@ def judge_range(
     }
     faults = by_reason[""]
     late = list_overdue(stored, replication, run, demands.grace_s)
+    # BookKeeper repairs no hold: a delete that sees such a mark puts the record back.
+    late = late.filter(pa.array(~quarantined[late["record"].to_numpy()]))
     lost = _count_lost(reason == "marked", by_reason["marked"], everywhere=everywhere)
     free = stored.filter(pa.array(~broken & ~is_hold))
     records = free.filter(pa.array((reason != "guarded")[~broken & ~is_hold]))

@@ -11,6 +11,7 @@ from reconcile.cli.command import Command, Exit
 from reconcile.cli.option_groups.deletes import (
     SHOWN,
     describe_scopes,
+    describe_state,
     describe_tombstones,
     metadata_option,
     name_ledgers,
@@ -32,7 +33,7 @@ from reconcile.cli.options import (
 from reconcile.cli.output import Result
 from reconcile.words import count_noun
 
-_STATES = ("REQUESTED", "VERIFIED", "SOAKING", "PURGEABLE", "PURGED", "CONFIRMED")
+_STATES = ("REQUESTED", "VERIFIED", "SOAKING", "PURGEABLE", "QUARANTINED", "PURGED", "CONFIRMED")
 
 
 @click.group(epilog="Example: bkmeta tombstones list --metadata zk+hierarchical://zk1:2181/ledgers --state PURGED")
@@ -78,7 +79,7 @@ def list_tombstones(
         Exit.DONE,
         counts={**counts, "tombstones": len(chosen), "nodes": nodes, "bytes": size},
         details=[
-            *(f"{row['ledger']}: {row['state']} since {row['since']}, by {row['by']}" for row in chosen[:SHOWN]),
+            *map(describe_state, chosen[:SHOWN]),
             *describe_scopes(unlisted),
         ],
         facts={"ledgers": chosen, "other_scopes": unlisted},

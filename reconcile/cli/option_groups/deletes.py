@@ -189,7 +189,7 @@ def describe_scopes(unlisted: Mapping[int, int]) -> list[str]:
 
 def describe_tombstones(tombstones: "Iterable[Tombstone]", now_ms: int) -> list[dict[str, object]]:
     """Return tombstones as JSON has them; records, which may hold passwords, are never shown."""
-    from reconcile.deletes.tombstones import find_soak_end, find_state, list_waiting
+    from reconcile.deletes.tombstones import find_quarantine_end, find_soak_end, find_state, list_waiting
 
     return [
         {
@@ -197,6 +197,7 @@ def describe_tombstones(tombstones: "Iterable[Tombstone]", now_ms: int) -> list[
             "state": find_state(item, now_ms).value,
             "since": show_time(item.since_ms),
             "soak_end": show_time(find_soak_end(item)),
+            "quarantine_end": show_time(find_quarantine_end(item)) if item.hold else None,
             "reason": item.reason,
             "by": item.steps[0].by,
             "reasons": list(item.objections),
@@ -218,6 +219,12 @@ def describe_tombstones(tombstones: "Iterable[Tombstone]", now_ms: int) -> list[
         }
         for item in tombstones
     ]
+
+
+def describe_state(row: "Mapping[str, object]") -> str:
+    """Return a line of one tombstone, as `describe_tombstones` returns it."""
+    until = f", until {row['quarantine_end']}" if row["state"] == "QUARANTINED" else ""
+    return f"{row['ledger']}: {row['state']} since {row['since']}{until}, by {row['by']}"
 
 
 def name_ledgers(ledgers: "Sequence[LedgerId]") -> str:

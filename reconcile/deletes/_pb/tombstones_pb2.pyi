@@ -14,12 +14,14 @@ class State(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     PURGEABLE: _ClassVar[State]
     PURGED: _ClassVar[State]
     CONFIRMED: _ClassVar[State]
+    QUARANTINED: _ClassVar[State]
 UNKNOWN: State
 REQUESTED: State
 VERIFIED: State
 PURGEABLE: State
 PURGED: State
 CONFIRMED: State
+QUARANTINED: State
 
 class RootMark(_message.Message):
     __slots__ = ("version", "program", "ledgers_root", "instance_id")
@@ -56,7 +58,7 @@ class ClockCheck(_message.Message):
     def __init__(self, version: _Optional[int] = ..., at_ms: _Optional[int] = ..., by: _Optional[str] = ...) -> None: ...
 
 class Policy(_message.Message):
-    __slots__ = ("version", "at_ms", "by", "archived", "soak_ms", "min_age_ms", "most_in_a_day", "approvals", "approvers")
+    __slots__ = ("version", "at_ms", "by", "archived", "soak_ms", "min_age_ms", "most_in_a_day", "approvals", "approvers", "quarantine_ms", "quarantine_most")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     AT_MS_FIELD_NUMBER: _ClassVar[int]
     BY_FIELD_NUMBER: _ClassVar[int]
@@ -66,6 +68,8 @@ class Policy(_message.Message):
     MOST_IN_A_DAY_FIELD_NUMBER: _ClassVar[int]
     APPROVALS_FIELD_NUMBER: _ClassVar[int]
     APPROVERS_FIELD_NUMBER: _ClassVar[int]
+    QUARANTINE_MS_FIELD_NUMBER: _ClassVar[int]
+    QUARANTINE_MOST_FIELD_NUMBER: _ClassVar[int]
     version: int
     at_ms: int
     by: str
@@ -75,7 +79,9 @@ class Policy(_message.Message):
     most_in_a_day: int
     approvals: int
     approvers: _containers.RepeatedCompositeFieldContainer[Approver]
-    def __init__(self, version: _Optional[int] = ..., at_ms: _Optional[int] = ..., by: _Optional[str] = ..., archived: bool = ..., soak_ms: _Optional[int] = ..., min_age_ms: _Optional[int] = ..., most_in_a_day: _Optional[int] = ..., approvals: _Optional[int] = ..., approvers: _Optional[_Iterable[_Union[Approver, _Mapping]]] = ...) -> None: ...
+    quarantine_ms: int
+    quarantine_most: int
+    def __init__(self, version: _Optional[int] = ..., at_ms: _Optional[int] = ..., by: _Optional[str] = ..., archived: bool = ..., soak_ms: _Optional[int] = ..., min_age_ms: _Optional[int] = ..., most_in_a_day: _Optional[int] = ..., approvals: _Optional[int] = ..., approvers: _Optional[_Iterable[_Union[Approver, _Mapping]]] = ..., quarantine_ms: _Optional[int] = ..., quarantine_most: _Optional[int] = ...) -> None: ...
 
 class Approver(_message.Message):
     __slots__ = ("name", "key")
@@ -96,7 +102,7 @@ class TombstoneNode(_message.Message):
     def __init__(self, version: _Optional[int] = ..., texts: _Optional[_Iterable[str]] = ..., tombstones: _Optional[_Iterable[_Union[Tombstone, _Mapping]]] = ...) -> None: ...
 
 class Tombstone(_message.Message):
-    __slots__ = ("scope", "ledger", "state", "record", "record_version", "created_ms", "acl", "members", "holders", "steps", "reason", "soak_ms", "safe_in_row", "listed_ms", "objections", "certificate", "references")
+    __slots__ = ("scope", "ledger", "state", "record", "record_version", "created_ms", "acl", "members", "holders", "steps", "reason", "soak_ms", "safe_in_row", "listed_ms", "objections", "certificate", "references", "hold", "quarantine_ms")
     SCOPE_FIELD_NUMBER: _ClassVar[int]
     LEDGER_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -114,6 +120,8 @@ class Tombstone(_message.Message):
     OBJECTIONS_FIELD_NUMBER: _ClassVar[int]
     CERTIFICATE_FIELD_NUMBER: _ClassVar[int]
     REFERENCES_FIELD_NUMBER: _ClassVar[int]
+    HOLD_FIELD_NUMBER: _ClassVar[int]
+    QUARANTINE_MS_FIELD_NUMBER: _ClassVar[int]
     scope: int
     ledger: int
     state: State
@@ -131,7 +139,9 @@ class Tombstone(_message.Message):
     objections: _containers.RepeatedScalarFieldContainer[int]
     certificate: int
     references: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, scope: _Optional[int] = ..., ledger: _Optional[int] = ..., state: _Optional[_Union[State, str]] = ..., record: _Optional[bytes] = ..., record_version: _Optional[int] = ..., created_ms: _Optional[int] = ..., acl: _Optional[int] = ..., members: _Optional[_Iterable[int]] = ..., holders: _Optional[_Iterable[_Union[Holder, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[Step, _Mapping]]] = ..., reason: _Optional[int] = ..., soak_ms: _Optional[int] = ..., safe_in_row: _Optional[int] = ..., listed_ms: _Optional[int] = ..., objections: _Optional[_Iterable[int]] = ..., certificate: _Optional[int] = ..., references: _Optional[_Iterable[int]] = ...) -> None: ...
+    hold: bytes
+    quarantine_ms: int
+    def __init__(self, scope: _Optional[int] = ..., ledger: _Optional[int] = ..., state: _Optional[_Union[State, str]] = ..., record: _Optional[bytes] = ..., record_version: _Optional[int] = ..., created_ms: _Optional[int] = ..., acl: _Optional[int] = ..., members: _Optional[_Iterable[int]] = ..., holders: _Optional[_Iterable[_Union[Holder, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[Step, _Mapping]]] = ..., reason: _Optional[int] = ..., soak_ms: _Optional[int] = ..., safe_in_row: _Optional[int] = ..., listed_ms: _Optional[int] = ..., objections: _Optional[_Iterable[int]] = ..., certificate: _Optional[int] = ..., references: _Optional[_Iterable[int]] = ..., hold: _Optional[bytes] = ..., quarantine_ms: _Optional[int] = ...) -> None: ...
 
 class Holder(_message.Message):
     __slots__ = ("bookie", "incarnation", "seen_ms", "released_ms", "release", "entries")

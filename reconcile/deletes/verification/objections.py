@@ -21,6 +21,7 @@ class Reason(StrEnum):
     TOO_LARGE = "TOO_LARGE"
     OPEN = "OPEN"
     IN_RECOVERY = "IN_RECOVERY"
+    IN_QUARANTINE = "IN_QUARANTINE"
     UNPARSABLE = "UNPARSABLE"
     CHANGED = "CHANGED"
     UNDER_REPLICATED = "UNDER_REPLICATED"
@@ -46,6 +47,7 @@ UNSAFE = frozenset(
         Reason.TOO_LARGE,
         Reason.OPEN,
         Reason.IN_RECOVERY,
+        Reason.IN_QUARANTINE,
         Reason.UNDER_REPLICATED,
         Reason.LOCKED,
         Reason.REFERENCED,

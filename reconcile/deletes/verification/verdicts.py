@@ -163,6 +163,7 @@ def judge_deletes(wanted: Wanted, evidence: Evidence, rules: Rules) -> tuple[lis
     objections = Objections(len(wanted))
     _judge_captures(evidence, rules, objections)
     rows = _read_records(wanted, evidence, objections)
+    _judge_quarantine(wanted, evidence, objections)
     _judge_replication(wanted, evidence, objections)
     judge_references(wanted, rows, evidence.listings, rules.min_age_ms, objections)
     _judge_listing_times(wanted, evidence, objections)
@@ -229,6 +230,17 @@ def _read_records(wanted: Wanted, evidence: Evidence, objections: Objections) ->
         seen = pc.fill_null(pc.equal(records["state"], state.value), fill_value=False).to_numpy(zero_copy_only=False)
         objections.add(row[seen], reason, f"its state is {state.value}")
     return records
+
+
+def _judge_quarantine(wanted: Wanted, evidence: Evidence, objections: Objections) -> None:
+    """Object to ledgers in quarantine: what stands there is the hold, and the certificate that put it there ends it."""
+    quarantined = [
+        number
+        for number, ledger in enumerate(wanted.ledgers)
+        if (tombstone := evidence.tombstones.get(ledger)) is not None and tombstone.state is State.QUARANTINED
+    ]
+    detail = "its hold stands in the place of its record until the quarantine is over"
+    objections.add(np.array(quarantined, np.int64), Reason.IN_QUARANTINE, detail)
 
 
 def _judge_replication(wanted: Wanted, evidence: Evidence, objections: Objections) -> None:

@@ -36,6 +36,8 @@ class PolicyChange:
         approvals: people who must approve.
         approvers: name → PEM file of the public key of each person who may approve from now on.
         without: names of those who may not any longer.
+        quarantine_ms: how long a hold stands in the place of a record.
+        quarantine_most: ledgers that may be in quarantine at a time.
     """
 
     archived: bool | None = None
@@ -45,6 +47,8 @@ class PolicyChange:
     approvals: int | None = None
     approvers: Mapping[str, Path] = field(default_factory=dict)
     without: tuple[str, ...] = ()
+    quarantine_ms: int | None = None
+    quarantine_most: int | None = None
 
     def make(self, current: Policy) -> Policy:
         """Return a policy with what becomes different.
@@ -64,6 +68,8 @@ class PolicyChange:
             current.most_in_a_day if self.most_in_a_day is None else self.most_in_a_day,
             current.approvals if self.approvals is None else self.approvals,
             tuple(known[name] for name in sorted(known)),
+            current.quarantine_ms if self.quarantine_ms is None else self.quarantine_ms,
+            current.quarantine_most if self.quarantine_most is None else self.quarantine_most,
         )
         require_possible(policy, "the policy")
         return policy

@@ -9,8 +9,8 @@ from reconcile.deletes.approvals import Approvable, Subject
 from reconcile.deletes.certificate import Certificate, Validity, judge_certificate, read_certificate
 from reconcile.deletes.own_root import demand_clock, read_instance_id
 from reconcile.deletes.policy import Policy
-from reconcile.deletes.purge import Purged, PurgeRequest, count_lately, purge_ledgers
-from reconcile.deletes.tombstones import REMOVED, StepRefusedError
+from reconcile.deletes.purge import Purged, PurgeRequest, Quarantine, count_lately, purge_ledgers
+from reconcile.deletes.tombstones import TAKEN, StepRefusedError
 from reconcile.deletes.verification.evidence import Listing
 from reconcile.deletes.verification.unreferenced import select_live
 from reconcile.deletes.verification.verdicts import set_breaker
@@ -20,6 +20,7 @@ from reconcile.jobs.approvals import NO_APPROVALS, Approvals
 from reconcile.jobs.context import Context, throttle
 from reconcile.jobs.deletes.clusters import OpenDeletes, Target, now_ms, open_deletes
 from reconcile.jobs.deletes.listings import list_again
+from reconcile.jobs.deletes.quarantine import end_where_bookies_left, list_quarantined
 from recovery.model.ids import LedgerId
 
 _TYPED = 8
@@ -58,6 +59,7 @@ class PurgedLedgers:
     Attributes:
         certificate: by which.
         result: its ledgers.
+        ended_early: ledgers that came out of quarantine, since a bookie left; why.
         transactions, written_bytes: what it cost the store.
     """
 
@@ -65,10 +67,13 @@ class PurgedLedgers:
     result: Purged
     transactions: int
     written_bytes: int
+    ended_early: Mapping[LedgerId, str]
 
 
 def purge_deletes(job: PurgeJob, context: Context) -> PurgedLedgers:
-    """Remove the records of a certificate's ledgers.
+    """Remove the records of a certificate's ledgers; where the policy asks for a quarantine, after a hold for a while.
+
+    A certificate that has ended removes the holds that it put there while it was valid.
 
     Raises:
         GuardRefusedError: no valid certificate of this cluster, too few approvals, less than the policy asks for, the
@@ -80,8 +85,10 @@ def purge_deletes(job: PurgeJob, context: Context) -> PurgedLedgers:
     certificate = read_certificate(job.certificate)
     check = judge_certificate(certificate, key=job.key, now=context.now())
     remedy = "verify again for a new one"
-    if check.validity is not Validity.VALID:
-        raise GuardRefusedError(str(job.certificate), f"is not valid: {'; '.join(check.problems)}", remedy)
+    is_ended = check.validity is Validity.EXPIRED
+    refusal = GuardRefusedError(str(job.certificate), f"is not valid: {'; '.join(check.problems)}", remedy)
+    if check.validity is Validity.INVALID:
+        raise refusal
     maker = None if certificate.signature is None else certificate.signature.public_key
     subject = Subject(Approvable.CERTIFICATE, certificate.hash)
     with (
@@ -93,23 +100,40 @@ def purge_deletes(job: PurgeJob, context: Context) -> PurgedLedgers:
         context.reporter.progress("purging", "ledgers") as progress,
     ):
         _demand_same_cluster(certificate, target, str(job.certificate))
+        if is_ended and not any(item.certificate == certificate.hash for item in list_quarantined(target)):
+            raise refusal
         # By a clock that is behind a certificate would hold for ever.
         demand_clock(target.cluster.store, target.own, context.now, target.by, target.log)
-        _demand_unbroken(certificate, target, job.confirmed, context)
-        _require_age(certificate, target.policy, str(job.certificate))
+        ended_early = end_where_bookies_left(target, now_ms(context))
+        if not is_ended:
+            _demand_unbroken(certificate, target, job.confirmed, context)
+            _require_age(certificate, target.policy, str(job.certificate))
         archived = bool(certificate.body["evidence"]["rules"]["archived"]) or target.policy.archived
         naming = _Naming(certificate, target.opened, context)
+        quarantine = None
+        if target.policy.quarantine_ms:
+            room = target.policy.quarantine_most - len(list_quarantined(target))
+            quarantine = Quarantine(target.policy.quarantine_ms, room)
         request = PurgeRequest(
-            certificate, target.by, naming.find, archived, target.policy.soak_ms, job.rate, job.batch
+            certificate,
+            target.by,
+            naming.find,
+            archived,
+            target.policy.soak_ms,
+            job.rate,
+            job.batch,
+            quarantine,
+            is_ended,
         )
         result = purge_ledgers(
             request, target.cluster, target.own, target.log, now=context.now, progress=throttle(progress)
         )
-        result.purged.sort()
-        result.earlier.sort()
-        counts = {"purged": len(result.purged), "earlier": len(result.earlier), "left_out": len(result.left_out)}
-        target.log.end(counts, 0)
-        return PurgedLedgers(certificate, result, target.log.cost.transactions, target.log.cost.written_bytes)
+        for ledgers in (result.purged, result.earlier, result.quarantined, result.beyond):
+            ledgers.sort()
+        names = ("purged", "earlier", "quarantined", "waiting", "beyond", "left_out")
+        target.log.end({name: len(getattr(result, name)) for name in names}, 0)
+        cost = target.log.cost
+        return PurgedLedgers(certificate, result, cost.transactions, cost.written_bytes, ended_early)
 
 
 @dataclass(slots=True)
@@ -166,7 +190,7 @@ def _demand_unbroken(certificate: Certificate, target: OpenDeletes, confirmed: s
     """Refuse another certificate's confirmation, and more purges than a day may have without one."""
     own = target.own.tombstones
     named = own.read_some(list(certificate.ledgers))
-    asked = sum(tombstone.state not in REMOVED for tombstone in named.values())
+    asked = sum(tombstone.state not in TAKEN for tombstone in named.values())
     lately = count_lately(own.read_all(), now_ms(context))
     breaker = set_breaker(asked, lately, int(certificate.body["breaker"]["total"]), target.policy.most_in_a_day)
     typed = confirmed or ""

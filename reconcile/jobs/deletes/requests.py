@@ -1,6 +1,6 @@
 """Deletes asked for, shown, and taken back."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -9,11 +9,13 @@ from reconcile.deletes.packed import Decision
 from reconcile.deletes.purge import undo_deletes
 from reconcile.deletes.tombstones import (
     RECORD_BYTES,
-    REMOVED,
     SOAK_MS,
+    TAKEN,
     Sighting,
+    State,
     StoredRecord,
     Tombstone,
+    list_holders,
     request_delete,
 )
 from reconcile.deletes.verification.evidence import gather_holdings, list_sightings
@@ -21,6 +23,7 @@ from reconcile.deletes.verification.wanted import Wanted
 from reconcile.jobs.context import Context, connect, throttle
 from reconcile.jobs.deletes.clusters import OpenDeletes, Target, now_ms, open_deletes, read_own_root
 from reconcile.jobs.deletes.looks import Looks, gather_inventories
+from reconcile.write.guards import list_registered
 from recovery.codecs.ledger_record import decode
 from recovery.errors import FormatError
 from recovery.model.ids import LedgerId
@@ -86,13 +89,15 @@ class UndoneDeletes:
 
     Attributes:
         undone: have no tombstone any more, and their record.
-        put_back: of these, whose record had been removed.
+        put_back: of these, whose record had been removed, or a hold was in its place.
+        lost: of these, what their bookies lost while they were in quarantine, as far as it was looked at.
         refused: why others could not be.
     """
 
     undone: tuple[LedgerId, ...]
     put_back: tuple[LedgerId, ...]
     refused: Mapping[LedgerId, str]
+    lost: Mapping[LedgerId, tuple[str, ...]] = field(default_factory=dict)
 
 
 def request_deletes(request: DeleteRequest, context: Context) -> RequestedDeletes:
@@ -193,7 +198,7 @@ def undo(request: UndoRequest, context: Context) -> UndoneDeletes:
     """
     with open_deletes(request.target, context) as target:
         known = target.own.tombstones.read_some(request.ledgers)
-        removed = {ledger for ledger, tombstone in known.items() if tombstone.state in REMOVED}
+        removed = {ledger for ledger, tombstone in known.items() if tombstone.state in TAKEN}
         sightings: dict[LedgerId, dict[str, Sighting]] = {}
         if removed and request.looks.are_asked:
             raws = {ledger: known[ledger].record.raw for ledger in removed}
@@ -205,8 +210,29 @@ def undo(request: UndoRequest, context: Context) -> UndoneDeletes:
         ledgers = tuple(dict.fromkeys(request.ledgers))
         refused = undo_deletes(ledgers, target.cluster, target.own, target.log, sightings, now_ms(context))
         undone = tuple(ledger for ledger in ledgers if ledger not in refused)
+        registered = {name for _, name in list_registered(target.cluster.store, target.cluster.root)}
+        quarantined = [known[ledger] for ledger in undone if known[ledger].state is State.QUARANTINED]
+        lost = {
+            item.ledger: tuple(_list_lost(item, sightings.get(item.ledger, {}), registered)) for item in quarantined
+        }
         target.log.end({"undone": len(undone), "refused": len(refused)}, 0)
-    return UndoneDeletes(undone, tuple(item for item in undone if item in removed), refused)
+    put_back = tuple(item for item in undone if item in removed)
+    return UndoneDeletes(undone, put_back, refused, {ledger: texts for ledger, texts in lost.items() if texts})
+
+
+def _list_lost(tombstone: Tombstone, looks: Mapping[str, Sighting], registered: Collection[str]) -> Iterator[str]:
+    """Yield what the bookies of a ledger lost while it was in quarantine: no repair takes place meanwhile."""
+    since_ms = tombstone.find_time(State.QUARANTINED) or 0
+    had = {item.bookie: item.entries for item in tombstone.holders}
+    for bookie in list_holders(tombstone):
+        look, entries = looks.get(bookie), had.get(bookie)
+        if look is not None and look.at_ms >= since_ms:
+            if not look.holds:
+                yield f"{bookie} has none of its entries any more"
+            elif entries is not None and look.entries is not None and look.entries < entries:
+                yield f"{bookie} has {look.entries} of its {entries} entries"
+        elif bookie not in registered:
+            yield f"{bookie} is not registered now"
 
 
 def _find_refusals(records: Mapping[LedgerId, StoredRecord | None], target: OpenDeletes) -> dict[LedgerId, str]:

@@ -55,6 +55,7 @@ from reconcile.jobs.deletes.clusters import (
 )
 from reconcile.jobs.deletes.listings import ListedReferences, list_references, measure_since_listing
 from reconcile.jobs.deletes.looks import Looks, gather_inventories
+from reconcile.jobs.deletes.quarantine import end_where_bookies_left
 from recovery.codecs.store_kind import kind_of
 from recovery.dataset import Dataset, open_dataset
 from recovery.errors import FormatError, InputError
@@ -122,6 +123,7 @@ class VerifiedDeletes:
         certificate: that was made; None: none was, since no ledger may be purged, or no file was named.
         marks_kept: whether the store keeps marks for replication at all.
         certified: ledgers that were left out of those that are due, for a certificate names them that has not ended.
+        ended_early: ledgers that came out of quarantine, since a bookie left; why.
     """
 
     ledgers: tuple[LedgerVerdict, ...]
@@ -130,6 +132,7 @@ class VerifiedDeletes:
     certificate: Certificate | None
     marks_kept: bool
     certified: int = 0
+    ended_early: Mapping[LedgerId, str] = field(default_factory=dict)
 
     @property
     def verdicts(self) -> dict[str, int]:
@@ -166,7 +169,15 @@ def verify_deletes(request: VerifyRequest, context: Context) -> VerifiedDeletes:
         for ledger, verification in sorted(zip(wanted.ledgers, verifications, strict=True), key=lambda pair: pair[0])
     )
     absence = gathered.evidence.absence
-    return VerifiedDeletes(ledgers, breaker, absence, gathered.certificate, gathered.marks_kept, gathered.certified)
+    return VerifiedDeletes(
+        ledgers,
+        breaker,
+        absence,
+        gathered.certificate,
+        gathered.marks_kept,
+        gathered.certified,
+        gathered.ended_early,
+    )
 
 
 @dataclass(slots=True)
@@ -184,7 +195,9 @@ class _Gathered:
     certified: int
     policy: Policy
     rules: Rules
+    any_quarantined: bool
     certificate: Certificate | None = None
+    ended_early: Mapping[LedgerId, str] = field(default_factory=dict)
 
 
 @contextmanager
@@ -200,7 +213,9 @@ def _gather_evidence(request: VerifyRequest, context: Context) -> Iterator[_Gath
         rules = request.rules.tighten(policy)
         if request.certificate is not None:
             _require_maker(policy, request.sign_key)
-        ledgers, certified = (request.ledgers, 0) if request.ledgers else _list_due(own, now_ms(context))
+        ledgers, certified, quarantined = (
+            (request.ledgers, 0, 0) if request.ledgers else _list_due(own, now_ms(context))
+        )
         tombstones = {} if own is None else own.tombstones.read_some(ledgers)
         lately = 0 if own is None else count_lately(own.tombstones.read_all(), now_ms(context))
         named = {name: None for tombstone in tombstones.values() for name in tombstone.references}
@@ -237,7 +252,18 @@ def _gather_evidence(request: VerifyRequest, context: Context) -> Iterator[_Gath
         listing = LastListing(began_ms, count_born(second, began_ms), name_self())
         root = opened.root.rstrip("/")
         yield _Gathered(
-            wanted, evidence, listed, instance_id, root, marks_kept, described, listing, certified, policy, rules
+            wanted,
+            evidence,
+            listed,
+            instance_id,
+            root,
+            marks_kept,
+            described,
+            listing,
+            certified,
+            policy,
+            rules,
+            quarantined > 0,
         )
 
 
@@ -253,16 +279,17 @@ def _require_maker(policy: Policy, sign_key: Path | None) -> None:
         raise GuardRefusedError(str(sign_key), "is not a key that the policy of the cluster names", remedy)
 
 
-def _list_due(own: OwnRoot | None, at_ms: int) -> tuple[tuple[LedgerId, ...], int]:
-    """Return the ledgers whose verification is due, and how many are left to the certificate that names them."""
-    due, certified = list[LedgerId](), 0
+def _list_due(own: OwnRoot | None, at_ms: int) -> tuple[tuple[LedgerId, ...], int, int]:
+    """Return the ledgers whose verification is due, how many a certificate names, and how many are in quarantine."""
+    due, certified, quarantined = list[LedgerId](), 0, 0
     for node in () if own is None else own.tombstones.read_all():
         for tombstone in node:
             if is_due(tombstone, at_ms):
                 due.append(tombstone.ledger)
             elif tombstone.state is State.PURGEABLE:
                 certified += 1
-    return tuple(due), certified
+            quarantined += tombstone.state is State.QUARANTINED
+    return tuple(due), certified, quarantined
 
 
 def _capture(opened: OpenStore, folder: Path, context: Context) -> Dataset:
@@ -327,10 +354,12 @@ def _write(
 ) -> dict[LedgerId, Tombstone]:
     """Write what becomes of the tombstones, and the certificate of those that may be purged; return them."""
     known = gathered.evidence.tombstones
-    if not known:
+    if not known and not gathered.any_quarantined:
         return {}
     at_ms = now_ms(context)
     with open_deletes(request.target, context) as target:
+        if gathered.any_quarantined:
+            gathered.ended_early = end_where_bookies_left(target, at_ms)
         changed = {
             ledger: take_verification(
                 _bring_up_to_date(known[ledger], request.looks, gathered.policy),

@@ -22,7 +22,6 @@ from reconcile.jobs.make_plan.reference_counts import count_references
 from reconcile.jobs.make_plan.request import PlanRequest
 from reconcile.plan import alternatives
 from reconcile.plan.actions import (
-    HOLD_PASSWORD_SIZE,
     KEEP,
     LEAVE,
     REUSE_LOCK_TIME,
@@ -220,7 +219,7 @@ class RangeTasks:
         locked = evidence.list_guarded()
         under_guard = holds.mark_guarded(stored, locked) | holds.is_named(stored)
         # Holds that become readable want a lock as well; who is guarded by names gets none.
-        is_replaced = (holds.is_hold(stored) | holds.is_named(stored))[matched.stored_rows]
+        is_replaced = (holds.is_open_hold(stored) | holds.is_named(stored))[matched.stored_rows]
         lacking = np.append(matched.missing, matched.held_rows[is_replaced])
         reuse_locks = self._list_reuse_locks()
         share = self._share_locks(len(locked) + len(reuse_locks))
@@ -230,13 +229,13 @@ class RangeTasks:
         guards = pc.if_else(pa.array(named[matched.missing]), str(Guard.NAMED), pa.scalar(None, pa.string()))
         missing = missing.append_column("guard", guards)
         held = missing.filter(pc.equal(missing["outcome"], "held"))
-        secrets = os.urandom(HOLD_PASSWORD_SIZE * held.num_rows)
+        secrets = os.urandom(holds.HOLD_PASSWORD_SIZE * held.num_rows)
         wanted = missing.filter(pc.is_in(missing["outcome"], pa.array(["restored", "guarded", "held"])))
         released, of_store = select_released(rows, stored, matched, under_guard, named)
         wanted = sort_by_key(pa.concat_tables([wanted, released], promote_options="default"))
         actions = make_ledger_actions(wanted, self.request.layout, self.request.passwords, secrets)
         readable = wanted.filter(pc.equal(wanted["outcome"], "guarded"))
-        kept = holds.find_holds(select_rows(stored, pa.array(~of_store)))
+        kept = holds.find_holds(select_rows(stored, pa.array(~of_store & ~holds.is_quarantine(stored))))
         waiting = missing.filter(pc.equal(missing["outcome"], "waiting"))
         unsolved = pa.concat_tables([*(t.select(kept.schema.names).cast(kept.schema) for t in (held, waiting)), kept])
         lost = holds.find_lost(wanted.filter(pc.equal(wanted["outcome"], "restored")), self.run)

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.long
 
 SCHEDULES: Final = int(os.environ.get("BKMETA_SOAK_DELETES", "500"))
 SEED: Final = int(os.environ.get("BKMETA_SOAK_SEED", "0"))
-STEPS: Final = 26
+STEPS: Final = 30
 SHARES: Final = max(SCHEDULES // 1000, 1)
 """Tests that the schedules are dealt to, so that several processes play them."""
 
@@ -48,4 +48,6 @@ def test_random_schedules_of_deletes(share: int) -> None:
     dealt = SCHEDULES // SHARES
     assert counts["purged"] > dealt // 4
     assert counts["expired"] > dealt // 20
+    assert counts["held to the end"] > dealt // 20
+    assert counts["put back"] > dealt // 20
     assert counts["meddled"] > dealt // 4

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from reconcile.compare import outcomes
 from reconcile.findings.table import Run
 from reconcile.plan.actions import (
-    HOLD_PASSWORD_SIZE,
     Passwords,
     Phase,
     SystemWrite,
@@ -23,6 +22,7 @@ from reconcile.plan.actions import (
 )
 from reconcile.plan.plan_hash import Hashes, action_ids, bucket_hashes, plan_hash
 from reconcile.rules import diff, holds
+from reconcile.rules.holds import HOLD_PASSWORD_SIZE
 from recovery.codecs import ledger_metadata, store
 from recovery.codecs.entry import master_key
 from recovery.codecs.store import Layout

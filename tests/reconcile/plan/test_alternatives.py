@@ -10,11 +10,11 @@ import pytest
 from reconcile.compare import decide
 from reconcile.compare.decide import Case
 from reconcile.compare.evidence import Evidence, KnownTables
-from reconcile.plan.actions import HOLD_PASSWORD_SIZE, Passwords, make_ledger_actions
+from reconcile.plan.actions import Passwords, make_ledger_actions
 from reconcile.plan.alternatives import GUARDED, GUARDED_BY_NAMES, offer_alternatives
 from reconcile.plan.edits import Edits, edit_plan
 from reconcile.plan.manifest import read_plan_manifest
-from reconcile.rules.holds import NAMED_MARK
+from reconcile.rules.holds import HOLD_PASSWORD_SIZE, NAMED_MARK
 from recovery.codecs import ledger_metadata
 from recovery.codecs.store import Layout
 from recovery.dataset import open_dataset

@@ -26,8 +26,9 @@ from backends.errors import UnavailableError
 from backends.testing.faults import CrashError
 from backends.zookeeper.store import ZooKeeperStore
 from reconcile.errors import PartlyAppliedError
-from reconcile.plan.actions import HOLD_PASSWORD_SIZE, Passwords, make_ledger_actions, select_released
+from reconcile.plan.actions import Passwords, make_ledger_actions, select_released
 from reconcile.rules import diff
+from reconcile.rules.holds import HOLD_PASSWORD_SIZE
 from reconcile.write.apply import Options, apply
 from recovery.codecs import ledger_metadata
 from recovery.codecs.store import Layout, ledger_key

@@ -96,6 +96,12 @@ def _parse_approvers(_context: click.Context, _parameter: click.Parameter, value
     "--breaker", type=click.IntRange(0), metavar="N", help="Ledgers that a day may purge without a confirmation."
 )
 @click.option(
+    "--quarantine", type=DURATION, help="How long a hold keeps the data before a purge removes the record; 0s: not."
+)
+@click.option(
+    "--quarantine-most", type=click.IntRange(1), metavar="N", help="Ledgers that may be in quarantine at a time."
+)
+@click.option(
     "--approvals",
     "people",
     type=click.IntRange(0, 16),
@@ -118,6 +124,8 @@ def set_policy(
     least_soak: timedelta | None,
     least_age: timedelta | None,
     breaker: int | None,
+    quarantine: timedelta | None,
+    quarantine_most: int | None,
     people: int | None,
     approvers: dict[str, Path],
     without: tuple[str, ...],
@@ -141,6 +149,8 @@ def set_policy(
         people,
         approvers,
         without,
+        None if quarantine is None else to_ms(quarantine),
+        quarantine_most,
     )
     if change == job.PolicyChange():
         raise click.UsageError("name what becomes different")
@@ -164,6 +174,11 @@ def _describe(policy: "Policy") -> Iterator[str]:
     yield f"archive mark: {'required' if policy.archived else 'as the command says'}"
     yield f"least soak: {policy.soak_ms / _HOUR_MS:g} hours; least age: {policy.min_age_ms / _HOUR_MS:g} hours"
     yield f"breaker: {policy.most_in_a_day} ledgers a day"
+    if policy.quarantine_ms:
+        most = count_noun(policy.quarantine_most, "ledger")
+        yield f"quarantine: {policy.quarantine_ms / _HOUR_MS:g} hours, {most} at a time"
+    else:
+        yield "quarantine: none"
     names = ", ".join(sorted(approver.name for approver in policy.approvers)) or "no person"
     if policy.approvals:
         yield (

@@ -8,7 +8,7 @@ import click
 
 from reconcile.cli.approval import approval_option, take_approvals
 from reconcile.cli.command import Command, Exit
-from reconcile.cli.option_groups.deletes import list_lines, take_target, target_options
+from reconcile.cli.option_groups.deletes import list_lines, show_time, take_target, target_options
 from reconcile.cli.options import FILE, make_context, make_output, output_options, quote_command
 from reconcile.cli.output import Result
 from reconcile.words import count_noun
@@ -49,6 +49,9 @@ def purge(
 ) -> None:
     """Remove the metadata of a certificate's ledgers. WRITES to the store; from here on bookies delete the data.
 
+    Where the policy of the cluster asks for a quarantine, a hold takes the place of each record first: bookies keep the
+    data, and nobody can open the ledger. Run again with the same certificate when the quarantine is over.
+
     Each ledger is looked at again right before its removal; its tombstone is written in the same transaction. One that
     is not as the certificate has it is left out, and named; many end the run. Run again with the same certificate, it
     goes on.
@@ -61,36 +64,58 @@ def purge(
     with add_remedy(f"what was purged is recorded in {target.folder}, go on: run the same command again"):
         request = job.PurgeJob(target, certificate, key, rate, batch, confirmed, approvals)
         done = job.purge_deletes(request, make_context(output))
-    purged, earlier = done.result.purged, done.result.earlier
-    verdict = f"{count_noun(len(purged), 'ledger')} purged"
-    left_out = dict(sorted(done.result.left_out.items()))
+    result = done.result
+    purged, earlier, quarantined, beyond = result.purged, result.earlier, result.quarantined, result.beyond
+    left_out = dict(sorted(result.left_out.items()))
+    parts = [f"{count_noun(len(purged), 'ledger')} purged"] if purged or not (quarantined or result.waiting) else []
+    if quarantined:
+        parts.append(f"{count_noun(len(quarantined), 'ledger')} put into quarantine")
+    if result.waiting:
+        parts.append(f"{count_noun(len(result.waiting), 'ledger')} in quarantine")
     if left_out:
-        verdict += f"; {count_noun(len(left_out), 'ledger')} left out"
+        parts.append(f"{count_noun(len(left_out), 'ledger')} left out")
+    if beyond:
+        parts.append(f"{len(beyond)} stay as they are: as many as the policy lets in are in quarantine")
     if earlier:
-        verdict += f"; {len(earlier)} had been before"
-    result = Result(
+        parts.append(f"{len(earlier)} had been before")
+    confirm = quote_command("bkmeta", "delete", "confirm", "--metadata", target.uri, "--wire")
+    again = quote_command("bkmeta", "delete", "purge", "--metadata", target.uri, "--certificate", str(certificate))
+    in_quarantine = bool(quarantined or result.waiting)
+    shown = Result(
         "delete-purge",
-        verdict,
-        Exit.FOUND if left_out else Exit.DONE,
+        "; ".join(parts),
+        Exit.FOUND if left_out or beyond else Exit.DONE,
         counts={
             "purged": len(purged),
             "earlier": len(earlier),
+            "quarantined": len(quarantined),
+            "waiting": len(result.waiting),
+            "beyond": len(beyond),
             "left_out": len(left_out),
             "transactions": done.transactions,
             "written_bytes": done.written_bytes,
         },
         details=[
             *list_lines(left_out),
+            *list_lines(done.ended_early),
+            *list_lines(
+                {ledger: f"in quarantine until {show_time(ms)}" for ledger, ms in sorted(result.waiting.items())}
+            ),
             f"journal {target.folder}",
-            "bookies delete the data when they collect garbage next",
+            *(["bookies keep the data in a quarantine; when it is over, run this again"] if in_quarantine else []),
+            *(["bookies delete the data when they collect garbage next"] if purged or earlier else []),
         ],
-        following=quote_command("bkmeta", "delete", "confirm", "--metadata", target.uri, "--wire"),
+        following=again if in_quarantine else confirm,
         facts={
-            "ledgers": [{"ledger": str(item), "state": "PURGED"} for item in (*purged, *earlier)],
+            "ledgers": [
+                *({"ledger": str(item), "state": "PURGED"} for item in (*purged, *earlier)),
+                *({"ledger": str(item), "state": "QUARANTINED"} for item in (*quarantined, *result.waiting)),
+            ],
             "left_out": {str(ledger): reason for ledger, reason in left_out.items()},
+            "ended_early": {str(ledger): reason for ledger, reason in done.ended_early.items()},
             "certificate": str(certificate),
             "hash": done.certificate.hash,
             "journal": str(target.folder),
         },
     )
-    sys.exit(output.show(result))
+    sys.exit(output.show(shown))

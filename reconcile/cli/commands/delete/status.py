@@ -10,6 +10,7 @@ from reconcile.cli.command import Command, Exit
 from reconcile.cli.option_groups.deletes import (
     SHOWN,
     describe_scopes,
+    describe_state,
     describe_tombstones,
     metadata_option,
     select_scope,
@@ -70,7 +71,7 @@ def status(
         verdict += ": " + ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
     if missing:
         verdict += f"; nobody asked for that of {count_noun(len(missing), 'ledger')}"
-    lines = [f"{item['ledger']}: {item['state']} since {item['since']}, by {item['by']}" for item in shown[:SHOWN]]
+    lines = [describe_state(item) for item in shown[:SHOWN]]
     result = Result(
         "delete-status",
         verdict,

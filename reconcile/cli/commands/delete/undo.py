@@ -38,6 +38,8 @@ from reconcile.words import count_noun
 def undo(**shared: Any) -> None:  # noqa: ANN401 - the shared options
     """Take deletes back. WRITES: the tombstone goes, and nothing else was changed before the purge.
 
+    In a quarantine the record is put back in the place of its hold, byte for byte; which copies were lost meanwhile is
+    said, as far as --wire or --inventory shows it.
     After the purge the record is put back only while every holder is seen to have the ledger since: --wire or
     --inventory shows that. What bookies have deleted does not come back.
     """
@@ -49,17 +51,26 @@ def undo(**shared: Any) -> None:  # noqa: ANN401 - the shared options
     verdict = f"{len(done.undone)} of {count_noun(len(ledgers), 'delete')} taken back"
     if done.put_back:
         verdict += f"; the records of {len(done.put_back)} are put back"
+    lost = {ledger: "; ".join(texts) for ledger, texts in sorted(done.lost.items())}
+    if lost:
+        verdict += f"; copies of {len(lost)} were lost in quarantine"
     result = Result(
         "delete-undo",
         verdict,
         Exit.REFUSED if done.refused else Exit.DONE,
-        counts={"undone": len(done.undone), "put_back": len(done.put_back), "refused": len(done.refused)},
-        details=[*list_lines(done.refused), f"journal {target.folder}"],
+        counts={
+            "undone": len(done.undone),
+            "put_back": len(done.put_back),
+            "refused": len(done.refused),
+            "lost_copies": len(lost),
+        },
+        details=[*list_lines(done.refused), *list_lines(lost), f"journal {target.folder}"],
         following=quote_command("bkmeta", "delete", "status", "--metadata", target.uri),
         facts={
             "undone": [str(item) for item in done.undone],
             "put_back": [str(item) for item in done.put_back],
             "refused": {str(ledger): why for ledger, why in done.refused.items()},
+            "lost_copies": {str(ledger): list(texts) for ledger, texts in done.lost.items()},
         },
     )
     sys.exit(output.show(result))

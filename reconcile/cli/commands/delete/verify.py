@@ -11,6 +11,7 @@ from reconcile.cli.command import Command, Exit
 from reconcile.cli.option_groups.deletes import (
     SHOWN,
     ledger_arguments,
+    list_lines,
     look_options,
     show_time,
     take_ledgers,
@@ -136,6 +137,7 @@ def _make_result(done: "VerifiedDeletes", target: "Target", path: Path | None) -
             f"{count_noun(done.certified, 'ledger')} left to a certificate that names them: to verify them again, "
             "name them"
         )
+    details += list_lines(dict(sorted(done.ended_early.items())))
     if path is not None:
         details.append(
             "no certificate: no ledger may be purged yet"
@@ -167,6 +169,7 @@ def _make_result(done: "VerifiedDeletes", target: "Target", path: Path | None) -
                 }
                 for item in done.ledgers
             ],
+            "ended_early": {str(ledger): reason for ledger, reason in done.ended_early.items()},
             "certificate": None if made is None else str(path),
             "hash": None if made is None else made.hash,
             "breaker": {

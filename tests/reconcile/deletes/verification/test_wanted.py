@@ -147,6 +147,6 @@ def test_one_thing_that_was_seen_makes_it_unsafe() -> None:
 def test_reasons_that_were_seen_are_those_of_the_contract() -> None:
     """The others say that something could not be seen."""
     assert sorted(UNSAFE) == [
-        "BREAKER", "DURABILITY_BREACH", "ENTRIES_BEYOND_END", "IN_RECOVERY", "LOCKED", "NOT_ARCHIVED", "NO_RECORD",
-        "OPEN", "REFERENCED", "TOO_LARGE", "UNDER_REPLICATED",
+        "BREAKER", "DURABILITY_BREACH", "ENTRIES_BEYOND_END", "IN_QUARANTINE", "IN_RECOVERY", "LOCKED",
+        "NOT_ARCHIVED", "NO_RECORD", "OPEN", "REFERENCED", "TOO_LARGE", "UNDER_REPLICATED",
     ]  # fmt: skip

@@ -203,6 +203,37 @@ def put_back_a_day(_ledger: LedgerId, tombstone: Tombstone | None) -> Decision[T
     return Decision(replace(tombstone, listed_ms=tombstone.listed_ms - CERTIFICATE_MS - 60_000))
 
 
+@pytest.mark.parametrize("site", ["etcd"], indirect=True)
+def test_a_certificate_that_has_ended_ends_the_quarantine_that_it_began(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And purges nothing else: what found no room in the quarantine wants a new one."""
+    site.bkmeta("delete", "policy", "set", "--quarantine", "2d", "--quarantine-most", 1)
+    site.bkmeta("delete", "request", 19, 20, "--soak", "0s")
+    site.verify("--due")
+    site.verify("--due", "--certificate", "c.json")
+    stood = {number: site.read(number) for number in (19, 20)}
+    first = site.bkmeta("delete", "purge", "--certificate", "c.json", code=3).result
+    assert (first["counts"]["quarantined"], first["counts"]["beyond"]) == (1, 1)
+    again = site.bkmeta("delete", "purge", "--certificate", "c.json", code=3).result
+    assert (again["counts"]["waiting"], again["counts"]["beyond"]) == (1, 1)
+    [held] = [number for number in stood if site.read(number) != stood[number]]
+    [other] = set(stood) - {held}
+    # A verification leaves what is in quarantine as it is, and says so.
+    looked = site.verify(held, code=3)["ledgers"]
+    assert (looked[0]["state"], "IN_QUARANTINE" in "".join(looked[0]["reasons"])) == ("QUARANTINED", True)
+    monkeypatch.setattr("reconcile.cli.options.now", lambda: days_ago(-1.5))
+    early = site.bkmeta("delete", "purge", "--certificate", "c.json").result
+    assert (early["counts"]["waiting"], early["counts"]["purged"]) == (1, 0)
+    monkeypatch.setattr("reconcile.cli.options.now", lambda: days_ago(-2.5))
+    done = site.bkmeta("delete", "purge", "--certificate", "c.json").result
+    assert [item["ledger"] for item in done["ledgers"]] == [str(held)]
+    assert (site.read(held), site.read(other)) == (None, stood[other])
+    assert (site.state(held), site.state(other)) == ("PURGED", "PURGEABLE")
+    ended = site.bkmeta("delete", "purge", "--certificate", "c.json", code=5).result["verdict"]
+    assert "is not valid: it ended at" in ended
+
+
 def test_what_a_certificate_names_is_due_when_it_has_ended(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """Until then it is left to that certificate, which is said; after that a new one is made of it, and purges.
 
