@@ -27,7 +27,7 @@ from reconcile.deletes.verification.unreferenced import find_births, judge_refer
 from reconcile.deletes.verification.wanted import Wanted
 from reconcile.findings.categories import Category
 from reconcile.findings.table import Run, Statement, make_ledger_findings
-from reconcile.rules.copy_bytes import state_bytes
+from reconcile.rules.copy_bytes import state_bytes, state_last_writes
 from reconcile.rules.sides import ABSENT, Relation, compare, take_rows, unite
 from recovery.model import tables
 from recovery.model.ids import LedgerId, to_unsigned
@@ -56,6 +56,7 @@ class Sides:
         history: CATALOG_HISTORY of all copies.
         tombstones: `TOMBSTONES`.
         known: key columns of the ledgers that the run before found unreferenced, by a listing before this run's.
+        last_writes: key columns, and as text when each was written last, at the latest, or that this is not known.
     """
 
     stored: tuple[pa.Table, pa.Table]
@@ -64,6 +65,7 @@ class Sides:
     history: pa.Table
     tombstones: pa.Table
     known: pa.Table
+    last_writes: pa.Table
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -151,7 +153,7 @@ def _find_unreferenced(
     findings = make_ledger_findings(
         Category.UNREFERENCED,
         rest.select(_KEYS),
-        _state_record(rest, sides.copies, listings, twice),
+        _state_record(rest, sides, listings, twice),
         run,
         subject="references",
         severity=pc.if_else(pa.array(twice), "warning", "info"),
@@ -160,9 +162,9 @@ def _find_unreferenced(
     return findings, rest.select(_KEYS).filter(pa.array(twice)), +left_out
 
 
-def _state_record(rows: pa.Table, copies: pa.Table, listings: tuple[Listing, Listing], twice: Mask) -> list[Statement]:
+def _state_record(rows: pa.Table, sides: Sides, listings: tuple[Listing, Listing], twice: Mask) -> list[Statement]:
     """Return the evidence of ledgers that nobody names."""
-    born = find_births(rows)
+    born, copies = find_births(rows), sides.copies
     indexed = copies.filter(pc.is_in(copies["source"], value_set=_HELD)).group_by(_KEYS).aggregate([("entries", "max")])
     places, on = unite([rows, indexed]).rows
     entries = np.full(rows.num_rows, ABSENT)
@@ -182,6 +184,7 @@ def _state_record(rows: pa.Table, copies: pa.Table, listings: tuple[Listing, Lis
             "inventories",
         ),
         *state_bytes(rows, copies),
+        state_last_writes(rows, sides.last_writes),
     ]
 
 
@@ -189,7 +192,8 @@ def _find_data_alone(sides: Sides, named: pa.Table, run: Run) -> pa.Table:
     """Return the findings of data without a record; critical where an upper layer names the ledger."""
     listed = pa.concat_tables([table.select(_KEYS) for table in sides.stored])
     listed = pa.concat_tables([listed, _select_removed(sides.tombstones)]).group_by(_KEYS).aggregate([])
-    findings = find_unlisted(listed, sides.copies, sides.earlier[0] if sides.earlier[0].num_rows else None, run)
+    earlier = sides.earlier[0] if sides.earlier[0].num_rows else None
+    findings = find_unlisted(listed, sides.copies, earlier, run, last_writes=sides.last_writes)
     grave = pa.array(_find_among(findings, named))
     column = findings.schema.get_field_index("severity")
     severity = pc.if_else(grave, "critical", findings["severity"])

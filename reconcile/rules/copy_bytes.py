@@ -1,4 +1,4 @@
-"""How many bytes ledgers have, and about how many of them are on bookies, by what entries say of themselves.
+"""How many bytes ledgers have, about how many of them are on bookies, and when the last ones came there.
 
 An entry says how long its ledger is up to it. So the last entry that is held tells the ledger's bytes. A bookie that
 holds a part of the entries is taken to hold the same part of the bytes.
@@ -69,3 +69,17 @@ def state_bytes(ledgers: pa.Table, copies: pa.Table) -> list[Statement]:
             ("bytes on bookies, about", "bytes"),
         )
     ]
+
+
+def state_last_writes(ledgers: pa.Table, last_writes: pa.Table) -> Statement:
+    """Return the evidence of when ledgers were written last, a value for each row.
+
+    Args:
+        ledgers: key columns.
+        last_writes: key columns of ledgers, and `last_write`, text.
+    """
+    places, told = unite([ledgers, last_writes]).rows
+    rows = np.full(ledgers.num_rows, ABSENT)
+    rows[places[places != ABSENT]] = told[places != ABSENT]
+    texts = last_writes["last_write"].take(pa.array(rows, mask=rows == ABSENT))
+    return Statement("bookies", "written last, at the latest", pc.fill_null(texts, "not known: no bookie has it"))

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from reconcile.check.preflight.gc_settings import COLLECTION_STOPS
 from reconcile.findings.categories import Category
 from reconcile.findings.table import Run, Statement, make_ledger_findings
-from reconcile.rules.copy_bytes import state_bytes
+from reconcile.rules.copy_bytes import state_bytes, state_last_writes
 from reconcile.rules.sides import ABSENT, unite
 from recovery.codecs.store_kind import ZOOKEEPER, StoreKind
 from recovery.model.tables import KEY_COLUMNS
@@ -28,7 +28,12 @@ _HELD: Final = pa.array(["index", "journal"])
 
 
 def find_unlisted(
-    stored: pa.Table, copies: pa.Table, earlier_records: pa.Table | None, run: Run, kind: StoreKind = ZOOKEEPER
+    stored: pa.Table,
+    copies: pa.Table,
+    earlier_records: pa.Table | None,
+    run: Run,
+    kind: StoreKind = ZOOKEEPER,
+    last_writes: pa.Table | None = None,
 ) -> pa.Table:
     """Return a finding for each.
 
@@ -38,6 +43,7 @@ def find_unlisted(
         earlier_records: CATALOG_LEDGERS of the range as the run before saw them; None: there is none.
         run: this one.
         kind: of the store.
+        last_writes: key columns, and as text when each was written last, at the latest; None: that was not looked for.
     """
     keys = list(KEY_COLUMNS)
     ledgers_held = (
@@ -65,6 +71,7 @@ def find_unlisted(
         Statement("bookies", "hold it", pa.array([", ".join(names) for names in holders], pa.string())),
         Statement("bookies", "entries on one of them, at most", alone["entries_max"]),
         *state_bytes(alone, copies_alone),
+        *([] if last_writes is None else [state_last_writes(alone, last_writes)]),
         Statement("bookies", "have collected it", pa.array([", ".join(names) for names in collected], pa.string())),
         *([] if kind.has_replication else [Statement("store", "why it may still be held", COLLECTION_STOPS)]),
     ]

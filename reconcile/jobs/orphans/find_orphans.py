@@ -35,6 +35,7 @@ from reconcile.jobs.deletes.clusters import now_ms, read_own_root
 from reconcile.jobs.deletes.listings import list_references, measure_since_listing
 from reconcile.jobs.deletes.resurrection import read_removed
 from reconcile.jobs.make_plan.request import open_inventories
+from reconcile.jobs.orphans.last_writes import read_last_writes
 from reconcile.jobs.orphans.request import CANDIDATES, FoundOrphans, OrphansRequest
 from reconcile.rules.sides import pick_newest_records
 from reconcile.stores import catalog_path, of_catalog
@@ -255,6 +256,7 @@ def _find_range(
         pa.concat_tables(histories),
         _cut(gathered.tombstones, part),
         _cut(known, part),
+        sort_by_key(read_last_writes(gathered.inventories, part)),
     )
     first_listing, second_listing = (_cut_listing(listing, part) for listing in gathered.listings)
     return find_orphans(

@@ -12,6 +12,7 @@ import pytest
 from reconcile.deletes.orphans import TOMBSTONES, Orphans, Sides, find_orphans
 from reconcile.deletes.verification.evidence import Listing
 from reconcile.findings.table import Run
+from reconcile.jobs.orphans.last_writes import LAST_WRITES
 from reconcile.references import References
 from recovery.dataset import sort_by_key
 from recovery.infer.references import SCHEMA
@@ -58,6 +59,7 @@ class Case:
     """One bucket range that is everything: the store, before and after, and what else is known."""
 
     stored: Sequence[dict[str, Any]] = field(default_factory=lambda: [make_record(1)])
+    last_writes: Sequence[dict[str, Any]] = ()
     first: Sequence[dict[str, Any]] | None = None
     named: tuple[Sequence[int], Sequence[int]] = ((), ())
     deleted: Sequence[int] = ()
@@ -91,6 +93,7 @@ class Case:
             make_rows(tables.CATALOG_HISTORY, self.history),
             make_rows(TOMBSTONES, [{**make_key(n), "removed": removed} for n, removed in self.tombstones]),
             make_rows(KEYS, [make_key(n) for n in self.known]),
+            make_rows(LAST_WRITES, self.last_writes),
         )
         before, after = (self.list_references(place) for place in range(2))
         return sides, (before, after)
