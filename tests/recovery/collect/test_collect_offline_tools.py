@@ -7,8 +7,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
+from reconcile.findings.table import Run
+from reconcile.rules.entries_beyond_end import find_limbo
 from recovery.codecs import entry
 from recovery.collect.options import CollectOptions
 from recovery.collect.pipeline import collect
@@ -19,6 +23,7 @@ from tests.recovery.collect.test_pipeline_golden import held, options
 from tests.support import jars
 from tests.support.cases import case_dir, operator
 from tests.support.collecting import Seen
+from tests.support.command import run
 
 pytestmark = pytest.mark.real
 
@@ -60,6 +65,10 @@ class Worked:
         collect(replace(self.asked), self._out, now=now, progress=lambda _: None)
         return Seen(self._out)
 
+    def read_copies(self) -> pa.Table:
+        """Return COPIES of what was collected last."""
+        return open_dataset(self._out, "inventory").read("copies")
+
     def indexed(self) -> set[tuple[int, int]]:
         """What the rows of indexes list, of what was collected last."""
         return held(open_dataset(self._out, "inventory"), "index")
@@ -90,14 +99,29 @@ def test_rebuilt_databases_are_read(tmp_path: Path) -> None:
     assert worked.left_over() == []
 
 
-def test_limbo_and_doubt_are_believed(tmp_path: Path) -> None:
+def test_limbo_and_doubt_are_believed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A bookie that does not know what it lost: of one ledger, then of all."""
     worked = Worked(tmp_path, DB)
-    ledger = min(row["ledger"] for row in worked.before.copies if row["source"] == "index" and row["ledger"] % 2 == 0)
+    source = f"zkfiles://{case_dir(CASE) / 'zookeeper'}?root=/ledgers"
+    assert run(capsys, "capture", "--metadata", source, "--out", tmp_path / "captured").code in (0, 4)
+    records = open_dataset(tmp_path / "captured", "catalog").read("ledgers")
+    closed = records.filter(pc.equal(records["state"], "CLOSED"))
+    indexed = {row["ledger"] for row in worked.before.copies if row["source"] == "index" and row["ledger"] % 2 == 0}
+    ledger = min(indexed.intersection(closed["ledger"].to_pylist()))
     worked.run("limbo", ledger)
     seen = worked.collected()
     assert {row["ledger"] for row in seen.copies if not row["complete"]} == {ledger}
     assert not seen.bookie["complete"]
+    # A scrutiny names it where its record is closed.
+    copies = worked.read_copies()
+    [row] = find_limbo(copies, closed, Run("now", datetime.now(UTC))).to_pylist()
+    assert (row["category"], row["ledger"], row["bookies"]) == ("LEDGER_IN_LIMBO", ledger, [seen.bookie["bookie"]])
+    assert (
+        find_limbo(
+            copies, closed.filter(pc.not_equal(closed["ledger"], ledger)), Run("now", datetime.now(UTC))
+        ).num_rows
+        == 0
+    )
     worked.run("doubt")
     doubted = worked.collected()
     assert ("conflict", None, True) in doubted.reasons()
