@@ -35,7 +35,7 @@ class Span:
 
 
 class PaintedLine(str):
-    """A line for people, made of pieces, some of them in a colour; as text it has nsetting."""
+    """A line for people, made of pieces, some of them in a colour; as text it has no colour."""
 
     __slots__ = ("spans",)
 
@@ -154,7 +154,7 @@ class Output:
     def progress(self, title: str, unit: str) -> "Iterator[Progress]":
         """Give a function to call with (done, of all): a bar on a terminal, events with --progress json, else nothing.
 
-        What is done is said at once, before anything of it is dsetting.
+        What is done is said at once, before any of it is done.
 
         Args:
             title: what is done, for people; with the stage behind it, unless `STAGES` has words for that.
