@@ -225,7 +225,7 @@ def find_soak_end(tombstone: Tombstone) -> int:
 
 def find_quarantine_end(tombstone: Tombstone) -> int:
     """Return when the quarantine of a quarantined ledger ends, ms since 1970."""
-    return (tombstone.find_time(State.QUARANTINED) or 0) + tombstone.quarantine_ms
+    return max(step.at_ms for step in tombstone.steps if step.state is State.QUARANTINED) + tombstone.quarantine_ms
 
 
 def is_due(tombstone: Tombstone, now_ms: int) -> bool:
@@ -532,11 +532,11 @@ def demand_undoable(tombstone: Tombstone, sightings: Mapping[str, Sighting] | No
     """
     if tombstone.state not in TAKEN:
         return
-    purged_ms = tombstone.find_time(State.PURGED) or tombstone.find_time(State.QUARANTINED) or 0
+    taken_ms = max(step.at_ms for step in tombstone.steps if step.state in (State.PURGED, State.QUARANTINED))
     looks = sightings or {}
     for bookie in dict.fromkeys((*tombstone.members, *(holder.bookie for holder in tombstone.holders))):
         look = looks.get(bookie)
-        if look is None or look.at_ms < purged_ms:
+        if look is None or look.at_ms < taken_ms:
             raise StepRefusedError(f"its record was removed, and bookie {bookie} was not looked at since")
         if look.at_ms > at_ms + SKEW_MS:
             raise StepRefusedError(f"its record was removed, and bookie {bookie} was looked at later than now")
