@@ -150,6 +150,24 @@ def claim_folder(folder: DatasetPlace, kind: str, own_names: Collection[str], *,
         raise disk_error(folder, error) from error
 
 
+@contextmanager
+def lock_folder(folder: Path) -> Iterator[None]:
+    """Make a folder of one's own, and keep others from running there.
+
+    Raises:
+        DatasetError: another run is there, or the folder cannot be made.
+    """
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _lock_folder(folder)
+    except OSError as error:
+        raise disk_error(folder, error) from error
+    try:
+        yield
+    finally:
+        _unlock_folder(folder)
+
+
 def _lock_folder(folder: Path) -> None:
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     status = os.fstat(handle)

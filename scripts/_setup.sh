@@ -56,6 +56,11 @@ want_curl() {
   command -v curl >/dev/null || want curl "asks the service as its page says, in a test"
 }
 
+want_sshd() {
+  { command -v sshd || [ -x /usr/sbin/sshd ]; } >/dev/null || want openssh-server "hosts reached over ssh, on loopback, in a test of rescue"
+  command -v ssh >/dev/null || want openssh-client "the same"
+}
+
 want_browser() {
   command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null ||
     want chromium "a real browser for the report pages"

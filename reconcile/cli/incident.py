@@ -108,6 +108,19 @@ def read_incident(path: Path) -> dict[str, Any]:
         incident = tomllib.loads(text)
     except ValueError as error:
         raise InputError(str(path), f"is not TOML: {error}", "mend it; text stands in quotes") from error
+    return read_values(path, incident)
+
+
+def read_values(path: Path, incident: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what an incident file's keys and values mean: key → what the option that it stands for would be given.
+
+    Args:
+        path: of the file; paths in it are relative to it.
+        incident: the keys and values.
+
+    Raises:
+        InputError: a key or a value that means nothing here.
+    """
     unknown = sorted(set(incident) - set(FIELDS))
     if unknown:
         raise InputError(str(path), f"has a key {unknown[0]!r}", f"the keys are {', '.join(FIELDS)}")

@@ -28,6 +28,7 @@ from recovery.errors import DiskError, ProcessLostError, RecoveryError, SparkErr
 
 COMMANDS: Final = {
     "preflight": "The first ten minutes, and whether data can be deleted now.",
+    "rescue": "Lead through the worst day: one command, and the questions that matter.",
     "freeze": "Make bookies' listings fail, so that none of them deletes.",
     "thaw": "Give the bookies back what freeze took.",
     "collect": "Read one bookie's disks into an inventory.",

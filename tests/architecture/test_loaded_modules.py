@@ -68,6 +68,7 @@ ALLOWED: Final[dict[str, tuple[str, frozenset[str]]]] = {
     "collect": ("collect --ledger-dir {disk} --out {out}", FILES | {"jinja2"}),
     "capture": ("capture --metadata {zookeeper} --out {out}", LIVE),
     "capture files": ("capture --metadata zkfiles://{disk} --out {out}", ARROW),
+    "rescue": ("rescue status --out {out}", TEXT),
     "recover": ("recover --layout hierarchical --inventory {disk} --out {out}", FILES | {"jinja2"}),
     "undelete": ("undelete --metadata {zookeeper} --history zkfiles://{disk} --out {out}", LIVE),
     "explain": ("explain 1 --inventory {inventory}", ARROW),

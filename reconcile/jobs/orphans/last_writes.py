@@ -39,29 +39,29 @@ def read_last_writes(inventories: Sequence[Dataset], part: range) -> pa.Table:
     rows = bounds.join(unknown, _KEYS, join_type="full outer")
     times = pa.array(rows["at_max"].to_numpy() // _SECOND_NS, pa.int64(), mask=pc.is_null(rows["at_max"]).to_numpy())
     texts = pc.strftime(pc.cast(times, pa.timestamp("s", "UTC")), "%Y-%m-%dT%H:%M:%S+00:00")
-    why = pc.binary_join_element_wise("not known:", rows["bookie_min"], "was collected without --incremental", " ")
+    why = pc.binary_join_element_wise("not known: the inventory of", rows["bookie_min"], "keeps no times", " ")
     return pa.table({**{name: rows[name] for name in _KEYS}, "last_write": pc.coalesce(why, texts)}).cast(LAST_WRITES)
 
 
-def _read_bounds(inventory: Dataset, again: Dataset, copies: pa.Table, part: range) -> pa.Table:
+def _read_bounds(inventory: Dataset, kept: Dataset, copies: pa.Table, part: range) -> pa.Table:
     """Return key columns and `at`, ns since 1970, of the ledgers that an inventory has."""
     [ended] = inventory.read("bookies", columns=["ended"])["ended"].to_pylist()
     ended_ns = int(ended.timestamp() * _SECOND_NS)
-    files = again.read("files", columns=["number", "kind", "id", "mtime"])
+    files = kept.read("files", columns=["number", "kind", "id", "mtime"])
     times = pc.if_else(pc.less(files["mtime"], 0), ended_ns, files["mtime"])
     of_file = pa.table({"file": files["number"], "at": times})
     of_log = pa.table({"log": files["id"], "at": times}).filter(pc.equal(files["kind"], "log"))
-    index = again.read("ledgers", buckets=part, columns=[*_KEYS, "mtime"]).rename_columns([*_KEYS, "at"])
+    index = kept.read("ledgers", buckets=part, columns=[*_KEYS, "mtime"]).rename_columns([*_KEYS, "at"])
     index = index.filter(pc.greater(index["at"], 0))
-    slots = again.read("slots", buckets=part, columns=[*_KEYS, "log"]).join(index, _KEYS, join_type="left anti")
+    slots = kept.read("slots", buckets=part, columns=[*_KEYS, "log"]).join(index, _KEYS, join_type="left anti")
     beside = copies.filter(pc.not_equal(copies["source"], "index"))
-    lines = again.read("held", buckets=part, columns=[*_KEYS, "file"]).join(beside, _KEYS, join_type="left semi")
+    lines = kept.read("held", buckets=part, columns=[*_KEYS, "file"]).join(beside, _KEYS, join_type="left semi")
     bounds = [_fit(index), _fit(slots.join(of_log, "log", join_type="inner"))]
     bounds.append(_fit(lines.join(of_file, "file", join_type="inner")))
-    told = pa.concat_tables(bounds)
+    bounded = pa.concat_tables(bounds)
     ledgers = copies.group_by(_KEYS).aggregate([])
-    rest = ledgers.join(told.group_by(_KEYS).aggregate([]), _KEYS, join_type="left anti")
-    return pa.concat_tables([told, _fit(rest.append_column("at", pa.array(np.full(rest.num_rows, ended_ns))))])
+    rest = ledgers.join(bounded.group_by(_KEYS).aggregate([]), _KEYS, join_type="left anti")
+    return pa.concat_tables([bounded, _fit(rest.append_column("at", pa.array(np.full(rest.num_rows, ended_ns))))])
 
 
 def _fit(rows: pa.Table) -> pa.Table:

@@ -86,4 +86,4 @@ def test_a_database_says_which_logs(collect: Collect, tmp_path: Path) -> None:
 def test_what_kept_no_times_says_so(collect: Collect) -> None:
     """It is not known, and which bookie's inventory would tell it."""
     inventory = collect("c02", {})
-    assert set(read(inventory).values()) == {"not known: 10.0.0.1:3181 was collected without --incremental"}
+    assert set(read(inventory).values()) == {"not known: the inventory of 10.0.0.1:3181 keeps no times"}

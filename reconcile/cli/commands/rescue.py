@@ -1,0 +1,227 @@
+"""`rescue`: the runbook, guided."""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from reconcile.cli.command import Command, Exit
+from reconcile.cli.options import FILE, FOLDER, make_output, now, output_options, quote_command
+from reconcile.cli.output import Output, Result
+from reconcile.words import count_noun, printable
+
+if TYPE_CHECKING:
+    from reconcile.cli.rescue.hosts import Hosts
+    from reconcile.cli.rescue.record import Question, Record
+
+
+class _UnansweredError(Exception):
+    """Questions that only a person can answer, and that nobody does."""
+
+    def __init__(self, questions: "Sequence[Question]") -> None:
+        super().__init__(", ".join(question.id for question in questions))
+        self.questions = tuple(questions)
+
+
+@click.command(
+    cls=Command,
+    exits={
+        Exit.DONE: "all steps are done; or, with status or --dry-run, it is shown",
+        Exit.FAILED: "a host or the store did not answer, or a disk is full",
+        Exit.USAGE: "a file of hosts, answers, or a URI that cannot be used",
+        Exit.FOUND: "all steps are done, and not every ledger was read back, or a bookie must not start: it is said",
+        Exit.UNDECIDABLE: "it waits for answers that nobody is there to give: they are named",
+        Exit.REFUSED: "it is dangerous to go on: why, and the way out, is said",
+    },
+    epilog="Example: bkmeta rescue --metadata zk+hierarchical://zk1:2181/ledgers --hosts hosts.toml --out incident",
+)
+@click.argument("action", type=click.Choice(["status"]), required=False)
+@click.option("--metadata", "uri", metavar="URI", help="The store, named as in bk_server.conf.")
+@click.option("--hosts", "hosts_file", type=FILE, help="TOML: how each bookie and each server of the store is reached.")
+@click.option("--out", type=FOLDER, required=True, help="The incident's folder, with all that was done and made.")
+@click.option("--answers", type=FILE, help="JSON, question → answer: for a rehearsal, or without a terminal.")
+@click.option("--dry-run", is_flag=True, help="Print every step and what it runs; nothing is connected to.")
+@output_options
+def rescue(
+    action: str | None,
+    uri: str | None,
+    hosts_file: Path | None,
+    out: Path,
+    answers: Path | None,
+    dry_run: bool,  # noqa: FBT001 - click's option
+    **shared: Any,  # noqa: ANN401 - the shared options
+) -> None:
+    """Lead through the worst day: stop, collect, decide, review, restore, start. WRITES what apply, freeze, thaw write.
+
+    Each step runs the commands that it prints, and asks what only a person knows. What was not answered stays guarded
+    or held. Stopped anywhere, the same command goes on. With `status` it says where it is.
+    """
+    from reconcile.cli.rescue.hosts import read_hosts
+    from reconcile.cli.rescue.record import read_answers
+
+    as_json = bool(shared["as_json"])
+    output = make_output(shared)
+    if action == "status":
+        sys.exit(output.show(_show_status(out)))
+    if uri is None or hosts_file is None:
+        raise click.UsageError("name the store and the hosts: --metadata URI --hosts FILE")
+    hosts = read_hosts(hosts_file)
+    if dry_run:
+        lines = list(_list_steps(hosts, uri, out))
+        shown = Result("rescue", "nothing was connected to: this is what it runs", Exit.DONE, details=lines)
+        sys.exit(output.show(shown))
+
+    def say(line: str) -> None:
+        click.echo(printable(line), err=as_json)
+
+    command = quote_command("bkmeta", "rescue", "--metadata", uri, "--hosts", hosts_file, "--out", out)
+    given = {} if answers is None else read_answers(answers)
+    sys.exit(output.show(_run(Incident(hosts, uri, out, given), output, say, command)))
+
+
+@dataclass(frozen=True, slots=True)
+class Incident:
+    """What a rescue is told: the hosts, the store, its folder, and answers."""
+
+    hosts: "Hosts"
+    uri: str
+    out: Path
+    given: dict[str, str]
+
+
+def _run(incident: Incident, output: Output, say: Callable[[str], None], command: str) -> Result:
+    from reconcile.cli.rescue.conductor import Conductor
+    from reconcile.cli.rescue.record import Record
+    from recovery.out_folder import lock_folder
+
+    with lock_folder(incident.out):
+        record = Record.open(incident.out, incident.uri, now)
+
+        def ask(questions: "Sequence[Question]") -> None:
+            left = [question for question in questions if not _take_given(record, question, incident.given)]
+            if left and not sys.stdin.isatty():
+                raise _UnansweredError(left)
+            for question in left:
+                record.take_answer(question, _prompt(question))
+
+        try:
+            done = Conductor(incident.hosts, incident.uri, record, output, say, ask).run()
+        except _UnansweredError as error:
+            return _make_waiting(error.questions, command)
+    return Result(
+        "rescue",
+        ("the cluster is back" if done.kind == "lost" else "the deletes are taken back")
+        + ("" if done.is_read else "; not every ledger was read back")
+        + (f"; {count_noun(len(done.may_not_start), 'bookie')} must not start" if done.may_not_start else ""),
+        Exit.DONE if done.is_read and not done.may_not_start else Exit.FOUND,
+        counts={"may_not_start": len(done.may_not_start), "commands": len(record.values["commands"])},
+        details=done.left,
+        facts={
+            "kind": done.kind,
+            "may_not_start": dict(done.may_not_start),
+            "record": str(incident.out / "rescue.json"),
+        },
+    )
+
+
+def _take_given(record: "Record", question: "Question", given: dict[str, str]) -> bool:
+    """Take the answer of a file, if it has one.
+
+    Raises:
+        InputError: it is none of the choices.
+    """
+    from recovery.errors import InputError
+
+    answer = given.get(question.id)
+    if answer is None:
+        return False
+    if question.choices and answer not in question.choices:
+        problem = f"is answered {answer!r}"
+        raise InputError(question.id, problem, f"the answers are {', '.join(question.choices)}")
+    record.take_answer(question, answer)
+    return True
+
+
+def _prompt(question: "Question") -> str:
+    for line in (f"\n{question.text}", *(f"  known: {line}" for line in question.known)):
+        click.echo(printable(line), err=True)
+    for choice, cost in question.choices.items():
+        mark = " (recommended)" if choice == question.recommended else ""
+        click.echo(printable(f"  {choice}{mark}: {cost}"), err=True)
+    kind = click.Choice(list(question.choices)) if question.choices else click.STRING
+    answer: str = click.prompt(question.id, type=kind, default=question.recommended, err=True, show_choices=False)
+    return answer
+
+
+def _make_waiting(questions: "Sequence[Question]", command: str) -> Result:
+    lines = []
+    for question in questions:
+        lines += [f"{question.id}: {question.text}", *(f"  known: {line}" for line in question.known)]
+        lines += [
+            f"  {choice}{' (recommended)' if choice == question.recommended else ''}: {cost}"
+            for choice, cost in question.choices.items()
+        ]
+    return Result(
+        "rescue",
+        f"it waits for {count_noun(len(questions), 'answer')}",
+        Exit.UNDECIDABLE,
+        counts={"questions": len(questions)},
+        details=lines,
+        following=f"on a terminal, or with the answers in a file: {command} --answers FILE",
+        facts={"questions": [question.to_json() for question in questions]},
+    )
+
+
+def _show_status(out: Path) -> Result:
+    from reconcile.cli.rescue.record import Phase, read_record
+
+    values = read_record(out)
+    if values is None:
+        return Result("rescue", f"{out} has no rescue", Exit.DONE, facts={"phases": {}, "answers": {}})
+    ended = {phase.value: values["phases"].get(phase.value, {}).get("ended") for phase in Phase}
+    steps_left = [phase for phase, ended_at in ended.items() if ended_at is None]
+    verdict = "all steps are done" if not steps_left else f"next is {steps_left[0]}"
+    lines = [f"{phase}: " + (f"done {ended_at}" if ended_at else "not done") for phase, ended_at in ended.items()]
+    lines += [f"{name}: {row['answer']}, by {row['by']} {row['at']}" for name, row in values["answers"].items()]
+    return Result(
+        "rescue",
+        f"{verdict}; {count_noun(len(values['commands']), 'command')} run",
+        Exit.DONE,
+        details=lines,
+        facts={"phases": ended, **{name: values[name] for name in ("metadata", "answers", "commands")}},
+    )
+
+
+def _list_steps(hosts: "Hosts", uri: str, out: Path) -> Iterator[str]:
+    """Yield every step with what it runs, as far as that is known before anything was looked at."""
+    from reconcile.cli.rescue import scripts
+    from reconcile.cli.rescue.transports import make_command
+
+    incident = out / "incident.toml"
+    yield "0 look"
+    yield f"  $ {quote_command('bkmeta', 'preflight', '--metadata', uri)}"
+    yield "1 stop"
+    for server in hosts.servers:
+        for folder in server.folders:
+            yield f"  {server.host.name}: {quote_command(*make_command(server.host, scripts.word_copy(folder)))}"
+    for bookie in hosts.bookies:
+        yield f"  {bookie.name}: kill -STOP of the Java that has {bookie.process!r} in its command line"
+    yield "2 collect"
+    for bookie in hosts.bookies:
+        yield f"  {bookie.name}: {quote_command(bookie.program, 'collect', '--bookie-conf', bookie.conf)}"
+    yield "3 decide"
+    yield f"  $ {quote_command('bkmeta', 'recover', '--incident', incident, '--out', out / 'plan-1')}"
+    yield "4 review"
+    yield f"  $ {quote_command('bkmeta', 'plan', 'show', out / 'plan-1')}"
+    yield "5 restore"
+    yield f"  $ {quote_command('bkmeta', 'apply', out / 'plan-1', '--incident', incident, '--confirm', 'HASH')}"
+    yield "6 start"
+    yield f"  $ {quote_command('bkmeta', 'freeze', '--incident', incident)}"
+    for bookie in hosts.bookies:
+        yield f"  {bookie.name}: {bookie.start or 'a person starts it'}"
+    words = ("bkmeta", "verify", out / "plan-1", "--incident", incident, "--sample", "all", "--wire")
+    yield f"  $ {quote_command(*words)}"
+    yield f"  $ {quote_command('bkmeta', 'thaw', '--incident', incident)}"

@@ -1,0 +1,170 @@
+"""What a rescue brings from hosts: the files of a store's servers, and inventories of bookies' disks."""
+
+import hashlib
+import json
+import shlex
+import shutil
+import subprocess
+import sys
+import tarfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from reconcile.cli.rescue import scripts
+from reconcile.cli.rescue.hosts import BookieHost, ServerHost, Transport
+from reconcile.cli.rescue.transports import HostError, demand_done, run_script
+from recovery.dataset import MANIFEST, open_dataset
+from recovery.errors import RecoveryError
+
+_TRIES: Final = 3
+"""Times that a folder is copied until what was copied is what is there; files that grow meanwhile differ."""
+_CODES: Final = (0, 3, 4)
+
+
+@dataclass(frozen=True, slots=True)
+class CollectedBookie:
+    """What was collected of a bookie.
+
+    Attributes:
+        name: of its host.
+        bookie: its id; None: nothing was collected.
+        is_complete: whether everything of it was read.
+        verdict: one line.
+        gaps: what is missing, a line each.
+        disks: its folders, on its host.
+    """
+
+    name: str
+    bookie: str | None
+    is_complete: bool
+    verdict: str
+    gaps: tuple[str, ...] = ()
+    disks: tuple[str, ...] = ()
+
+
+def copy_server(server: ServerHost, folder: Path) -> None:
+    """Copy the folders of a server of the store below a folder, and compare what was copied with what is there.
+
+    Raises:
+        HostError: the host cannot be reached, or some files are another each time.
+    """
+    target = folder / server.host.name
+    if target.exists():
+        return
+    fresh = folder / f".{server.host.name}.new"
+    for number, source in enumerate(server.folders):
+        _copy_folder(server, source, fresh / str(number))
+    fresh.rename(target)
+
+
+def _copy_folder(server: ServerHost, source: str, target: Path) -> None:
+    host, differing = server.host, [""]
+    for _ in range(_TRIES):
+        shutil.rmtree(target, ignore_errors=True)
+        _fetch(host.name, lambda out: run_script(host, scripts.word_copy(source), stdout=out), target)
+        listed = demand_done(host, run_script(host, scripts.word_hashes(source)), "sha256sum").out
+        differing = _list_differing(listed.decode(errors="surrogateescape"), target)
+        if not differing:
+            return
+    raise HostError(f"{host.name}: {source}/{differing[0]} is another file each time that it is copied")
+
+
+def collect_bookie(bookie: BookieHost, folder: Path, passwords: Path | None) -> CollectedBookie:
+    """Collect a bookie's disks on its host, and bring the inventory below a folder, unless it is there already."""
+    target = folder / bookie.name
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        if not (target / MANIFEST).exists():
+            is_here = bookie.host.transport is Transport.LOCAL and bookie.copy is None
+            (_collect_here if is_here else _collect_there)(bookie, target, passwords)
+        inventory = open_dataset(target, "inventory")
+        inventory.verify()
+        [row] = inventory.read("bookies").to_pylist()
+    except (HostError, RecoveryError) as error:
+        return CollectedBookie(bookie.name, None, is_complete=False, verdict=f"not collected: {error}")
+    gone = [item["path"] for item in row["dirs"] if not item["complete"]]
+    count = inventory.rows("copies")
+    verdict = f"{row['bookie']}, {count} rows, " + ("read completely" if row["complete"] else "NOT read completely")
+    disks = tuple(dict.fromkeys(item["path"] for item in row["dirs"]))
+    gaps = tuple(f"{path} was not read whole" for path in gone)
+    return CollectedBookie(bookie.name, row["bookie"], bool(row["complete"]), verdict, gaps, disks)
+
+
+def _collect_here(bookie: BookieHost, target: Path, passwords: Path | None) -> None:
+    words = ["collect", "--bookie-conf", bookie.conf, "--out", str(target), "--json"]
+    words += [] if passwords is None else ["--passwords", str(passwords)]
+    done = subprocess.run([sys.executable, "-m", "reconcile.cli", *words], stdout=subprocess.PIPE, check=False)
+    _demand_collected(bookie.name, done.returncode, done.stdout)
+
+
+def _collect_there(bookie: BookieHost, target: Path, passwords: Path | None) -> None:
+    """Collect into a folder of the host's that another try finds again, bring it here, and remove it."""
+    mark = hashlib.sha256(str(target.absolute()).encode()).hexdigest()[:12]
+    room = f"/tmp/bkmeta-rescue-{mark}"  # noqa: S108 - of mode 0700, made by us
+    host = bookie.host
+    demand_done(
+        host, run_script(host, f"umask 077; mkdir -p {room}; [ -O {room} ] && [ ! -L {room} ]"), f"making {room}"
+    )
+    program = bookie.program
+    if bookie.copy is not None:
+        program = f"{room}/bkmeta"
+        size = bookie.copy.stat().st_size
+        has_it = f'[ "$(wc -c <{program} 2>/dev/null)" = {size} ]'
+        script = f"{has_it} || {{ cat >{program}.new && mv {program}.new {program}; }}; chmod 700 {program}"
+        demand_done(host, run_script(host, script, stdin=bookie.copy), "copying the program")
+    words = f"{shlex.quote(program)} collect --bookie-conf {shlex.quote(bookie.conf)} --out {room}/out --json"
+    if passwords is not None:
+        script = f"umask 077; cat >{room}/passwords"
+        demand_done(host, run_script(host, script, stdin=passwords), "copying the passwords")
+        words += f" --passwords {room}/passwords"
+    script = f"[ -f {room}/out/{MANIFEST} ] || {{ rm -rf {room}/out; {words}; }}"
+    answer = run_script(host, script)
+    if answer.out or answer.code:
+        _demand_collected(bookie.name, answer.code, answer.out or answer.err.encode())
+    fresh = target.with_name(f".{target.name}.new")
+    shutil.rmtree(fresh, ignore_errors=True)
+    _fetch(bookie.name, lambda out: run_script(host, f"tar -C {room}/out -cf - .", stdout=out), fresh)
+    open_dataset(fresh, "inventory").verify()
+    fresh.rename(target)
+    demand_done(host, run_script(host, f"rm -rf {room}"), f"removing {room}")
+
+
+def _demand_collected(name: str, code: int, out: bytes) -> None:
+    lines = out.decode(errors="replace").splitlines()
+    try:
+        result: dict[str, Any] = json.loads(lines[-1])
+    except (IndexError, ValueError):
+        result = {"verdict": lines[-1] if lines else "it said nothing"}
+    if code not in _CODES:
+        raise HostError(f"{name}: collect ended with {code}: {result['verdict']}")
+
+
+def _fetch(name: str, write: Any, target: Path) -> None:  # noqa: ANN401 - a function of a file
+    """Unpack a tar that a host writes."""
+    target.mkdir(parents=True)
+    packed = target.with_name(f"{target.name}.tar")
+    try:
+        with packed.open("wb") as out:
+            answer = write(out)
+        if answer.code:
+            raise HostError(f"{name}: tar ended with {answer.code}: {answer.err}")
+        with tarfile.open(packed) as tar:
+            # Debian 12 has Python 3.11.2, where filters do not exist yet; later ones warn if none is chosen.
+            tar.extraction_filter = getattr(tarfile, "data_filter", None)
+            tar.extractall(target)  # noqa: S202 - of the operator's own host
+    except (OSError, tarfile.TarError) as error:
+        raise HostError(f"{name}: what it sent cannot be unpacked ({error})") from error
+    finally:
+        packed.unlink(missing_ok=True)
+
+
+def _list_differing(listed: str, folder: Path) -> list[str]:
+    """Return the files that a host has otherwise than a copy; those that came since are none."""
+    differing = []
+    for line in listed.splitlines():
+        digest, _, name = line.partition("  ")
+        path = folder / name
+        if path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() != digest:
+            differing.append(name)
+    return differing

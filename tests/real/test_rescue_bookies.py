@@ -1,0 +1,247 @@
+"""`rescue` on real bookies, each a process of its own: a store wiped while they ran, and deletes of one session.
+
+Hosts are reached over ssh on loopback, by what stands in for a container's shell, and as this machine.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import psutil
+import pytest
+from kazoo.client import KazooClient
+
+from scripts.walkthrough import wipe
+from tests.support import jars
+from tests.support.acid import read_ledger
+from tests.support.bookie_processes import BookieProcess, running
+from tests.support.cases import case_dir, truth
+from tests.support.cluster import JVM, Cluster, bookies_of
+from tests.support.command import PROGRAM, Done, process, started
+from tests.support.waiting import free_port, until
+
+pytestmark = [pytest.mark.real, pytest.mark.spark, pytest.mark.timeout(900)]
+
+CASE: Final = "c01-clean-sorted"
+ROOT: Final = "/ledgers"
+SSHD: Final = """Port {port}
+ListenAddress 127.0.0.1
+HostKey {folder}/host
+AuthorizedKeysFile {folder}/client.pub
+PidFile none
+UsePAM no
+StrictModes no
+PermitRootLogin yes
+PasswordAuthentication no
+"""
+SSH: Final = """Host *.example
+  HostName 127.0.0.1
+  Port {port}
+  IdentityFile {folder}/client
+  IdentitiesOnly yes
+  UserKnownHostsFile {folder}/known
+  StrictHostKeyChecking accept-new
+"""
+
+
+@contextmanager
+def ssh_server(folder: Path) -> Iterator[None]:
+    """Run a real sshd on loopback; `ssh` of PATH finds every host of .example there."""
+    folder.mkdir()
+    port = free_port()
+    for name in ("host", "client"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name], check=True)
+    (folder / "sshd_config").write_text(SSHD.format(port=port, folder=folder))
+    (folder / "ssh_config").write_text(SSH.format(port=port, folder=folder))
+    (folder / "bin").mkdir()
+    (folder / "bin" / "ssh").write_text(
+        f'#!/bin/sh\necho "$@" >> {folder}/reached\nexec {shutil.which("ssh")} -F {folder}/ssh_config "$@"\n'
+    )
+    (folder / "bin" / "ssh").chmod(0o755)
+    Path("/run/sshd").mkdir(exist_ok=True)
+    server = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin")
+    assert server is not None
+    with (folder / "log").open("wb") as log:
+        running = subprocess.Popen([server, "-D", "-e", "-f", folder / "sshd_config"], stdout=log, stderr=log)
+    try:
+        until(lambda: b"listening" in (folder / "log").read_bytes(), "sshd listens")
+        yield
+    finally:
+        running.terminate()
+        running.wait()
+
+
+@dataclass
+class Site:
+    """A cluster that runs, with the Java client beside ZooKeeper."""
+
+    work: Path
+    cluster: Cluster
+    bookies: list[BookieProcess]
+
+    @property
+    def out(self) -> Path:
+        """The incident's folder."""
+        return self.work / "incident"
+
+    def write_hosts(self, *, transport: str, command: str = "") -> Path:
+        """Write the file of hosts."""
+        lines = ['[incident]\npasswords = "passwords.txt"\n[[server]]\nname = "zk1"\ntransport = "local"\n']
+        lines.append(f"folders = [{json.dumps(str(self.work / 'home' / 'zookeeper'))}]\n")
+        for bookie in self.bookies:
+            start = f"cd {self.work / 'home'} && setsid nohup java {' '.join(JVM)} -cp '{jars.class_path()}'"
+            start += f" org.apache.bookkeeper.server.Main --conf {bookie.conf} > {bookie.conf}.log 2>&1 &"
+            lines.append(
+                f'[[bookie]]\nname = "host{bookie.bookie.n}"\ntransport = "{transport}"\n'
+                + (f'host = "bk{bookie.bookie.n}.example"\n' if transport == "ssh" else "")
+                + (f"command = {json.dumps(command)}\n" if transport == "command" else "")
+                + f"conf = {json.dumps(str(bookie.conf))}\nstart = {json.dumps(start)}\n"
+                + f"program = {json.dumps(str(self.work / 'bkmeta'))}\n"
+            )
+        path = self.work / "hosts.toml"
+        path.write_text("".join(lines))
+        return path
+
+    def word(self, *, transport: str = "local", hosts: Path | None = None) -> list[object]:
+        """Return the options of the command."""
+        hosts = self.write_hosts(transport=transport) if hosts is None else hosts
+        return ["--metadata", f"zk+hierarchical://{self.cluster.zookeeper}{ROOT}", "--hosts", hosts, "--out", self.out]
+
+    def rescue(self, *, transport: str = "local", answers: dict[str, str] | None = None) -> Done:
+        """Run it to its end, or to where it waits."""
+        (self.work / "answers.json").write_text(json.dumps(answers or {}))
+        words = [*self.word(transport=transport), "--answers", self.work / "answers.json"]
+        return process("rescue", *words, "--json", patience_s=600)
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    """Disks and ZooKeeper data that BookKeeper wrote, started again."""
+    was, case = truth(CASE), case_dir(CASE)
+    home = tmp_path / "home"
+    shutil.copytree(case / "zookeeper", home / "zookeeper")
+    shutil.copytree(case / "bookies", home / "bookies")
+    # Folders of the case are named from there.
+    monkeypatch.chdir(home)
+    with ExitStack() as stack:
+        cluster = stack.enter_context(Cluster(home))
+        cluster.start_zookeeper("zookeeper", ROOT)
+        stack.callback(end_bookies, tmp_path)
+        processes = [
+            BookieProcess(bookie, home, tmp_path / f"bk{bookie.n}.conf", cluster.zookeeper, ROOT, {})
+            for bookie in bookies_of(was)
+        ]
+        stack.enter_context(running(processes))
+        until(lambda: len(cluster.nodes(f"{ROOT}/available")) == len(processes) + 2, "bookies run")
+        (tmp_path / "passwords.txt").touch(0o600)
+        (tmp_path / "passwords.txt").write_text("".join(f"{password}\n" for password in was["passwords"]))
+        # Of another host's shell nobody knows the folder.
+        (tmp_path / "bkmeta").write_text(f'#!/bin/sh\ncd {home} && exec {PROGRAM} "$@"\n')
+        (tmp_path / "bkmeta").chmod(0o755)
+        yield Site(tmp_path, cluster, processes)
+
+
+def end_bookies(work: Path) -> None:
+    """End every Java that has a configuration of ours in its command line: those that rescue started, too."""
+    for item in psutil.process_iter(["cmdline"]):
+        if any(str(work) in word and word.endswith(".conf") for word in item.info["cmdline"] or ()):
+            os.kill(item.pid, signal.SIGKILL)
+
+
+def read_all(site: Site) -> tuple[int, int]:
+    """Read every closed ledger by the Java client; return how many entries are as they were written, of how many."""
+    good = total = 0
+    for row in truth(CASE)["ledgers"]:
+        if row["state"] == "CLOSED":
+            entries = read_ledger(site.cluster, row, recovery=False)["entries"]
+            good += sum(entry in row["entries"] for entry in entries)
+            total += len(row["entries"])
+    return good, total
+
+
+def test_a_wiped_store_comes_back_by_one_command(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over ssh; it waits where it must be told, refuses another hash, and goes on where it was killed."""
+    monkeypatch.setenv("PATH", f"{site.work / 'ssh' / 'bin'}:{os.environ['PATH']}")
+    with ssh_server(site.work / "ssh"):
+        wipe(site.cluster.zookeeper, ROOT)
+        with started("rescue", *site.word(transport="ssh"), "--json") as running:
+            until((site.out / "inv" / "host1").exists, "a bookie is collected")
+            running.kill()
+            running.communicate()
+        asked = site.rescue(transport="ssh")
+        [session] = asked.result["questions"]
+        assert (asked.code, session["recommended"], "0x" in session["text"]) == (4, "later", True), asked.err
+        waiting = site.rescue(transport="ssh", answers={session["id"]: "mistake"})
+        assert (waiting.code, [one["id"] for one in waiting.result["questions"]]) == (4, ["confirm"]), waiting.err
+        digest = json.loads((site.out / "rescue.json").read_text())["phases"]["decide"]["hash"]
+        status = process("rescue", "status", "--out", site.out, "--json").result
+        assert [phase for phase, at in status["phases"].items() if at is None] == ["review", "restore", "start"]
+        wrong = site.rescue(transport="ssh", answers={"confirm": "0" * 8})
+        assert (wrong.code, digest in wrong.result["verdict"]) == (5, True), wrong.err
+        done = site.rescue(transport="ssh", answers={"confirm": digest[:8]})
+        assert (done.code, done.result["kind"], done.result["may_not_start"]) == (0, "lost", {}), done.out + done.err
+        good, total = read_all(site)
+        assert (good, total > 0) == (total, True)
+        reached = (site.work / "ssh" / "reached").read_text()
+        assert all(f"bk{n}.example" in reached for n in range(len(site.bookies)))
+        assert not list(Path("/tmp").glob("bkmeta-rescue-*"))
+        # Each command stands in the record, and none is run again.
+        ran = json.loads((site.out / "rescue.json").read_text())["commands"]
+        assert site.rescue(transport="ssh").code == 0
+        assert json.loads((site.out / "rescue.json").read_text())["commands"] == ran
+        names = [row["command"].split()[1] for row in ran]
+        assert [name for name in names if name in ("apply", "thaw")] == ["apply", "thaw", "thaw"]
+
+
+def test_a_bookie_that_is_gone_is_asked_about(site: Site) -> None:
+    """Its disks are away, and may come back: nothing is given up, and everything that the others have is read."""
+    wipe(site.cluster.zookeeper, ROOT)
+    gone = site.bookies[3]
+    gone.kill()
+    shutil.rmtree(site.work / "home" / "bookies" / "b3")
+    waiting = site.rescue()
+    assert [one["id"] for one in waiting.result["questions"]] == ["disks of host3"], waiting.err
+    again = site.rescue(answers={"disks of host3": "back"})
+    assert [one["id"] for one in again.result["questions"]] == ["id of host3"], again.err
+    answers = {"disks of host3": "back", "id of host3": gone.bookie.id, "confirm": "any"}
+    [session] = site.rescue(answers=answers).result["questions"]
+    done = site.rescue(answers={**answers, session["id"]: "mistake"})
+    assert done.code == 3, done.out + done.err
+    # What the others have is read, whatever only that one had; it may come back, and is expected.
+    good, total = read_all(site)
+    assert good > total * 0.9
+    assert gone.bookie.id in (site.out / "incident.toml").read_text()
+
+
+def test_deletes_of_one_session_are_taken_back(site: Site) -> None:
+    """Nothing is stopped: frozen, undeleted from the servers' own files, thawed; each record is back byte for byte."""
+    rows = [row for row in truth(CASE)["ledgers"] if row["state"] == "CLOSED" and row["entries"]][:6]
+    client = KazooClient(site.cluster.zookeeper)
+    client.start()
+    before = {row["path"]: client.get(row["path"])[0] for row in rows}
+    for path in before:
+        client.delete(path)
+    client.stop()
+    client.close()
+    waiting = site.rescue(answers={"kind": "deletes"})
+    assert waiting.code == 4, waiting.out + waiting.err
+    [question] = waiting.result["questions"]
+    assert (waiting.code, "deleted 6 ledgers" in question["text"]) == (4, True), waiting.err
+    done = site.rescue(answers={"kind": "deletes", question["id"]: "mistake", "confirm": "any"})
+    assert done.code == 0, done.out + done.err
+    assert done.result["kind"] == "deletes"
+    client = KazooClient(site.cluster.zookeeper)
+    client.start()
+    assert {path: client.get(path)[0] for path in before} == before
+    client.stop()
+    client.close()
+    assert all(psutil.Process(bookie.pid).status() != psutil.STATUS_STOPPED for bookie in site.bookies)
+    good, total = read_all(site)
+    assert good == total

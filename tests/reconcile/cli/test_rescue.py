@@ -1,0 +1,196 @@
+"""`rescue` where it does not go on: hosts that cannot be read, answers that are none, stops that do nothing."""
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from reconcile.cli.options import now
+from reconcile.cli.rescue.hosts import Host, Transport, read_hosts
+from reconcile.cli.rescue.record import Phase, Record, read_answers, read_record
+from reconcile.cli.rescue.scripts import parse_processes, word_kill, word_start, word_stop
+from reconcile.cli.rescue.transports import HostError, demand_done, make_command, run_script
+from recovery.errors import InputError
+from tests.support.command import process, run
+from tests.support.waiting import until
+from tests.support.zookeeper_server import ZooKeeperServer
+
+LOCAL = Host("here", Transport.LOCAL, "", "")
+BOOKIE = '[[bookie]]\nname = "bk1"\ntransport = "local"\nconf = "/etc/bk.conf"\n'
+
+
+@contextmanager
+def fake_bookie(folder: Path, *before: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a process that looks like a bookie's: named java, with its configuration in its command line."""
+    program = folder / "java"
+    shutil.copy(shutil.which("sh") or "/bin/sh", program)
+    running = subprocess.Popen([*before, str(program), "-c", "while :; do sleep 1; done", str(folder / "bk.conf")])
+    try:
+        yield running
+    finally:
+        running.kill()
+        running.wait()
+
+
+def write_hosts(folder: Path, text: str = BOOKIE) -> Path:
+    """Write a file of hosts."""
+    path = folder / "hosts.toml"
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("name = ", "is not TOML"),
+        ("", "names no bookie"),
+        ("[[bookie]]\ntransport = 'local'\nconf = '/c'\n", "has no name"),
+        (BOOKIE + BOOKIE, "has the name 'bk1' twice"),
+        (BOOKIE.replace("local", "telnet"), "the transports are local, ssh, kubectl, command"),
+        (BOOKIE.replace("local", "ssh"), "has no host"),
+        (BOOKIE.replace("local", "ssh") + "host = '-oProxyCommand=x'\n", "does not begin with a dash"),
+        (BOOKIE.replace("local", "command") + "command = 'docker exec bk1 sh'\n", "has a command without {script}"),
+        (BOOKIE + "port = 22\n", "has a key 'port'"),
+        (BOOKIE + "start = ''\n", "has a start that is not text"),
+        ("[incident]\nstore = 'zk://h/l'\n" + BOOKIE, "has store in [incident]"),
+        ("[incident]\nquorum = '3/2/2'\n" + BOOKIE, "has a key 'quorum'"),
+        ("bookie = 3\n", "has a bookie that is no table"),
+        (BOOKIE + "[[server]]\nname = 'zk1'\ntransport = 'local'\nfolders = []\n", "has no folders"),
+        (BOOKIE.replace('"bk1"', '"../x"'), "is no name"),
+    ],
+)
+def test_a_file_of_hosts_says_what_is_wrong(text: str, said: str, tmp_path: Path) -> None:
+    """One clear error, with the file, the place and the remedy."""
+    with pytest.raises(InputError) as error:
+        read_hosts(write_hosts(tmp_path, text))
+    assert said in str(error.value)
+    assert "hosts.toml" in str(error.value)
+
+
+def test_hosts_have_their_defaults(tmp_path: Path) -> None:
+    """A bookie is told by its configuration; paths are relative to the file."""
+    hosts = read_hosts(write_hosts(tmp_path, "[incident]\npasswords = 'p.txt'\n" + BOOKIE + "copy = 'bkmeta'\n"))
+    [bookie] = hosts.bookies
+    assert (bookie.process, bookie.program, bookie.start, bookie.bookie) == ("/etc/bk.conf", "bkmeta", None, None)
+    assert bookie.copy == tmp_path / "bkmeta"
+    assert hosts.incident == {"passwords": str(tmp_path / "p.txt")}
+
+
+def test_each_transport_gives_a_script_as_one_word() -> None:
+    """Whatever is in it: quotes, spaces, dollars."""
+    script = """echo "$HOME" 'it'"""
+    ssh = make_command(Host("a", Transport.SSH, "op@bk1", ""), script)
+    assert (ssh[0], ssh[-3:-1]) == ("ssh", ["--", "op@bk1"])
+    assert subprocess.run(["sh", "-c", ssh[-1]], capture_output=True, check=True).stdout.strip().endswith(b"it")
+    pod = make_command(Host("a", Transport.KUBECTL, "pulsar/bk-0/bookie", ""), script)
+    assert pod == ["kubectl", "-n", "pulsar", "exec", "-i", "bk-0", "-c", "bookie", "--", "sh", "-c", script]
+    bare = make_command(Host("a", Transport.KUBECTL, "pulsar/bk-0", ""), script)
+    assert "-c" not in bare[:6]
+    own = Host("a", Transport.COMMAND, "", "sh -c {script}")
+    assert run_script(own, script).out == run_script(LOCAL, script).out
+
+
+def test_a_script_that_fails_says_where_and_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the host's name; a transport that is not there, too."""
+    with pytest.raises(HostError, match=r"here: its start failed with code 3: no such disk"):
+        demand_done(LOCAL, run_script(LOCAL, "echo no such disk >&2; exit 3"), "its start")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(HostError, match="a: kubectl cannot be run here"):
+        run_script(Host("a", Transport.KUBECTL, "n/p", ""), "true")
+
+
+def test_a_bookie_is_stopped_where_it_is_and_killed(tmp_path: Path) -> None:
+    """Only the one that has the text; its state is seen; a start that fails says why."""
+    with fake_bookie(tmp_path) as running:
+        text = str(tmp_path / "bk.conf")
+        assert parse_processes(run_script(LOCAL, word_stop(f"{text}x")).out) == []
+        [stopped] = parse_processes(run_script(LOCAL, word_stop(text)).out)
+        assert (stopped.pid, stopped.state) == (running.pid, "T")
+        assert Path(f"/proc/{running.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+        assert parse_processes(run_script(LOCAL, word_kill(text)).out) == []
+        assert running.wait() < 0
+    started = run_script(LOCAL, word_start(f"touch {tmp_path}/up; sleep 60 >/dev/null 2>&1 &"))
+    assert (started.code, (tmp_path / "up").exists()) == (0, True)
+    failed = run_script(LOCAL, word_start("echo no disk; exit 2"))
+    assert (failed.code, failed.err) == (1, "no disk")
+
+
+@pytest.mark.real
+def test_a_stop_from_inside_a_container_is_not_believed(
+    zookeeper_server: ZooKeeperServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its first process ignores STOP from inside: that is seen, and nothing is collected; the way out is said."""
+    inside = ["unshare", "--fork", "--pid", "--mount-proc", "--kill-child"]
+    if subprocess.run([*inside, "true"], check=False, capture_output=True).returncode:
+        pytest.skip("this machine lets nobody make a namespace of processes")
+    with fake_bookie(tmp_path, *inside) as running:
+        children = Path(f"/proc/{running.pid}/task/{running.pid}/children")
+        until(lambda: bool(children.read_text().split()), "the container runs")
+        kubectl = tmp_path / "kubectl"
+        # As kubectl does: the words behind -- are run inside.
+        kubectl.write_text(
+            '#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done; shift\n'
+            f'exec nsenter -t {children.read_text().split()[0]} -p -m "$@"\n'
+        )
+        kubectl.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+        text = BOOKIE.replace("local", "kubectl").replace("/etc/bk.conf", str(tmp_path / "bk.conf"))
+        hosts = write_hosts(tmp_path, text + 'host = "pulsar/bk-0"\n')
+        uri = f"zk+hierarchical://{zookeeper_server.hosts}/nothing/ledgers"
+        refused = process("rescue", "--metadata", uri, "--hosts", hosts, "--out", tmp_path / "out", "--json")
+        assert refused.code == 5, refused.out + refused.err
+        assert "bk1: process 1 is in state S after kill -STOP" in refused.result["verdict"]
+        assert "from its node" in refused.result["verdict"]
+        assert not (tmp_path / "out" / "inv").exists()
+
+
+@pytest.mark.real
+def test_a_host_that_cannot_be_reached_ends_the_run(
+    zookeeper_server: ZooKeeperServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its name and what was said; run again it goes on."""
+    (tmp_path / "ssh").write_text("#!/bin/sh\necho connection refused >&2; exit 255\n")
+    (tmp_path / "ssh").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    hosts = write_hosts(tmp_path, BOOKIE.replace("local", "ssh") + 'host = "bk1"\n')
+    uri = f"zk+hierarchical://{zookeeper_server.hosts}/nothing/ledgers"
+    failed = process("rescue", "--metadata", uri, "--hosts", hosts, "--out", tmp_path / "out", "--json")
+    assert failed.code == 1, failed.out + failed.err
+    assert "bk1: kill -STOP failed with code 255: connection refused" in failed.result["verdict"]
+    status = process("rescue", "status", "--out", tmp_path / "out", "--json").result
+    assert (status["phases"]["look"] is not None, status["phases"]["stop"]) == (True, None)
+
+
+def test_answers_and_records_are_checked(tmp_path: Path) -> None:
+    """An answer that is no choice, a file that is no object, a record of another store or kind."""
+    (tmp_path / "a.json").write_text("[1]")
+    with pytest.raises(InputError, match="is no object of texts"):
+        read_answers(tmp_path / "a.json")
+    record = Record.open(tmp_path, "zk://a/l", now)
+    record.end(Phase.LOOK)
+    assert (tmp_path / "rescue.json").stat().st_mode & 0o077 == 0
+    with pytest.raises(InputError, match="is a rescue of zk://a/l"):
+        Record.open(tmp_path, "zk://b/l", now)
+    assert Record.open(tmp_path, "zk://a/l", now).is_done(Phase.LOOK)
+    (tmp_path / "rescue.json").write_text('{"schema": "other"}')
+    with pytest.raises(InputError, match="is no record of a rescue"):
+        read_record(tmp_path)
+
+
+def test_a_dry_run_prints_every_step_and_makes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing is connected to; what has not begun has no status."""
+    hosts, out = write_hosts(tmp_path), tmp_path / "out"
+    words = ["rescue", "--metadata", "zk+hierarchical://nowhere.invalid:1/ledgers", "--hosts", hosts, "--out", out]
+    shown = run(capsys, *words, "--dry-run")
+    assert (shown.code, out.exists()) == (0, False)
+    for step in ("0 look", "1 stop", "2 collect", "3 decide", "4 review", "5 restore", "6 start", "bkmeta thaw"):
+        assert step in shown.out
+    status = run(capsys, "rescue", "status", "--out", out, "--json")
+    assert (status.code, "has no rescue" in status.result["verdict"]) == (0, True)
+    assert json.loads(status.out)["schema"] == "bkmeta.rescue/1"
+    assert run(capsys, "rescue", "--out", out).code == 2
