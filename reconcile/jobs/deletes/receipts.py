@@ -103,6 +103,16 @@ class Receipts:
     removed: dict[str, Removed] = field(default_factory=dict)
     collection_stops: str = ""
 
+    @property
+    def removed_in_all(self) -> Removed:
+        """What all bookies removed together; `ledgers` counts a ledger once for each of its bookies."""
+        total = Removed()
+        for item in self.removed.values():
+            total.ledgers += item.ledgers
+            total.entries = None if item.entries is None or total.entries is None else total.entries + item.entries
+            total.bytes = None if item.bytes is None or total.bytes is None else total.bytes + item.bytes
+        return total
+
 
 def confirm_deletes(request: ConfirmRequest, context: Context) -> Receipts:
     """Look at bookies for the ledgers whose records were removed, and record who was seen without them.

@@ -242,6 +242,8 @@ def test_receipts_say_what_each_bookie_removed(desk: Desk) -> None:
     assert (first.code, first.result["removed"]) == (4, {BOOKIES[0]: {"ledgers": 2, "entries": 20, "bytes": 200}})
     last = confirm("all", rest, *BOOKIES)
     assert last.result["removed"] == {bookie: {"ledgers": 2, "entries": 20, "bytes": 200} for bookie in BOOKIES[1:]}
+    totals = ("removed_copies", "removed_entries", "removed_bytes")
+    assert [last.result["counts"][name] for name in totals] == [n * (len(BOOKIES) - 1) for n in (2, 20, 200)]
     assert (last.code, confirm("again", rest, *BOOKIES).result["removed"]) == (0, {})
 
 

@@ -57,6 +57,7 @@ def confirm(retention: timedelta, **shared: Any) -> None:  # noqa: ANN401 - the 
     )
     if done.returned:
         verdict = f"ENTRIES_OF_DELETED_LEDGER: data of {count_noun(len(done.returned), 'ledger')} came back; {verdict}"
+    total = done.removed_in_all
     waiting = {ledger: f"may be on {', '.join(bookies)}" for ledger, bookies in done.waiting.items()}
     details = [
         *list_lines({ledger: f"came back on {', '.join(bookies)}" for ledger, bookies in done.returned.items()}),
@@ -65,7 +66,8 @@ def confirm(retention: timedelta, **shared: Any) -> None:  # noqa: ANN401 - the 
             "take it out of service with its disks, add it as a new one, and run bkmeta tombstones decommission"
             for bookie, count in sorted(done.overdue.items())
         ),
-        *(_describe_removed(bookie, removed) for bookie, removed in sorted(done.removed.items())),
+        *(_describe_removed(f"bookie {bookie}", removed) for bookie, removed in sorted(done.removed.items())),
+        *([_describe_removed("in all they", total)] if len(done.removed) > 1 else []),
         *list_lines(waiting),
         *filter(None, [done.collection_stops]),
     ]
@@ -78,6 +80,9 @@ def confirm(retention: timedelta, **shared: Any) -> None:  # noqa: ANN401 - the 
             "waiting": len(done.waiting),
             "returned": len(done.returned),
             "overdue": len(done.overdue),
+            "removed_copies": total.ledgers,
+            "removed_entries": total.entries,
+            "removed_bytes": total.bytes,
         },
         details=details,
         following=_word_next(target.uri, is_waiting=bool(done.waiting), is_asked=looks.wire is not None),
@@ -92,14 +97,15 @@ def confirm(retention: timedelta, **shared: Any) -> None:  # noqa: ANN401 - the 
     sys.exit(output.show(result))
 
 
-def _describe_removed(bookie: str, removed: "Removed") -> str:
+def _describe_removed(subject: str, removed: "Removed") -> str:
     entries = (
         "entries, how many is not known,"
         if removed.entries is None
         else count_noun(removed.entries, "entry", "entries")
     )
     size = "not known" if removed.bytes is None else f"about {removed.bytes}"
-    return f"bookie {bookie} removed {entries} of {count_noun(removed.ledgers, 'ledger')}; bytes of payload: {size}"
+    copies = count_noun(removed.ledgers, "copy", "copies")
+    return f"{subject} removed {entries} of {copies} of ledgers; bytes of payload: {size}"
 
 
 def _word_next(uri: str, *, is_waiting: bool, is_asked: bool) -> str:
