@@ -25,6 +25,12 @@ _ROOT: Final = Path(__file__).resolve().parent.parent
 _LINK: Final = re.compile(r"(?<!!)\[([^\]\n]*)\]\(([^)\s]+)\)")
 _FIELD: Final = re.compile(r'_field\("(\w+)".*?#\s*(.*)$')
 _WIDTH: Final = 100
+_METRICS: Final = {
+    "A scrutiny": "reconcile/jobs/scrutiny/metrics.py",
+    "The service": "reconcile/service/api/metrics.py",
+}
+"""Modules whose docstring is a table of metrics."""
+_METRIC: Final = re.compile(r"^ {4}(\w+)(?:\{(\w+)\})? {2,}(.+)$", re.MULTILINE)
 _AT_NIGHT: Final = "operations/scrutiny.md"
 
 
@@ -37,7 +43,12 @@ def on_files(files: Files, *, config: Any) -> Files:  # noqa: ANN401 - MkDocs's 
 
 def make_pages() -> Mapping[str, str]:
     """Return the pages that are made from the program: path in docs/ → Markdown."""
-    made = {"commands": _list_commands(), "findings": _list_findings(), "tables": _list_tables()}
+    made = {
+        "commands": _list_commands(),
+        "findings": _list_findings(),
+        "metrics": _list_metrics(),
+        "tables": _list_tables(),
+    }
     return {f"reference/{name}.md": "\n".join(lines) + "\n" for name, lines in made.items()}
 
 
@@ -50,6 +61,17 @@ def on_page_markdown(markdown: str, *, page: Page, **_other: object) -> str:
         return link[1] if outside and ":" not in target else link[0]
 
     return _LINK.sub(keep_inside, markdown)
+
+
+def _list_metrics() -> Iterator[str]:
+    yield "# Metrics\n\nOf [`scrutinize --metrics`](../operations/scrutiny.md) and of [the service](../operations/service.md)."
+    for title, path in _METRICS.items():
+        text = ast.get_docstring(ast.parse((_ROOT / path).read_text())) or ""
+        [prefix] = re.findall(r"each begins with (\w+)", text)
+        yield f"\n## {title}\n\nText format 0.0.4 of Prometheus; all are gauges, but for those that end with `_total`.\n"
+        yield "| metric | label | is |\n| --- | --- | --- |"
+        for name, label, words in _METRIC.findall(text):
+            yield f"| `{prefix}{name}` | {f'`{label}`' if label else ''} | {words} |"
 
 
 def _list_commands() -> Iterator[str]:

@@ -1,5 +1,6 @@
 """What the site makes of the program: nothing of it is left out, and no link leads out of docs/."""
 
+import re
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import cast
@@ -11,6 +12,7 @@ from reconcile.findings.categories import Category
 from recovery.model import tables
 from scripts import site_pages
 from tests.support.command import commands
+from tests.support.paths import ROOT
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +35,17 @@ def test_every_command_category_and_column_has_its_place(pages: Mapping[str, str
             if "Its columns are those of" not in section:
                 assert [column for column in schema.names if f"| `{column}` |" not in section] == []
     assert "it was gone through" in shown, "comments inside a table of tables"
+
+
+def test_every_metric_has_its_row(pages: Mapping[str, str]) -> None:
+    """Those of the alerts and of the dashboard, which tests hold against what a service and a scrutiny really show."""
+    page = pages["reference/metrics.md"]
+    used = set()
+    for name in ("prometheus-rules.yml", "grafana-dashboard.json"):
+        used |= set(re.findall(r"bookkeeper_metadata_\w+", (ROOT / "conf" / name).read_text()))
+    assert len(used) > 10
+    assert [name for name in used if f"| `{name}` |" not in page] == []
+    assert "| `bookkeeper_metadata_scrutiny_findings` | `category` |" in page
 
 
 def test_a_link_that_leaves_the_pages_keeps_its_text() -> None:
