@@ -30,7 +30,7 @@ _METRICS: Final = {
     "The service": "reconcile/service/api/metrics.py",
 }
 """Modules whose docstring is a table of metrics."""
-_METRIC: Final = re.compile(r"^ {4}(\w+)(?:\{(\w+)\})? {2,}(.+)$", re.MULTILINE)
+_METRIC: Final = re.compile(r"^ {4}(\w+)(?:\{(\w+)\})?(?: {2,}(.+))?$", re.MULTILINE)
 _AT_NIGHT: Final = "operations/scrutiny.md"
 
 
@@ -64,11 +64,12 @@ def on_page_markdown(markdown: str, *, page: Page, **_other: object) -> str:
 
 
 def _list_metrics() -> Iterator[str]:
-    yield "# Metrics\n\nOf [`scrutinize --metrics`](../operations/scrutiny.md) and of [the service](../operations/service.md)."
+    scrutiny, service = "../operations/scrutiny.md", "../operations/service.md"
+    yield f"# Metrics\n\nOf [`scrutinize --metrics`]({scrutiny}) and of [the service]({service})."
     for title, path in _METRICS.items():
         text = ast.get_docstring(ast.parse((_ROOT / path).read_text())) or ""
         [prefix] = re.findall(r"each begins with (\w+)", text)
-        yield f"\n## {title}\n\nText format 0.0.4 of Prometheus; all are gauges, but for those that end with `_total`.\n"
+        yield f"\n## {title}\n\nText format of Prometheus. Those that end with `_total` are counters.\n"
         yield "| metric | label | is |\n| --- | --- | --- |"
         for name, label, words in _METRIC.findall(text):
             yield f"| `{prefix}{name}` | {f'`{label}`' if label else ''} | {words} |"

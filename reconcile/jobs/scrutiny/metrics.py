@@ -3,7 +3,7 @@
     each begins with bookkeeper_metadata_scrutiny_
     ledgers{verdict}                clean, skipped, undecided, with_findings
     findings{category}              findings, the suppressed ones included
-    findings_by_severity{severity}
+    findings_by_severity{severity}  likewise
     failing                         findings that make the run fail
     skipped{reason}                 ledgers that were skipped
     undecided{reason}               ledgers that stayed undecided
