@@ -80,8 +80,7 @@ def _start_bookies(cluster: Cluster, folder: Path, stack: ExitStack) -> Sequence
             Bookie(n, f"bk{n}:3181", "sorted", [f"b{n}/journal"], [f"b{n}/ledgers"]),
             folder / "home",
             folder / f"bk{n}.conf",
-            cluster.zookeeper,
-            "/ledgers",
+            f"zk+hierarchical://{cluster.zookeeper}/ledgers",
             _SETTINGS,
             options=_SERVERS,
         )

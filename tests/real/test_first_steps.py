@@ -68,8 +68,7 @@ def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[There]:
                 bookie,
                 tmp_path / "home",
                 tmp_path / f"bk{bookie.n}.conf",
-                server.hosts,
-                ROOT,
+                f"zk+hierarchical://{server.hosts}{ROOT}",
                 {"gcWaitTime": SOON_MS if bookie.n == 0 else LATER_MS},
             )
             for bookie in bookies_of(was)

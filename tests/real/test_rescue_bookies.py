@@ -5,14 +5,15 @@ Hosts are reached over ssh on loopback, by what stands in for a container's shel
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import psutil
 import pytest
@@ -23,14 +24,17 @@ from tests.support import jars
 from tests.support.acid import read_ledger
 from tests.support.bookie_processes import BookieProcess, running
 from tests.support.cases import case_dir, truth
-from tests.support.cluster import JVM, Cluster, bookies_of
+from tests.support.cluster import JVM, Bookie, Cluster, ClusterError, bookies_of, encoded
 from tests.support.command import PROGRAM, Done, process, started
+from tests.support.etcd_server import EtcdServer
 from tests.support.waiting import free_port, until
 
 pytestmark = [pytest.mark.real, pytest.mark.spark, pytest.mark.timeout(900)]
 
 CASE: Final = "c01-clean-sorted"
 ROOT: Final = "/ledgers"
+ON_ETCD: Final = ("-Dbookkeeper.metadata.bookie.drivers=Etcd$BookieDriver",)
+"""Where BookKeeper's own main program finds a driver of etcd."""
 SSHD: Final = """Port {port}
 ListenAddress 127.0.0.1
 HostKey {folder}/host
@@ -85,6 +89,8 @@ class Site:
     work: Path
     cluster: Cluster
     bookies: list[BookieProcess]
+    uri: str
+    incident: str = 'passwords = "passwords.txt"'
 
     @property
     def out(self) -> Path:
@@ -93,10 +99,12 @@ class Site:
 
     def write_hosts(self, *, transport: str, command: str = "") -> Path:
         """Write the file of hosts."""
-        lines = ['[incident]\npasswords = "passwords.txt"\n[[server]]\nname = "zk1"\ntransport = "local"\n']
-        lines.append(f"folders = [{json.dumps(str(self.work / 'home' / 'zookeeper'))}]\n")
+        lines = [f"[incident]\n{self.incident}\n"]
+        if (files := self.work / "home" / "zookeeper").exists():
+            lines.append(f'[[server]]\nname = "zk1"\ntransport = "local"\nfolders = [{json.dumps(str(files))}]\n')
         for bookie in self.bookies:
-            start = f"cd {self.work / 'home'} && setsid nohup java {' '.join(JVM)} -cp '{jars.class_path()}'"
+            options = shlex.join((*JVM, *ON_ETCD))
+            start = f"cd {self.work / 'home'} && setsid nohup java {options} -cp '{jars.class_path()}'"
             start += f" org.apache.bookkeeper.server.Main --conf {bookie.conf} > {bookie.conf}.log 2>&1 &"
             lines.append(
                 f'[[bookie]]\nname = "host{bookie.bookie.n}"\ntransport = "{transport}"\n'
@@ -112,7 +120,7 @@ class Site:
     def word(self, *, transport: str = "local", hosts: Path | None = None) -> list[object]:
         """Return the options of the command."""
         hosts = self.write_hosts(transport=transport) if hosts is None else hosts
-        return ["--metadata", f"zk+hierarchical://{self.cluster.zookeeper}{ROOT}", "--hosts", hosts, "--out", self.out]
+        return ["--metadata", self.uri, "--hosts", hosts, "--out", self.out]
 
     def rescue(self, *, transport: str = "local", answers: dict[str, str] | None = None) -> Done:
         """Run it to its end, or to where it waits."""
@@ -134,9 +142,9 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
         cluster = stack.enter_context(Cluster(home))
         cluster.start_zookeeper("zookeeper", ROOT)
         stack.callback(end_bookies, tmp_path)
+        uri = f"zk+hierarchical://{cluster.zookeeper}{ROOT}"
         processes = [
-            BookieProcess(bookie, home, tmp_path / f"bk{bookie.n}.conf", cluster.zookeeper, ROOT, {})
-            for bookie in bookies_of(was)
+            BookieProcess(bookie, home, tmp_path / f"bk{bookie.n}.conf", uri, {}) for bookie in bookies_of(was)
         ]
         stack.enter_context(running(processes))
         until(lambda: len(cluster.nodes(f"{ROOT}/available")) == len(processes) + 2, "bookies run")
@@ -145,7 +153,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
         # Of another host's shell nobody knows the folder.
         (tmp_path / "bkmeta").write_text(f'#!/bin/sh\ncd {home} && exec {PROGRAM} "$@"\n')
         (tmp_path / "bkmeta").chmod(0o755)
-        yield Site(tmp_path, cluster, processes)
+        yield Site(tmp_path, cluster, processes, uri)
 
 
 def end_bookies(work: Path) -> None:
@@ -245,3 +253,59 @@ def test_deletes_of_one_session_are_taken_back(site: Site) -> None:
     assert all(psutil.Process(bookie.pid).status() != psutil.STATUS_STOPPED for bookie in site.bookies)
     good, total = read_all(site)
     assert good == total
+
+
+def can_write(cluster: Cluster, known: Mapping[str, Any]) -> bool:
+    """Say whether the client finds three bookies."""
+    try:
+        cluster("close", ledger=cluster("create", E=3, W=3, A=3, **known))
+    except ClusterError:
+        return False
+    return True
+
+
+def test_etcd_is_gone_and_yesterdays_snapshot_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing can be frozen: bookies stay stopped until all is written; what came after the snapshot is inferred."""
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.chdir(home)
+    with ExitStack() as stack:
+        server = EtcdServer(tmp_path)
+        stack.callback(server.kill)
+        server.start()
+        uri = f"etcd://{server.hosts}/cluster/c1"
+        cluster = stack.enter_context(Cluster(home))
+        cluster("etcd", uri=uri)
+        stack.callback(end_bookies, tmp_path)
+        processes = []
+        for n in range(3):
+            port = free_port()
+            bookie = Bookie(n, f"127.0.0.1:{port}", "db", [f"b{n}/journal"], [f"b{n}/ledgers"], port=port)
+            processes.append(BookieProcess(bookie, home, tmp_path / f"bk{n}.conf", uri, {}, options=ON_ETCD))
+        stack.enter_context(running(processes))
+        known = {"digest": "CRC32C", "password": encoded(b"pw"), "custom": {}}
+        until(lambda: can_write(cluster, known), "the client knows all bookies")
+        written = {}
+        for number in range(8):
+            if number == 4:
+                server.etcdctl("snapshot", "save", str(tmp_path / "yesterday.db"))
+            ledger = cluster("create", E=3, W=3 if number % 2 else 2, A=2, **known)
+            cluster("add", ledger=ledger, sizes=[50] * 12, ids=None)
+            cluster("close", ledger=ledger)
+            written[ledger] = 12
+        server.kill()
+        shutil.rmtree(server.data)
+        server.start()
+        (tmp_path / "passwords.txt").touch(0o600)
+        (tmp_path / "passwords.txt").write_text("pw\n")
+        (tmp_path / "bkmeta").write_text(f'#!/bin/sh\ncd {home} && exec {PROGRAM} "$@"\n')
+        (tmp_path / "bkmeta").chmod(0o755)
+        incident = f'passwords = "passwords.txt"\nsnapshots = [{json.dumps(str(tmp_path / "yesterday.db"))}]'
+        site = Site(tmp_path, cluster, processes, uri, incident)
+        done = site.rescue(answers={"confirm": "any", "quorums": "unknown"})
+        assert done.code == 0, done.out + done.err
+        for ledger, entries in written.items():
+            found = cluster("read", ledger=ledger, recovery=False, digest="CRC32C", password=known["password"])
+            assert len(found["entries"]) == entries, (ledger, found)
+        names = [row["command"].split()[1] for row in json.loads((site.out / "rescue.json").read_text())["commands"]]
+        assert "freeze" not in names

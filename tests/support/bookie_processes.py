@@ -18,7 +18,7 @@ _STORAGES: Final = {
     "interleaved": "InterleavedLedgerStorage",
     "db": "storage.ldb.DbLedgerStorage",
 }
-_CONF: Final = """metadataServiceUri=zk+hierarchical://{hosts}{root}
+_CONF: Final = """metadataServiceUri={uri}
 bookieId={bookie.id}
 bookiePort={port}
 listeningInterface=lo
@@ -48,8 +48,7 @@ class BookieProcess:
         bookie: its folders are relative to `home`, as its cookie has them.
         home: of the cluster.
         conf: its configuration is written there; the log stands beside it.
-        hosts: of ZooKeeper.
-        root: of the ledgers.
+        uri: of the store.
         settings: more of its configuration.
         options: more of its virtual machine.
     """
@@ -59,18 +58,16 @@ class BookieProcess:
         bookie: Bookie,
         home: Path,
         conf: Path,
-        hosts: str,
-        root: str,
+        uri: str,
         settings: Mapping[str, object],
         *,
         options: Sequence[str] = (),
     ) -> None:
         self.bookie = bookie
         self.conf = conf
-        self._port = free_port()
+        self._port = bookie.port or free_port()
         text = _CONF.format(
-            hosts=hosts,
-            root=root,
+            uri=uri,
             bookie=bookie,
             port=self._port,
             journals=",".join(bookie.journals),

@@ -528,7 +528,11 @@ def _ask_for_delete(row: Mapping[str, Any]) -> Question:
 
 def _word_session(name: str, row: Mapping[str, Any]) -> str:
     ledgers = count_noun(row["ledgers"], "ledger")
-    return f"session {name} deleted {ledgers} from {row['first_at']} to {row['last_at']}: a mistake?"
+    who = f"session {name}" if row["session"] else "somebody"
+    span = f"from {row['first_at']} to {row['last_at']}"
+    if not row["first_at"]:
+        span = f"in transactions {row['first_txn']} to {row['last_txn']}"
+    return f"{who} deleted {ledgers} {span}: a mistake?"
 
 
 def _ask_for_quorums(plan: Mapping[str, Any]) -> Question | None:
