@@ -29,7 +29,7 @@ from tests.support.command import PROGRAM, Done, process, started
 from tests.support.etcd_server import EtcdServer
 from tests.support.waiting import free_port, until
 
-pytestmark = [pytest.mark.real, pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.real, pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
 
 CASE: Final = "c01-clean-sorted"
 ROOT: Final = "/ledgers"

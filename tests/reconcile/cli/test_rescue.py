@@ -10,13 +10,18 @@ from pathlib import Path
 
 import pytest
 
+from backends.registry import open_store
+from reconcile.cli.command import Exit
 from reconcile.cli.options import now
 from reconcile.cli.rescue.hosts import Host, Transport, read_hosts
 from reconcile.cli.rescue.record import Phase, Record, read_answers, read_record
 from reconcile.cli.rescue.scripts import parse_processes, word_kill, word_start, word_stop
 from reconcile.cli.rescue.transports import HostError, demand_done, make_command, run_script
+from recovery.codecs.store import Layout
 from recovery.errors import InputError
-from tests.support.command import process, run
+from recovery.model.ids import LedgerId
+from tests.support.command import PROGRAM, environment, process, run
+from tests.support.deletes import Ledger, fill_store
 from tests.support.waiting import until
 from tests.support.zookeeper_server import ZooKeeperServer
 
@@ -164,6 +169,39 @@ def test_a_host_that_cannot_be_reached_ends_the_run(
     assert "bk1: kill -STOP failed with code 255: connection refused" in failed.result["verdict"]
     status = process("rescue", "status", "--out", tmp_path / "out", "--json").result
     assert (status["phases"]["look"] is not None, status["phases"]["stop"]) == (True, None)
+
+
+@pytest.mark.real
+def test_a_person_is_asked_on_a_terminal(zookeeper_server: ZooKeeperServer, tmp_path: Path) -> None:
+    """With what is known and what each answer costs; what is no answer is asked again; who answered is kept."""
+    uri = f"zk+hierarchical://{zookeeper_server.hosts}/asked/ledgers"
+    with open_store(uri, writable=True) as opened:
+        fill_store(opened.store, "/asked/ledgers", Layout.HIERARCHICAL, [Ledger(LedgerId(0, 1))])
+    here, there = os.openpty()
+    words = ("--metadata", uri, "--hosts", str(write_hosts(tmp_path)), "--out", str(tmp_path / "out"))
+    command = [str(PROGRAM), "rescue", *words]
+    with subprocess.Popen(command, stdin=there, stdout=there, stderr=there, env=environment()) as running:
+        os.close(there)
+        shown = read_until(here, b"kind [")
+        os.write(here, b"nonsense\nlost\n")
+        shown += read_until(here, b"disks of bk1 [")
+        os.write(here, b"\x04")
+        assert running.wait() == Exit.INTERRUPTED
+    os.close(here)
+    for text in (b"what happened?", b"known: the store lists 1 ledger", b"deletes are frozen", b"is not one of"):
+        assert text in shown, shown
+    record = read_record(tmp_path / "out")
+    assert record is not None
+    assert record["answers"]["kind"]["answer"] == "lost"
+    assert "@" in record["answers"]["kind"]["by"]
+
+
+def read_until(terminal: int, words: bytes) -> bytes:
+    """Return what a terminal shows until it shows some words."""
+    shown = b""
+    while words not in shown:
+        shown += os.read(terminal, 65_536)
+    return shown
 
 
 def test_answers_and_records_are_checked(tmp_path: Path) -> None:
