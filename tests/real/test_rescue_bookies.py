@@ -5,6 +5,7 @@ Hosts are reached over ssh on loopback, by what stands in for a container's shel
 
 import json
 import os
+import random
 import shlex
 import shutil
 import signal
@@ -31,6 +32,7 @@ from tests.support.waiting import free_port, until
 
 pytestmark = [pytest.mark.real, pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
 
+KILLS: Final = int(os.environ.get("BKMETA_SOAK_RESCUE", "0"))
 CASE: Final = "c01-clean-sorted"
 ROOT: Final = "/ledgers"
 ON_ETCD: Final = ("-Dbookkeeper.metadata.bookie.drivers=Etcd$BookieDriver",)
@@ -206,6 +208,33 @@ def test_a_wiped_store_comes_back_by_one_command(site: Site, monkeypatch: pytest
         assert json.loads((site.out / "rescue.json").read_text())["commands"] == ran
         names = [row["command"].split()[1] for row in ran]
         assert [name for name in names if name in ("apply", "thaw")] == ["apply", "thaw", "thaw"]
+
+
+@pytest.mark.skipif(not KILLS, reason="kills at random, a minute or two each: scripts/soak rescue")
+@pytest.mark.parametrize("seed", range(max(KILLS, 1)))
+def test_killed_anywhere_it_goes_on(site: Site, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Again and again, whatever it was doing, over ssh: the same command comes to the end, and every entry is read."""
+    rng, answers = random.Random(seed), {"confirm": "any"}
+    monkeypatch.setenv("PATH", f"{site.work / 'ssh' / 'bin'}:{os.environ['PATH']}")
+    wipe(site.cluster.zookeeper, ROOT)
+    with ssh_server(site.work / "ssh"):
+        for number in range(100):
+            (site.work / "answers.json").write_text(json.dumps(answers))
+            words = [*site.word(transport="ssh"), "--answers", site.work / "answers.json", "--json"]
+            with started("rescue", *words) as running:
+                try:
+                    out, err = running.communicate(timeout=rng.uniform(0.5, 12.0) if number < 12 else 600)
+                except subprocess.TimeoutExpired:
+                    running.kill()
+                    running.communicate()
+                    continue
+            result = json.loads(out.splitlines()[-1])
+            assert running.returncode in (0, 4), out + err
+            answers |= {one["id"]: "mistake" for one in result.get("questions", ())}
+            if running.returncode == 0:
+                break
+    good, total = read_all(site)
+    assert good == total
 
 
 def test_a_bookie_that_is_gone_is_asked_about(site: Site) -> None:

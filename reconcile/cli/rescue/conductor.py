@@ -15,7 +15,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -33,7 +32,7 @@ from reconcile.cli.rescue import scripts
 from reconcile.cli.rescue.copies import CollectedBookie, collect_bookie, copy_server
 from reconcile.cli.rescue.hosts import BookieHost, Hosts
 from reconcile.cli.rescue.record import Phase, Question, Record
-from reconcile.cli.rescue.transports import demand_done, run_script
+from reconcile.cli.rescue.transports import demand_done, make_own_command, run_script
 from reconcile.errors import GuardRefusedError
 from reconcile.jobs.context import connect
 from reconcile.words import count_noun, list_names
@@ -458,7 +457,7 @@ class Conductor:
         environment = dict(os.environ)
         if (identity := self._find_identity()) is not None:
             environment[AUTH_FILE_VARIABLE] = str(identity)
-        program = [sys.executable, "-m", "reconcile.cli", *map(str, words), "--json"]
+        program = make_own_command(*words, "--json")
         # What to do in the first ten minutes is said once.
         is_told = words[0] == "preflight" and bool(self._record.values["commands"])
         stderr = subprocess.DEVNULL if is_told else None

@@ -5,7 +5,6 @@ import json
 import shlex
 import shutil
 import subprocess
-import sys
 import tarfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any, Final
 
 from reconcile.cli.rescue import scripts
 from reconcile.cli.rescue.hosts import BookieHost, ServerHost, Transport
-from reconcile.cli.rescue.transports import HostError, demand_done, run_script
+from reconcile.cli.rescue.transports import HostError, demand_done, make_own_command, run_script
 from recovery.dataset import MANIFEST, open_dataset
 from recovery.errors import RecoveryError
 
@@ -94,7 +93,7 @@ def collect_bookie(bookie: BookieHost, folder: Path, passwords: Path | None) -> 
 def _collect_here(bookie: BookieHost, target: Path, passwords: Path | None) -> None:
     words = ["collect", "--bookie-conf", bookie.conf, "--out", str(target), "--json"]
     words += [] if passwords is None else ["--passwords", str(passwords)]
-    done = subprocess.run([sys.executable, "-m", "reconcile.cli", *words], stdout=subprocess.PIPE, check=False)
+    done = subprocess.run(make_own_command(*words), stdout=subprocess.PIPE, check=False)
     _demand_collected(bookie.name, done.returncode, done.stdout)
 
 
@@ -113,12 +112,14 @@ def _collect_there(bookie: BookieHost, target: Path, passwords: Path | None) -> 
         has_it = f'[ "$(wc -c <{program} 2>/dev/null)" = {size} ]'
         script = f"{has_it} || {{ cat >{program}.new && mv {program}.new {program}; }}; chmod 700 {program}"
         demand_done(host, run_script(host, script, stdin=bookie.copy), "copying the program")
-    words = f"{shlex.quote(program)} collect --bookie-conf {shlex.quote(bookie.conf)} --out {room}/out --json"
+    words = f"{shlex.quote(program)} collect --bookie-conf {shlex.quote(bookie.conf)} --out {room}/try-$$ --json"
     if passwords is not None:
         script = f"umask 077; cat >{room}/passwords"
         demand_done(host, run_script(host, script, stdin=passwords), "copying the passwords")
         words += f" --passwords {room}/passwords"
-    script = f"[ -f {room}/out/{MANIFEST} ] || {{ rm -rf {room}/out; {words}; }}"
+    # What an earlier try left may still be at work there: each has a folder of its own.
+    keep = f"[ ! -f {room}/try-$$/{MANIFEST} ] || [ -d {room}/out ] || mv {room}/try-$$ {room}/out"
+    script = f"[ -d {room}/out ] || {{ {words}; code=$?; {keep}; exit $code; }}"
     answer = run_script(host, script)
     if answer.out or answer.code:
         _demand_collected(bookie.name, answer.code, answer.out or answer.err.encode())

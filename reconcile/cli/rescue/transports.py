@@ -1,7 +1,9 @@
 """Shell scripts run on other hosts: all that is done there is a script for `sh`, with bytes in and bytes out."""
 
+import os
 import shlex
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
@@ -40,6 +42,12 @@ def make_command(host: Host, script: str) -> list[str]:
             return ["kubectl", "-n", namespace, "exec", "-i", pod, *named, "--", "sh", "-c", script]
         case Transport.COMMAND:
             return ["sh", "-c", host.command.replace("{script}", shlex.quote(script))]
+
+
+def make_own_command(*words: object) -> list[str]:
+    """Return the command of this machine that runs this program, and ends with the process that started it."""
+    guard = [sys.executable, "-m", "reconcile.service.runs.guarded", str(os.getpid()), "0"]
+    return [*guard, sys.executable, "-m", "reconcile.cli", *map(str, words)]
 
 
 def run_script(host: Host, script: str, *, stdin: bytes | Path = b"", stdout: IO[bytes] | None = None) -> Answer:
