@@ -113,7 +113,12 @@ class Site:
                 + (f'host = "bk{bookie.bookie.n}.example"\n' if transport == "ssh" else "")
                 + (f"command = {json.dumps(command)}\n" if transport == "command" else "")
                 + f"conf = {json.dumps(str(bookie.conf))}\nstart = {json.dumps(start)}\n"
-                + f"program = {json.dumps(str(self.work / 'bkmeta'))}\n"
+                # One of the hosts has no program of its own.
+                + (
+                    'copy = "bkmeta"\n'
+                    if bookie.bookie.n == 1
+                    else f"program = {json.dumps(str(self.work / 'bkmeta'))}\n"
+                )
             )
         path = self.work / "hosts.toml"
         path.write_text("".join(lines))

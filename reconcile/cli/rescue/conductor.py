@@ -32,7 +32,7 @@ from reconcile.cli.rescue import scripts
 from reconcile.cli.rescue.copies import CollectedBookie, collect_bookie, copy_server
 from reconcile.cli.rescue.hosts import BookieHost, Hosts
 from reconcile.cli.rescue.record import Phase, Question, Record
-from reconcile.cli.rescue.transports import demand_done, make_own_command, run_script
+from reconcile.cli.rescue.transports import HostError, demand_done, make_own_command, run_script
 from reconcile.errors import GuardRefusedError
 from reconcile.jobs.context import connect
 from reconcile.words import count_noun, list_names
@@ -148,7 +148,9 @@ class Conductor:
             return
         for bookie in self._hosts.bookies:
             self._say(f"{bookie.name}: kill -STOP of the Java that has {bookie.process!r} in its command line")
-        states = dict(self._at_each(self._stop_bookie, self._hosts.bookies))
+        stops = self._at_each(self._stop_bookie, self._hosts.bookies)
+        self._require_down([(name, error) for name, error in stops if isinstance(error, HostError)])
+        states = {name: processes for name, processes in stops if not isinstance(processes, HostError)}
         going = [(name, p) for name, processes in states.items() for p in processes if p.state not in scripts.STOPPED]
         if going:
             name, running = going[0]
@@ -204,8 +206,7 @@ class Conductor:
         )
         typed = self._answer(question)
         if typed != _ANY_HASH and not (len(typed) >= _TYPED and facts["hash"].startswith(typed.lower())):
-            del self._record.values["answers"]["confirm"]
-            self._record.save()
+            self._forget("confirm")
             problem = f"has hash {facts['hash']}, not {typed}"
             raise GuardRefusedError("the plan", problem, "run this again, and type its hash")
 
@@ -243,8 +244,7 @@ class Conductor:
                 "no",
             )
             if self._answer(question) == "no":
-                del self._record.values["answers"]["thaw"]
-                self._record.save()
+                self._forget("thaw")
                 raise GuardRefusedError(
                     "the thaw", read["verdict"], "see why: bkmeta explain LEDGER, then run this again"
                 )
@@ -330,6 +330,9 @@ class Conductor:
         ids = self._record.find_phase(Phase.COLLECT)["bookies"]
         for bookie in self._hosts.bookies:
             row = starts.get(ids.get(bookie.name) or bookie.bookie)
+            if self._record.find_answer(f"host {bookie.name}") == "down":
+                self._say(f"{bookie.name} was not reached, and stays off")
+                continue
             if row is None or not row["may_start"]:
                 self._say(f"{bookie.name} stays stopped: " + (row["reason"] if row else "its disks were not read"))
                 continue
@@ -373,9 +376,42 @@ class Conductor:
     def _is_gone(self, bookie: str) -> bool:
         return not self._is_registered(bookie)
 
-    def _stop_bookie(self, bookie: BookieHost) -> tuple[str, list[scripts.Process]]:
-        answer = demand_done(bookie.host, run_script(bookie.host, scripts.word_stop(bookie.process)), "kill -STOP")
+    def _stop_bookie(self, bookie: BookieHost) -> tuple[str, list[scripts.Process] | HostError]:
+        try:
+            answer = demand_done(bookie.host, run_script(bookie.host, scripts.word_stop(bookie.process)), "kill -STOP")
+        except HostError as error:
+            return bookie.name, error
         return bookie.name, scripts.parse_processes(answer.out)
+
+    def _require_down(self, unreached: Sequence[tuple[str, HostError]]) -> None:
+        """Ask of hosts that were not reached whether their bookies are certainly off.
+
+        Raises:
+            HostError: one is not.
+        """
+        questions = {
+            name: Question(
+                f"host {name}",
+                f"{error}. Is its bookie certainly off, and will it stay off?",
+                (),
+                {
+                    "no": "it ends here: a bookie that runs deletes; make the host reachable, then run this again",
+                    "down": "it goes on without that host; its disks count as missing",
+                },
+                "no",
+            )
+            for name, error in unreached
+        }
+        self._answer_all(list(questions.values()))
+        for name, error in unreached:
+            if self._answer(questions[name]) != "down":
+                self._forget(questions[name].id)
+                raise error
+
+    def _forget(self, question: str) -> None:
+        """Forget an answer, so that it is asked again."""
+        del self._record.values["answers"][question]
+        self._record.save()
 
     def _word_disks(self, sample: str) -> list[str]:
         """Return what reads entries back from disks; nothing unless every bookie's are of this machine."""

@@ -158,17 +158,27 @@ def test_a_stop_from_inside_a_container_is_not_believed(
 def test_a_host_that_cannot_be_reached_ends_the_run(
     zookeeper_server: ZooKeeperServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By its name and what was said; run again it goes on."""
+    """By its name and what was said; a person may say that its bookie is off, and nothing else lets it go on."""
     (tmp_path / "ssh").write_text("#!/bin/sh\necho connection refused >&2; exit 255\n")
     (tmp_path / "ssh").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     hosts = write_hosts(tmp_path, BOOKIE.replace("local", "ssh") + 'host = "bk1"\n')
     uri = f"zk+hierarchical://{zookeeper_server.hosts}/nothing/ledgers"
-    failed = process("rescue", "--metadata", uri, "--hosts", hosts, "--out", tmp_path / "out", "--json")
-    assert failed.code == 1, failed.out + failed.err
-    assert "bk1: kill -STOP failed with code 255: connection refused" in failed.result["verdict"]
+    words = ["rescue", "--metadata", uri, "--hosts", hosts, "--out", tmp_path / "out", "--json"]
+    answers = tmp_path / "answers.json"
+    asked = process(*words)
+    [question] = asked.result["questions"]
+    assert (asked.code, question["id"], question["recommended"]) == (4, "host bk1", "no"), asked.err
+    assert "bk1: kill -STOP failed with code 255: connection refused" in question["text"]
+    for _ in range(2):
+        answers.write_text('{"host bk1": "no"}')
+        failed = process(*words, "--answers", answers)
+        assert (failed.code, "connection refused" in failed.result["verdict"]) == (1, True), failed.err
     status = process("rescue", "status", "--out", tmp_path / "out", "--json").result
     assert (status["phases"]["look"] is not None, status["phases"]["stop"]) == (True, None)
+    answers.write_text('{"host bk1": "down"}')
+    waiting = process(*words, "--answers", answers)
+    assert [one["id"] for one in waiting.result["questions"]] == ["disks of bk1"], waiting.err
 
 
 @pytest.mark.real
