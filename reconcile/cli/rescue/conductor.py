@@ -196,13 +196,15 @@ class Conductor:
         facts = self._record.find_phase(Phase.DECIDE)
         shown = self._run("plan", "show", facts["plan"], codes=(*_READ, Exit.REFUSED))
         self._say(f"the report: {Path(facts['plan']) / 'report.html'}")
+        known = [shown["verdict"]]
         if (root := self._name_rehearsal()) is not None and self._kind == LOST:
-            self._run("rehearse", facts["plan"], "--metadata", root, *self._word_disks("1000"), codes=_READ)
+            words = ["rehearse", facts["plan"], "--metadata", root, *self._word_disks("1000")]
+            known.append(f"rehearsed: {self._run(*words, codes=_READ)['verdict']}")
             self._run("rehearse", facts["plan"], "--metadata", root, "--remove", codes=_READ)
         question = Question(
             "confirm",
             f"write this plan? type the first {_TYPED} digits of its hash, {facts['hash']}",
-            (shown["verdict"], f"{_ANY_HASH!r} confirms any plan: for a rehearsal with a file of answers"),
+            (*known, f"{_ANY_HASH!r} confirms any plan: for a rehearsal with a file of answers"),
         )
         typed = self._answer(question)
         if typed != _ANY_HASH and not (len(typed) >= _TYPED and facts["hash"].startswith(typed.lower())):
@@ -223,7 +225,7 @@ class Conductor:
         self._record.save()
         disks = self._word_disks("all")
         if disks and self._kind == LOST:
-            self._run("verify", plan, "--incident", self._incident, *disks, codes=_READ)
+            self._read_back("disks read", ["verify", plan, "--incident", self._incident, *disks])
 
     def _start(self) -> None:
         plan = self._record.find_phase(Phase.DECIDE)["plan"]
@@ -232,26 +234,34 @@ class Conductor:
                 self._freeze()
             self._start_bookies()
         words = ["verify", plan, "--incident", self._incident, "--sample", "all", "--wire"]
-        read = self._run(*words, codes=_READ)
+        read = self._read_back("wire read", words)
         facts = self._record.find_phase(Phase.START)
         facts["read"], facts["read_code"] = read["verdict"], read["exit_code"]
-        if read["exit_code"] == Exit.FOUND:
-            question = Question(
-                "thaw",
-                "not every ledger is as the plan has it. Go on?",
-                (read["verdict"],),
-                {"no": "it stays as it is; see why, then run this again", "yes": "bookies collect garbage again"},
-                "no",
-            )
-            if self._answer(question) == "no":
-                self._forget("thaw")
-                raise GuardRefusedError(
-                    "the thaw", read["verdict"], "see why: bkmeta explain LEDGER, then run this again"
-                )
         if self._has_rights and not (self._kind == LOST and self._is_flat):
             self._thaw()
 
     # What the steps share
+
+    def _read_back(self, name: str, words: Sequence[object]) -> dict[str, Any]:
+        """Read ledgers back; where not all are as the plan has them, go on only if a person says so.
+
+        Raises:
+            GuardRefusedError: nobody does.
+        """
+        read = self._run(*words, codes=_READ)
+        if read["exit_code"] == Exit.FOUND:
+            question = Question(
+                name,
+                "not every ledger is as the plan has it. Go on?",
+                (read["verdict"],),
+                {"no": "it ends here; see why, then run this again", "yes": "it goes on to the next step"},
+                "no",
+            )
+            if self._answer(question) == "no":
+                self._forget(name)
+                problem = f"is not as the plan has it: {read['verdict']}"
+                raise GuardRefusedError("what was read", problem, "see why: bkmeta explain LEDGER, then run this again")
+        return read
 
     @property
     def _kind(self) -> str:
@@ -320,6 +330,8 @@ class Conductor:
             unseen = len(self._record.find_phase(Phase.LOOK)["bookies"])
         words += ["--accept-unseen", str(unseen)] if unseen else []
         waiting = self._run(*words, codes=(Exit.REFUSED, Exit.FOUND, Exit.DONE, Exit.UNDECIDABLE))
+        if waiting["exit_code"] == Exit.DONE:
+            return
         if "hash" not in waiting:
             remedy = waiting.get("next") or "do what it says, then run this again"
             raise GuardRefusedError("thaw", waiting["verdict"], remedy)
