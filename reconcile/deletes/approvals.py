@@ -66,8 +66,8 @@ class Subject:
     @classmethod
     def parse(cls, text: str) -> Self | None:
         """Return what a text names, as `thaw=HASH`; None: it names nothing."""
-        kind, equals, digits = text.partition("=")
-        if not equals or kind not in tuple(Approvable) or not _HASH.fullmatch(digits.lower()):
+        kind, _, digits = text.partition("=")
+        if kind not in tuple(Approvable) or not _HASH.fullmatch(digits.lower()):
             return None
         return cls(Approvable(kind), digits.lower())
 
@@ -184,7 +184,7 @@ def require_approvals(
             raise GuardRefusedError(str(path), problem, Remedy(Advice.APPROVE, str(subject)))
         key = approval.signature.public_key
         signed[key] = Approval(names[key], approval.subject.hash)
-    if maker in names and maker is not None:
+    if maker is not None and maker in names:
         signed[maker] = Approval(names[maker], subject.hash)
     if len(signed) < policy.signatures:
         signers = list_names([approval.by for approval in signed.values()]) if signed else "no person"

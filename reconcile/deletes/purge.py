@@ -180,11 +180,11 @@ def purge_ledgers(
         at_ms = int(time.timestamp() * 1000)
         fates.pop(ledger, None)
         result.left_out.pop(ledger, None)
-        is_ours = tombstone is not None and tombstone.certificate == request.certificate.hash
-        if tombstone is not None and is_ours and tombstone.state in REMOVED:
+        ours = tombstone if tombstone is not None and tombstone.certificate == request.certificate.hash else None
+        if ours is not None and ours.state in REMOVED:
             fates[ledger] = result.earlier
             return None
-        quarantined = tombstone if is_ours and tombstone is not None and tombstone.state is State.QUARANTINED else None
+        quarantined = ours if ours is not None and ours.state is State.QUARANTINED else None
         if quarantined is None and request.is_ended:
             return None
         if quarantined is None and time > request.certificate.not_after:
@@ -340,8 +340,7 @@ def end_quarantines(
 
     def decide(ledger: LedgerId, tombstone: Tombstone | None) -> Decision[Tombstone] | None:
         standing = read_records([ledger], cluster)[ledger]
-        is_held = tombstone is not None and tombstone.state is State.QUARANTINED
-        if tombstone is None or not is_held or standing is None or standing.raw != tombstone.hold:
+        if tombstone is None or standing is None or standing.raw != tombstone.hold:
             return None
         write = Write(cluster.make_key(ledger), tombstone.record.raw, standing.version)
         return Decision(leave_quarantine(tombstone, reasons[ledger], at_ms, by), (write,), (standing.raw,))

@@ -1,5 +1,6 @@
 """A cluster's policy: what it asks for, how it is kept, and what counts as asking for less."""
 
+import base64
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 
 from backends.memory import MemoryStore
 from backends.protocols import Write
+from reconcile.deletes._pb import tombstones_pb2
 from reconcile.deletes.own_root import make_own_root, open_log, read_policy, write_policy
 from reconcile.deletes.policy import (
     NO_POLICY,
@@ -129,3 +131,24 @@ def test_options_are_only_stricter() -> None:
     assert Rules(5000, 6, archived=True).tighten(NO_POLICY) == Rules(5000, 6, archived=True)
     assert [set_breaker(asked, 0, 10**6, 3).is_tripped for asked in (3, 4)] == [False, True]
     assert [set_breaker(asked, 0, 10**6, 2000).is_tripped for asked in (1000, 1001)] == [False, True]
+
+
+def test_a_quarantine_is_kept_and_bounded(tmp_path: Path) -> None:
+    """In the store and in a file; where none is said a thousand ledgers at a time; it cannot be for no ledger."""
+    assert (Policy().archived, Policy().quarantine_ms, Policy().quarantine_most) == (False, 0, 1000)
+    kept = Policy(quarantine_ms=5, quarantine_most=1)
+    assert decode_policy(kept.encode(1, "op"), 0).policy == kept
+    require_possible(kept, "here")
+    with pytest.raises(InputError, match="lets no ledger be in quarantine"):
+        require_possible(replace(kept, quarantine_most=0), "here")
+    message = tombstones_pb2.Policy(version=1, at_ms=1, by="op")
+    assert decode_policy(message.SerializeToString(), 0).policy.quarantine_most == 1000
+    path = tmp_path / "policy.json"
+    path.write_text(json.dumps(kept.to_json()))
+    assert read_policy_file(path) == kept
+    bad = {**kept.to_json(), "approvers": [{"name": "ann", "key": "%" + base64.b64encode(bytes(32)).decode()}]}
+    path.write_text(json.dumps(bad))
+    with pytest.raises(InputError, match="is no policy"):
+        read_policy_file(path)
+    for shorter in (replace(kept, quarantine_ms=4), replace(kept, quarantine_most=2)):
+        assert len(list(list_loosened(kept, shorter))) == 1

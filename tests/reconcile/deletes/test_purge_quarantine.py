@@ -9,7 +9,15 @@ import pytest
 from backends.protocols import Write
 from reconcile.deletes.own_root import make_own_root, open_log
 from reconcile.deletes.purge import Purged, PurgeRequest, Quarantine, count_lately, end_quarantines, purge_ledgers
-from reconcile.deletes.tombstones import DAY_MS, Holder, State, Tombstone, list_holders
+from reconcile.deletes.tombstones import (
+    DAY_MS,
+    Holder,
+    State,
+    Step,
+    Tombstone,
+    find_quarantine_end,
+    list_holders,
+)
 from reconcile.errors import GuardRefusedError
 from recovery.codecs.ledger_record import decode
 from recovery.codecs.store import mark_key
@@ -202,3 +210,49 @@ def test_a_quarantine_counts_when_it_begins(house: House) -> None:
     house.now = BEGIN + DAY
     purge(house, is_ended=True)
     assert count_lately(house.open().tombstones.read_all(), at) == 0
+
+
+def test_another_certificate_ends_no_quarantine(house: House) -> None:
+    """Not even one that names the ledger: what was put there by another one is left out."""
+    purge(house)
+    house.now = BEGIN + DAY
+    house.change(lambda _, known: known and replace(known, certificate="another"), [FIRST])
+    done = purge(house)
+    assert (sorted(done.purged), list(done.left_out)) == (LEDGERS[1:], [FIRST])
+    assert done.left_out[FIRST] == "it is QUARANTINED, not PURGEABLE"
+
+
+def test_a_quarantine_ends_while_the_certificate_is_refused_for_others(house: House) -> None:
+    """By a run that did not know that the certificate had ended: what waits in quarantine is not stopped by that."""
+    purge(house, days=2)
+    house.now = BEGIN + 2 * DAY
+    assert sorted(purge(house).purged) == LEDGERS
+
+
+def test_a_run_that_only_waits_or_finds_no_room_is_no_refusal(house: House) -> None:
+    """Refused is only one that did nothing, for reasons that it names."""
+    assert len(purge(house, room=0).beyond) == 5
+    house.owners[FIRST] = "topic a"
+    first = purge(house)
+    assert (len(first.quarantined), list(first.left_out)) == (4, [FIRST])
+    again = purge(house)
+    assert (len(again.waiting), list(again.left_out)) == (4, [FIRST])
+
+
+def test_the_last_quarantine_counts(house: House) -> None:
+    """Of a ledger that came out of one and went into another."""
+    steps = [(State.QUARANTINED, 1), (State.REQUESTED, 5), (State.PURGEABLE, 90), (State.QUARANTINED, 100)]
+    tombstone = replace(
+        read(house, FIRST), quarantine_ms=7, steps=tuple(Step(state, at_ms, "op") for state, at_ms in steps)
+    )
+    assert find_quarantine_end(tombstone) == 107
+
+
+def test_a_look_from_the_quarantine_is_none_from_after_the_purge(house: House) -> None:
+    """Bookies collect from the purge on: what they had before it shows nothing."""
+    purge(house)
+    house.now = BEGIN + DAY
+    purge(house)
+    early = {name: replace(look, at_ms=BEGIN_MS + 5) for name, look in see(house).items()}
+    assert house.undo([FIRST], {FIRST: early})[FIRST].endswith("was not looked at since")
+    assert house.undo([FIRST], {FIRST: see(house)}) == {}
