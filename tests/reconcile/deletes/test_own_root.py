@@ -97,9 +97,10 @@ def test_it_has_the_rights_of_the_ledgers_root_or_those_that_are_named(
     assert other.acl == "world:anyone:r"
 
 
-def test_rights_that_the_store_masks_are_asked_for(tmp_path: Path) -> None:
-    """A digest that is shown as x would shut everybody out; named ones do not."""
-    store = make_store("digest:own:x:cdrwa")
+@pytest.mark.parametrize("rights", ["digest:own:x:cdrwa", "digest:other:abc=:r,digest:own:x:cdrwa"])
+def test_rights_that_the_store_masks_are_asked_for(tmp_path: Path, rights: str) -> None:
+    """A digest that is shown as x, even one of several, would shut somebody out; named ones do not."""
+    store = make_store(rights)
     with open_log(tmp_path, store, ROOT, clock) as log:
         with pytest.raises(GuardRefusedError, match="has rights that the store does not show whole"):
             make_own_root(store, ROOT, log)
@@ -307,6 +308,18 @@ def test_a_clock_that_is_not_the_stores_is_refused(tmp_path: Path) -> None:
         store.rival = write_too
         with pytest.raises(GuardRefusedError, match="is 301 seconds behind the store's"):
             demand_clock(store, own, read(699_000, 699_000), "op", log)
+
+
+def test_the_clock_is_compared_with_the_time_of_this_look(tmp_path: Path) -> None:
+    """Not with that of an earlier one: the node is written anew each time."""
+    times = [1_000_000]
+    store = MemoryStore(lambda: times[0])
+    store.write([Write(ROOT, b"", None, RIGHTS)])
+    with open_log(tmp_path, store, ROOT, clock) as log:
+        own = make_own_root(store, ROOT, log)
+        for at_ms in (1_000_000, 9_000_000):
+            times[0] = at_ms
+            demand_clock(store, own, lambda: datetime.fromtimestamp(times[0] / 1000, UTC), "op", log)
 
 
 def test_a_store_without_times_says_nothing_of_clocks(tmp_path: Path) -> None:

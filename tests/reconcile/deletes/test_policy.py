@@ -23,6 +23,7 @@ from reconcile.deletes.policy import (
 )
 from reconcile.deletes.verification.verdicts import Rules, set_breaker
 from reconcile.errors import GuardRefusedError
+from reconcile.write.audit_journal import JOURNAL
 from recovery.errors import FormatError, InputError
 from tests.support.plans import clock
 
@@ -89,6 +90,8 @@ def test_it_is_kept_beside_the_tombstones(tmp_path: Path) -> None:
         with pytest.raises(GuardRefusedError, match="was set meanwhile"):
             write_policy(store, own, None, NO_POLICY.encode(8, "eve"), log)
         write_policy(store, own, stored, NO_POLICY.encode(8, "op"), log)
+    # What was replaced is kept there.
+    assert base64.b64encode(stored.raw).decode() in (tmp_path / JOURNAL).read_text()
     again = read_policy(store, ROOT)
     assert again is not None
     assert again.policy == NO_POLICY

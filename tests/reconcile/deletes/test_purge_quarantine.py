@@ -177,7 +177,9 @@ def test_records_are_put_back_where_a_bookie_left(house: House) -> None:
     house.store.write([Write(house.cluster.make_key(held[2]), None, node.version)])
     with open_log(house.folder, house.store, ROOT, lambda: house.now) as log:
         own = make_own_root(house.store, ROOT, log)
-        reasons = dict.fromkeys((*LEDGERS, LedgerId(0, 99)), "bk1 left")
+        stranger = LedgerId(0, 98)
+        house.store.write([Write(house.cluster.make_key(stranger), b"not asked for", None)])
+        reasons = dict.fromkeys((*LEDGERS, stranger, LedgerId(0, 99)), "bk1 left")
         end_quarantines(reasons, house.cluster, own, log, BEGIN_MS + 5, "op")
     back = read(house, held[0])
     assert (back.state, back.objections, back.hold, back.certificate) == (State.REQUESTED, ("bk1 left",), b"", "")
@@ -187,7 +189,10 @@ def test_records_are_put_back_where_a_bookie_left(house: House) -> None:
     assert (node.value, node.acl) == (b"record %d" % held[0].ledger, RIGHTS)
     assert {read(house, one).state for one in held[1:]} == {State.QUARANTINED}
     assert {read(house, one).state for one in others} == {State.PURGEABLE}
-    assert LedgerId(0, 99) not in house.list_states()
+    assert not {stranger, LedgerId(0, 99)} & house.list_states().keys()
+    node = house.get(stranger)
+    assert node is not None
+    assert node.value == b"not asked for"
 
 
 def test_holders_are_those_that_have_entries(house: House) -> None:
