@@ -119,7 +119,8 @@ def list_evidence(orphans: Orphans) -> dict[str, str]:
 
 def test_a_ledger_that_nobody_names_is_a_candidate() -> None:
     """Its evidence says what it is, when it was made, who made it, and who holds it."""
-    found = Case(copies=[make_copy(1, "b1"), make_copy(1, "b2", "log")]).find()
+    # What only logs have counts for no more than that.
+    found = Case(copies=[make_copy(1, "b1"), {**make_copy(1, "b2", "log"), "entries": 9}]).find()
     assert found.candidates.to_pylist() == [make_key(1)]
     assert list_found(found) == {("UNREFERENCED", 1): "warning"}
     assert found.left_out == {}
@@ -131,6 +132,14 @@ def test_a_ledger_that_nobody_names_is_a_candidate() -> None:
     )
     assert (said["entries on one of them, at most"], said["listed twice"]) == ("4", "yes")
     assert list_evidence(Case().find())["entries on one of them, at most"] == "nothing"
+
+
+def test_an_earlier_copy_of_the_store_says_whether_data_had_a_record() -> None:
+    """Yes, none, or that none was asked."""
+    for earlier, said in (([make_record(77)], "yes"), ([make_record(5)], "none"), ([], "not asked")):
+        found = Case(stored=[], copies=[make_copy(77, "b1")], earlier=earlier, has_earlier=bool(earlier)).find()
+        [row] = [one for one in found.findings.to_pylist() if one["category"] == "DATA_WITHOUT_RECORD"]
+        assert {one["value"] for one in row["evidence"] if one["side"] == "earlier"} == {said}
 
 
 @pytest.mark.parametrize(
