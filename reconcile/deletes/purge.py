@@ -339,8 +339,10 @@ def end_quarantines(
     """
 
     def decide(ledger: LedgerId, tombstone: Tombstone | None) -> Decision[Tombstone] | None:
+        if tombstone is None or tombstone.state is not State.QUARANTINED:
+            return None
         standing = read_records([ledger], cluster)[ledger]
-        if tombstone is None or standing is None or standing.raw != tombstone.hold:
+        if standing is None or standing.raw != tombstone.hold:
             return None
         write = Write(cluster.make_key(ledger), tombstone.record.raw, standing.version)
         return Decision(leave_quarantine(tombstone, reasons[ledger], at_ms, by), (write,), (standing.raw,))

@@ -287,8 +287,7 @@ def _judge_holders(
 ) -> Members:
     """Object to what bookies hold, or did not say; return the members of ensembles."""
     holdings = evidence.holdings
-    closed = pc.and_(pc.equal(records["state"], LedgerState.CLOSED.value), pc.is_valid(records["last_entry"]))
-    closed_rows = records.filter(pc.fill_null(closed, fill_value=False)).combine_chunks()
+    closed_rows = records.filter(pc.equal(records["state"], LedgerState.CLOSED.value)).combine_chunks()
     numbers, segments = closed_rows["row"].to_numpy(), closed_rows["segments"].combine_chunks()
     ends = closed_rows["last_entry"].to_numpy().astype(np.int64)
     members = list_members(numbers, segments)

@@ -23,7 +23,7 @@ from reconcile.deletes.own_root import (
     write_last_listing,
 )
 from reconcile.deletes.packed import Decision
-from reconcile.deletes.records import LastListing, RootMark
+from reconcile.deletes.records import ClockCheck, LastListing, RootMark
 from reconcile.deletes.tombstones import StoredRecord, request_delete
 from reconcile.errors import GuardRefusedError, JournalError
 from reconcile.write.audit_journal import JOURNAL
@@ -310,16 +310,32 @@ def test_a_clock_that_is_not_the_stores_is_refused(tmp_path: Path) -> None:
             demand_clock(store, own, read(699_000, 699_000), "op", log)
 
 
-def test_the_clock_is_compared_with_the_time_of_this_look(tmp_path: Path) -> None:
-    """Not with that of an earlier one: the node is written anew each time."""
-    times = [1_000_000]
-    store = MemoryStore(lambda: times[0])
-    store.write([Write(ROOT, b"", None, RIGHTS)])
+def test_a_clock_is_held_against_the_last_write(tmp_path: Path) -> None:
+    """The node is written again each time, and the journal has what it was; where it is gone nothing is said."""
+    times_ms = [1_000_000]
+    store = Raced(lambda: times_ms[0])
+    store.write([Write(ROOT, b"")])
+
+    def now() -> datetime:
+        return datetime.fromtimestamp(times_ms[0] / 1000, UTC)
+
     with open_log(tmp_path, store, ROOT, clock) as log:
         own = make_own_root(store, ROOT, log)
-        for at_ms in (1_000_000, 9_000_000):
-            times[0] = at_ms
-            demand_clock(store, own, lambda: datetime.fromtimestamp(times[0] / 1000, UTC), "op", log)
+        demand_clock(store, own, now, "op", log)
+        times_ms[0] = 9_000_000
+        demand_clock(store, own, now, "op", log)
+        key = f"{OWN}/clock"
+        node = store.get(key)
+        assert node is not None
+        assert (node.value, node.changed_ms) == (ClockCheck(9_000_000, "op").encode(), 9_000_000)
+        version = node.version
+        store.rival = lambda: store.write([Write(key, None, version)])
+        demand_clock(store, own, now, "op", log)
+        assert store.get(key) is None
+        known = store.dump()
+        demand_clock(store, replace(own, key="/gone-bkmeta"), now, "op", log)
+        assert store.dump() == known
+    assert base64.b64encode(ClockCheck(1_000_000, "op").encode()).decode() in (tmp_path / JOURNAL).read_text()
 
 
 def test_a_store_without_times_says_nothing_of_clocks(tmp_path: Path) -> None:

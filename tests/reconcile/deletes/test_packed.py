@@ -55,6 +55,16 @@ def open_own(store: MemoryStore, folder: Path) -> OwnRoot:
         return make_own_root(store, ROOT, log)
 
 
+def test_a_transaction_that_stands_in_part_is_not_made(tmp_path: Path) -> None:
+    """One of its keys has what it writes, by another process: nothing is written, and that is told."""
+    store = MemoryStore()
+    store.write([Write(ROOT, b""), Write("/a", b"1")])
+    with open_log(tmp_path, store, ROOT, clock) as log:
+        changes = [Write("/a", b"1", None), Write("/b", b"2", None)]
+        assert log.carry_out(store, "test", changes, {"/a": None, "/b": None}).conflict == "/a exists"
+    assert store.get("/b") is None
+
+
 def write_marks(store: MemoryStore, folder: Path, ledgers: Sequence[LedgerId], size: int) -> OwnRoot:
     """Mark ledgers."""
     own = open_own(store, folder)

@@ -4,6 +4,7 @@ import base64
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -75,12 +76,20 @@ def test_a_policy_that_could_never_be_kept_is_refused(policy: Policy) -> None:
         require_possible(policy, "it")
 
 
+class Unasked(MemoryStore):
+    """A store that may not be asked: what is beside its root is no key."""
+
+    def get(self, key: str) -> NoReturn:
+        """Say so."""
+        raise AssertionError(key)
+
+
 def test_it_is_kept_beside_the_tombstones(tmp_path: Path) -> None:
     """Journalled, with who set it; what another process set meanwhile is not written over."""
     store = MemoryStore()
     store.write([Write(ROOT, b"")])
     assert read_policy(store, ROOT) is None
-    assert read_policy(store, "/") is None
+    assert read_policy(Unasked(), "/") is None
     with open_log(tmp_path, store, ROOT, clock()) as log:
         own = make_own_root(store, ROOT, log)
         write_policy(store, own, None, STRICT.encode(7, "op"), log)

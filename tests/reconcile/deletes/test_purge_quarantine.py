@@ -130,6 +130,20 @@ def test_nothing_that_can_go_is_refused(house: House) -> None:
         purge(house, is_ended=True)
 
 
+def test_a_hold_that_came_back_after_its_end_is_no_quarantine(house: House) -> None:
+    """A purge is done: no record takes the place of what another program wrote."""
+    purge(house)
+    hold = read(house, FIRST).hold
+    house.now = BEGIN + DAY
+    purge(house, is_ended=True)
+    house.store.write([Write(house.cluster.make_key(FIRST), hold, None)])
+    with open_log(house.folder, house.store, ROOT, lambda: house.now) as log:
+        end_quarantines({FIRST: "bk1 left"}, house.cluster, make_own_root(house.store, ROOT, log), log, 5, "op")
+    node = house.get(FIRST)
+    assert node is not None
+    assert (node.value, read(house, FIRST).state) == (hold, State.PURGED)
+
+
 def test_a_hold_that_is_gone_is_a_purge(house: House) -> None:
     """Whoever removed it, the record is gone: what is left is to see that the bookies let go."""
     purge(house)

@@ -50,11 +50,14 @@ def test_copies_where_readers_ask_for_them_count(held: dict[str, range], *, is_b
 
 
 def test_what_nobody_looked_at_is_undecided(tmp_path: Path) -> None:
-    """A bookie without an inventory, and one whose inventory is older than the record, may have what is missing."""
+    """A bookie without an inventory, or with one that is older than the record, may have a copy: one is too few."""
     lost = make({NAMES[2]: range(4)})
     for number, as_of in enumerate((TXN, CREATED)):
         found = judge(tmp_path / str(number), (lost, NAMES[0], as_of), (lost, NAMES[1], as_of), (lost, NAMES[2], TXN))
         assert (set(found.breaches), found.undecided) == ({0}, frozenset()), as_of
+    gone = make({})
+    found = judge(tmp_path / "gone", (gone, NAMES[0], TXN), (gone, NAMES[1], TXN))
+    assert set(found.breaches) == {0}
     for number, sides in enumerate([[(lost, NAMES[2], TXN)], [(lost, name, CREATED - 1) for name in NAMES]]):
         found = judge(tmp_path / f"dark-{number}", *sides)
         assert (dict(found.breaches), found.undecided) == ({}, frozenset({0}))

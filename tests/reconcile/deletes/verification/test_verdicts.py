@@ -244,7 +244,7 @@ UNSAFE: dict[str, dict[str, Any]] = {
     "LOCKED": {"nodes": {lock_key(ONE): b'bookieId: "b"\n'}},
     "REFERENCED": {"referenced": [1]},
     "NOT_ARCHIVED": {"rules": replace(RULES, archived=True)},
-    "ENTRIES_BEYOND_END": {"looks": {"lac": {1: 10}}},
+    "ENTRIES_BEYOND_END": {"looks": {"lac": {1: 10}, "without": {BOOKIES[0]: [1]}}},
     "DURABILITY_BREACH": {"looks": TWO_LOST},
     "BREAKER": {"lately": 10},
     "TOO_LARGE": {"ledger": make_sized(RECORD_BYTES + 1)},
@@ -253,6 +253,7 @@ UNDECIDED: dict[str, dict[str, Any]] = {
     "CHANGED": {"between": touch},
     "CHANGED: its record went": {"between": drop},
     "REFERENCES_UNKNOWN": {"problem": "a store did not answer"},
+    "REFERENCES_UNKNOWN: a store": {"has_references": False, "problem": "a store did not answer"},
     "REFERENCES_UNKNOWN: no upper layer": {"has_references": False},
     "MAKER_UNLISTED": {"ledger": Ledger(ONE, custom=made("compacted-ledger"))},
     "MAKER_UNLISTED: a broker may": {"ledger": Ledger(ONE, custom=made("delayed-index-bucket")), "deleted": [2]},
@@ -429,11 +430,12 @@ def test_one_listing_is_not_two(tmp_path: Path) -> None:
     captures = (case.capture(store, "third"), case.capture(store, "fourth"))
     looks = [open_dataset(path, "inventory") for path in write_looks(tmp_path / "l", [case.ledger], ended=NOW)]
     wanted = Wanted([ONE])
-    for listed_ms, verdict in ((NOW_MS, Verdict.UNDECIDED), (NOW_MS + 1, Verdict.SAFE)):
-        listing = Listing(References(read(write_references(tmp_path / "refs.jsonl", []))), listed_ms)
+    rows = References(read(write_references(tmp_path / "refs.jsonl", [])))
+    for after_ms, verdict in (((0, 0), Verdict.UNDECIDED), ((0, 1), Verdict.UNDECIDED), ((1, 1), Verdict.SAFE)):
+        one, other = (Listing(rows, NOW_MS + ms) for ms in after_ms)
         durability = judge_copies(wanted, captures[0], looks, (), {})
         holdings = gather_holdings(looks, wanted)
-        evidence = Evidence(captures, (listing, listing), holdings, durability, {ONE: first}, {}, 0, {}, NOW_MS)
+        evidence = Evidence(captures, (one, other), holdings, durability, {ONE: first}, {}, 0, {}, NOW_MS)
         [found], _ = judge_deletes(wanted, evidence, RULES)
         assert found.verdict is verdict, found.reasons
 

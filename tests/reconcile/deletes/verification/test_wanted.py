@@ -117,15 +117,17 @@ def test_a_compacted_ledger_is_hidden_while_its_subscription_keeps_its_name() ->
         compacted,
         {"application": b"pulsar", "component": b"delayed-index-bucket"},
         {"application": b"pulsar", "component": b"later than this"},
+        {"application": b"pulsar", "pulsar/compactedTopic": b"persistent://public/default/unloaded"},
+        {**compacted, "application": b"another"},
     )
     owners = {
         "cursor __compaction of public/default/persistent/loaded",
         "cursor mine of public/default/persistent/unloaded",
         "compacted topic of public/default/persistent/unloaded/__compaction",
     }
-    assert np.flatnonzero(find_hidden(custom, owners)).tolist() == [0, 3, 5]
+    assert np.flatnonzero(find_hidden(custom, owners)).tolist() == [0, 3, 5, 6]
     # Where no records were listed, nothing tells.
-    assert np.flatnonzero(find_hidden(custom)).tolist() == [0, 1, 2, 3, 4, 5]
+    assert np.flatnonzero(find_hidden(custom)).tolist() == [0, 1, 2, 3, 4, 5, 6]
 
 
 def test_one_thing_that_was_seen_makes_it_unsafe() -> None:
