@@ -168,7 +168,7 @@ def _list_below(store: MetadataStore, root: str) -> Iterator[str]:
     open_keys: deque[tuple[str, bool]] = deque((f"{root}/{name}", False) for name in store.children(root) or ())
     while open_keys:
         key, is_emptied = open_keys.pop()
-        names = [] if is_emptied else store.children(key) or []
+        names = None if is_emptied else store.children(key)
         if names:
             open_keys.append((key, True))
             open_keys.extend((f"{key}/{name}", False) for name in names)

@@ -6,6 +6,8 @@ import json
 import re
 import stat
 import threading
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,9 @@ from reconcile.errors import GuardRefusedError, JournalError, PartlyAppliedError
 from reconcile.write.apply import Options, apply
 from reconcile.write.apply_results import LISTED, Applied, Conflict, Tally
 from reconcile.write.audit_journal import JOURNAL, Journal, Record, scan
+from reconcile.write.counters import raise_counter
+from reconcile.write.plan_actions import Action
+from reconcile.write.writer import Outcome
 from tests.support import plans
 from tests.support.plans import action, clock, plan_of, restore_of, state_of
 
@@ -339,6 +344,41 @@ def test_the_root_itself_can_be_a_counter(tmp_path: Path) -> None:
         held = store.get(root)
         assert held is not None
         assert held.children_created == 100
+
+
+def test_a_counter_that_is_there_is_not_raised() -> None:
+    """It counts as written where an earlier run announced it."""
+    store, raising = MemoryStore(), Action(1, "raise", "generator", b"id", "/idgen", b"99", None, None, None)
+    asked = partial(raise_counter, raising, store, ROOT, f"{ROOT}/idgen", acl=None)
+    made, there = asked(was_announced=False), store.get(f"{ROOT}/idgen")
+    assert there is not None
+    assert made == asked(was_announced=True) == Outcome(version=there.version)
+    assert asked(was_announced=False) == Outcome()
+
+
+@pytest.mark.parametrize(("reached", "is_raised"), [(99, True), (100, False)])
+def test_a_counter_that_does_not_keep_its_number_is_a_conflict(
+    monkeypatch: pytest.MonkeyPatch, reached: int, *, is_raised: bool
+) -> None:
+    """By what the store answers, or by what is read back."""
+    store, raising = MemoryStore(), Action(1, "raise", "generator", b"id", "/idgen", b"99", None, None, None)
+    really = store.raise_counter
+
+    def answer(key: str, target: int) -> int:
+        if is_raised:
+            really(key, target)
+        return reached
+
+    monkeypatch.setattr(store, "raise_counter", answer)
+    made = raise_counter(raising, store, ROOT, f"{ROOT}/idgen", acl=None, was_announced=False)
+    assert made.conflict == "it did not keep the number that it was raised to"
+
+
+def test_a_record_that_was_not_read_back_is_a_partial_apply(tmp_path: Path) -> None:
+    """Also where nothing is in conflict and no cookies are withheld."""
+    result = applied(MemoryStore(), restore_of(3), tmp_path / "j", principals=[WORLD])
+    assert (result.exit_code, result.starts_after_thaw) == (0, False)
+    assert replace(result, changed_count=1).exit_code == PartlyAppliedError.exit_code
 
 
 @pytest.mark.parametrize("after", [False, True])

@@ -1,5 +1,6 @@
 """The journal says what it was told, in order, and shows whether somebody changed it."""
 
+import hashlib
 import json
 import os
 import stat
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from reconcile.errors import JournalError
 from reconcile.jobs.diagnose.audit import read_journal
-from reconcile.write.audit_journal import JOURNAL, Journal, Record, Torn, scan
+from reconcile.write.audit_journal import JOURNAL, Approval, Journal, Record, Torn, scan
 from reconcile.write.journal_events import AnnouncedWrite, Done, End, Intent, append_event
 from tests.support.plans import clock
 
@@ -48,7 +49,9 @@ def test_records_come_back_in_order(tmp_path: Path) -> None:
 
 def test_each_line_is_json(tmp_path: Path) -> None:
     """A person can read it with any tool."""
-    lines = written(tmp_path).read_text().splitlines()
+    raw = written(tmp_path).read_bytes()
+    assert raw.isascii()
+    lines = raw.decode().splitlines()
     assert [json.loads(line)["n"] for line in lines] == list(range(6))
 
 
@@ -77,6 +80,32 @@ def test_lines_that_were_swapped_or_taken_out_are_seen(tmp_path: Path) -> None:
         file.write_bytes(b"".join(lines[n] for n in order))
         with pytest.raises(JournalError, match="altered"):
             list(scan(file))
+
+
+@pytest.mark.parametrize(("field", "other"), [("n", 9), ("prev", "0" * 64)])
+def test_a_line_that_does_not_follow_is_seen(tmp_path: Path, field: str, other: object) -> None:
+    """Though it agrees with itself: another number, or another line before it."""
+    file = written(tmp_path)
+    *lines, last = file.read_bytes().splitlines(keepends=True)
+    content = {**json.loads(last), field: other}
+    del content["hash"]
+    body = json.dumps(content, separators=(",", ":")).encode()
+    digest = hashlib.sha256(body).hexdigest().encode()
+    file.write_bytes(b"".join(lines) + body[:-1] + b',"hash":"' + digest + b'"}\n')
+    with pytest.raises(JournalError, match="line 6 was altered"):
+        list(scan(file))
+
+
+def test_a_byte_around_the_hash_is_seen(tmp_path: Path) -> None:
+    """Those that no hash covers: its name, and the end of the line, which is torn without a newline."""
+    file = written(tmp_path)
+    raw = file.read_bytes()
+    start = raw.rindex(b',"hash":"')
+    file.write_bytes(raw[:start] + raw[start:].replace(b"hash", b"hasH"))
+    with pytest.raises(JournalError, match="line 6 was altered"):
+        list(scan(file))
+    file.write_bytes(raw[:-1] + b"x")
+    assert isinstance(list(scan(file))[-1], Torn)
 
 
 def test_a_torn_end_is_cut_off_and_told(tmp_path: Path) -> None:
@@ -155,10 +184,34 @@ def test_a_symbolic_link_in_place_of_a_journal_is_refused(target: str, tmp_path:
         other.write_text("mine")
     (tmp_path / "j").mkdir()
     (tmp_path / "j" / JOURNAL).symlink_to(other)
-    with pytest.raises(JournalError, match="symbolic link"):
+    with pytest.raises(JournalError, match="is a symbolic link"):
         opened(tmp_path / "j", resume=True)
     assert other.exists() is (target == "there")
     assert target == "not there" or other.read_text() == "mine"
+
+
+def test_what_cannot_be_opened_is_said_with_its_reason(tmp_path: Path) -> None:
+    """A folder in place of the journal."""
+    (tmp_path / JOURNAL).mkdir()
+    with pytest.raises(JournalError, match=r"cannot be opened \(Is a directory\)"):
+        opened(tmp_path)
+
+
+def test_a_journal_of_somebody_else_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also in a folder that others cannot write in."""
+    written(tmp_path)
+    monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid + 1)
+    with pytest.raises(JournalError, match="not a file of your own"):
+        opened(tmp_path, resume=True)
+
+
+def test_approvals_stand_in_the_journal(tmp_path: Path) -> None:
+    """Who approved what; without any nothing is said of them."""
+    for approvals in ([Approval("ann", "ab")], []):
+        with opened(tmp_path, resume=True, approvals=approvals):
+            pass
+    records = [record for record in scan(tmp_path / JOURNAL) if isinstance(record, Record)]
+    assert [record.fields.get("approved") for record in records] == [[{"by": "ann", "hash": "ab"}], None]
 
 
 def test_a_journal_of_two_names_or_of_no_file_is_refused(tmp_path: Path) -> None:

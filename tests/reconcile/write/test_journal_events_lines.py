@@ -7,7 +7,7 @@ import pytest
 
 from reconcile.errors import GuardRefusedError
 from reconcile.write.audit_journal import Record
-from reconcile.write.guards import demand_waves_before
+from reconcile.write.guards import demand_sound_waves, demand_waves_before
 from reconcile.write.journal_events import FREEZE, LOCK, THAW, EarlierRuns, FreezeHistory, WriteCount
 from reconcile.write.plan_actions import RELEASE
 
@@ -30,6 +30,12 @@ def intent(batch: int, *seqs: int, kind: str = "ledger", op: str = "create") -> 
 def done(batch: int, *versions: int | None, conflicts: tuple[int, ...] = ()) -> tuple[str, dict[str, Any]]:
     """Return the line that says what became of them."""
     return "done", {"batch": batch, "versions": list(versions), "conflicts": [[place, "why"] for place in conflicts]}
+
+
+def judged(wave: int, unexpected: int, *absent: str) -> tuple[str, dict[str, Any]]:
+    """Return the line of a scrutiny."""
+    found = {"wave": wave, "ledgers": 9, "unexpected": unexpected, "undecided": 0, "absent": list(absent)}
+    return "scrutiny", found
 
 
 def test_what_was_announced_is_open_until_a_line_answers() -> None:
@@ -99,6 +105,32 @@ def test_a_wave_waits_for_those_before_it(lines: tuple[Any, ...], *, is_refused:
         return
     with pytest.raises(GuardRefusedError, match="wave 1"):
         demand_waves_before(runs, Path("j"), 1)
+
+
+@pytest.mark.parametrize(
+    ("lines", "wave", "accepted", "problem"),
+    [
+        ((), None, 0, None),
+        ((), 1, 0, None),
+        ((), 2, 0, "wave 1 was not scrutinized"),
+        ((judged(1, 0),), 2, 0, None),
+        ((judged(1, 0),), 3, 0, "wave 2 was not scrutinized"),
+        ((judged(1, 0, "bk1"),), 2, 0, "wave 1 was not judged by bk1"),
+        ((judged(1, 2), judged(2, 1)), 3, 0, "have 3 findings"),
+        ((judged(1, 2), judged(2, 1)), 3, 3, None),
+        ((judged(1, 2),), 2, 3, "have 2 findings"),
+    ],
+)
+def test_a_wave_waits_for_scrutinies(
+    lines: tuple[Any, ...], wave: int | None, accepted: int, problem: str | None
+) -> None:
+    """Of all waves before it, by all bookies, with as many unexpected findings as a person accepts."""
+    runs = replayed(*lines)
+    if problem is None:
+        demand_sound_waves(runs, wave, accepted)
+        return
+    with pytest.raises(GuardRefusedError, match=problem):
+        demand_sound_waves(runs, wave, accepted)
 
 
 def frozen(*lines: tuple[str, dict[str, Any]]) -> FreezeHistory:

@@ -1,10 +1,12 @@
 """A rehearsal writes only where nothing was or where it wrote before, and removes only what it made."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from backends.errors import OutcomeUnknownError
 from backends.memory import MemoryStore
 from backends.protocols import Write
 from reconcile.errors import GuardRefusedError
@@ -44,6 +46,38 @@ def test_an_absent_root_is_marked_before_anything_else(made: Dataset) -> None:
     assert rehearse.read_mark(store, ROOT) == mark
     assert (mark.plan, mark.made) == (made.manifest["hash"], "2026-01-01T00:00:00+00:00")
     assert set(store.dump()) == {"/bkmeta-rehearsal", ROOT, ROOT + rehearse.MARK}
+
+
+def test_two_that_begin_at_the_same_time_share_one_mark(made: Dataset) -> None:
+    """The slower one takes up what the faster one made."""
+    store = MemoryStore()
+    write, marks = store.write, []
+
+    def race(changes: Sequence[Write]) -> list[int]:
+        store.write = write  # type: ignore[method-assign] # the rival writes in peace
+        marks.append(_begin(made, store))
+        return write(changes)
+
+    store.write = race  # type: ignore[method-assign] # somebody else comes first
+    assert [_begin(made, store)] == marks
+    assert rehearse.read_mark(store, ROOT) == marks[0]
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_a_mark_whose_answer_is_lost_is_read_back(made: Dataset, *, after: bool) -> None:
+    """It is there once, written or not by then."""
+    store = MemoryStore()
+    write = store.write
+
+    def lose(changes: Sequence[Write]) -> list[int]:
+        store.write = write  # type: ignore[method-assign] # one answer is lost
+        if after:
+            write(changes)
+        raise OutcomeUnknownError("memory:", "cut")
+
+    store.write = lose  # type: ignore[method-assign] # the next answer is lost
+    assert rehearse.read_mark(store, ROOT) is None
+    assert _begin(made, store) == rehearse.read_mark(store, ROOT)
 
 
 def test_a_marked_root_is_taken_up_again(made: Dataset, tmp_path: Path) -> None:
@@ -90,14 +124,25 @@ def test_the_plans_own_root_is_refused_even_if_it_is_absent(made: Dataset) -> No
         _begin(made, MemoryStore(), "/ledgers")
 
 
-@pytest.mark.parametrize(("uri", "allowed"), [("zk://test:2181", True), ("zk://zk2:2181,zk9:2181", False)])
+KNOWN = "zk://zk1:2181,zk2:2181/ledgers"
+
+
+@pytest.mark.parametrize(
+    ("known", "uri", "allowed"),
+    [
+        (KNOWN, "zk://test:2181", True),
+        (KNOWN, "zk://zk2:2181,zk9:2181", False),
+        (KNOWN, "memory", False),
+        ("snapshot.5", "zk://test:2181", False),
+    ],
+)
 def test_the_same_root_in_another_store_is_another_root(
-    made: Dataset, monkeypatch: pytest.MonkeyPatch, uri: str, *, allowed: bool
+    made: Dataset, monkeypatch: pytest.MonkeyPatch, known: str, uri: str, *, allowed: bool
 ) -> None:
-    """Where the plan knows its store, and no server is in both, the root may have the same name."""
+    """Where both name their servers, and none is in both, the root may have the same name."""
     with DatasetWriter(Path(made.path) / "store", "catalog", binding={}, secret=True) as out:
         source = {
-            "kind": "zookeeper", "uri": "zk://zk1:2181,zk2:2181/ledgers", "at": _now(), "complete": True,
+            "kind": "zookeeper", "uri": known, "at": _now(), "complete": True,
             "root": "missing", "gaps": [],
         }  # fmt: skip
         out.append("sources", tables.CATALOG_SOURCES.empty_table().from_pylist([source], tables.CATALOG_SOURCES))
@@ -130,6 +175,14 @@ def test_removal_leaves_nothing_of_it_and_everything_else(made: Dataset, tmp_pat
     assert rehearse.remove(store, ROOT, progress=lambda _done, _all: None) == len(inside)
     assert set(store.dump()) == {"/ledgers", "/ledgers/LAYOUT", "/bkmeta-rehearsal"}
     assert rehearse.remove(store, ROOT, progress=lambda _done, _all: None) == 0
+
+
+def test_a_removal_goes_on_where_somebody_else_removed_the_rest(made: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was listed and is gone by then has no children."""
+    store = MemoryStore()
+    _begin(made, store)
+    monkeypatch.setattr(MemoryStore, "children", lambda _self, _key: None)
+    assert rehearse.remove(store, ROOT, progress=lambda _done, _all: None) == 2
 
 
 def test_a_removal_that_was_stopped_is_gone_on_with(made: Dataset, tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ from reconcile.errors import GuardRefusedError, JournalError, PartlyAppliedError
 from reconcile.plan.actions import SUBTREE
 from reconcile.write import undo
 from reconcile.write.apply import Options, apply
+from reconcile.write.audit_journal import JOURNAL, Record, scan
+from reconcile.write.journal_events import Undid
 from recovery.model import tables
 from tests.support.plans import action, clock, plan_of, restore_of
 
@@ -55,6 +57,27 @@ def test_what_somebody_changed_since_stays(tmp_path: Path) -> None:
     assert result.exit_code == 6
     found = [store.get(ROOT + key) for key in KEYS]
     assert [None if one is None else one.value for one in found] == [b"former", b"record", b"other", None, b"again"]
+
+
+def test_what_stays_is_in_the_journal(tmp_path: Path) -> None:
+    """Also where nothing of a batch is taken back."""
+    store = replaced(tmp_path)
+    store.write([*(Write(ROOT + key, b"other", 1) for key in KEYS[:4]), Write(ROOT + KEYS[4], b"again")])
+    assert undo.undo(undo.propose(tmp_path, store, ROOT), store, ROOT, now=clock()).left == {"replace": 4, "remove": 1}
+    told = [
+        one.fields["left"] for one in scan(tmp_path / JOURNAL) if isinstance(one, Record) and one.event == Undid.event
+    ]
+    assert sum(map(len, told)) == 5
+
+
+def test_only_what_an_apply_wrote_is_proposed(tmp_path: Path) -> None:
+    """What was there before stays."""
+    store = MemoryStore()
+    store.write([Write(ROOT + key, b"former") for key in KEYS[:3]])
+    store.write([Write(ROOT + KEYS[0], b"record", 0)])
+    rows = [action("ledger", "replace", key, b"record", expects=0, before=b"former") for key in KEYS[:3]]
+    apply(lambda: [plan_of(rows)], store, ROOT, tmp_path, Options("hash"), now=clock())
+    assert undo.propose(tmp_path, store, ROOT).writes == {("ledger", "replace"): 2}
 
 
 def test_all_that_nobody_touched_is_taken_back(tmp_path: Path) -> None:

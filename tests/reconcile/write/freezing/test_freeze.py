@@ -344,6 +344,13 @@ def test_a_root_that_is_gone_is_made_frozen_at_once(tmp_path: Path) -> None:
     assert f"{ROOT}/000" not in _rights(store)
 
 
+def test_a_root_that_is_made_gets_the_rights_of_what_is_above_it() -> None:
+    """Where bookies register as before."""
+    store, rights = _no_root(), f"sasl:bk:cdrwa,{OURS}:cdrwa"
+    store.set_acl("/", rights, expected=0)
+    assert freeze.AclChange("/available", None, rights) in freeze.propose_freeze(store, ROOT, OURS).changes
+
+
 def test_death_while_a_root_is_made_is_gone_on_with(tmp_path: Path) -> None:
     """Killed at any call, the root is absent or frozen whole, and the same hash ends as if never killed."""
     whole = _no_root()
@@ -441,6 +448,30 @@ def test_who_loses_rights_is_named() -> None:
     assert "until the thaw no client can create a ledger" in writers
     assert "sasl:bk" in others
     assert OURS in ours
+
+
+def test_who_is_still_named_is_told_but_for_anyone_and_ourselves(tmp_path: Path) -> None:
+    """After the freeze others have what is left to them."""
+    store = _cluster()
+    store.set_acl(ROOT, f"sasl:bk:cdrwa,{OURS}:cdrwa,world:anyone:r", expected=0)
+    _freeze(store, tmp_path)
+    assert freeze_state.list_other_principals(store, ROOT, OURS) == ("sasl:bk",)
+
+
+def test_records_of_a_frozen_store_have_open_rights_if_it_had(tmp_path: Path) -> None:
+    """What the freeze gave to itself and took from anyone does not make the store a secured one."""
+    store = _cluster()
+    _freeze(store, tmp_path)
+    assert guards.choose_acl(store, ROOT) == OPEN
+
+
+def test_replication_that_is_disabled_is_not_disabled_again(tmp_path: Path) -> None:
+    """Nothing of it is announced."""
+    store = _cluster()
+    store.write([Write(f"{ROOT}/underreplication/disable", b"")])
+    _freeze(store, tmp_path)
+    assert '"op":"disable"' not in (tmp_path / audit_journal.JOURNAL).read_text()
+    assert freeze_state.read_freeze_state(store, ROOT).frozen
 
 
 def test_a_thaw_never_overwrites_rights_of_others(tmp_path: Path) -> None:
