@@ -151,6 +151,13 @@ def rights(key: str, before: str | None, after: str, of: str = FREEZE) -> tuple[
     return "intent", {"of": of, "op": "rights", "key": key, "before": before, "after": after}
 
 
+def test_a_freeze_keeps_what_its_end_does_not_say() -> None:
+    """Of which root it was; an earlier program told no former rights. Where none was begun, none is unfinished."""
+    ended = frozen(begun(5, former=None), ("frozen", {"root_txn": None}))
+    assert (ended.root_txn, ended.former, ended.is_ended) == (5, "", True)
+    assert FreezeHistory().is_ended
+
+
 def test_a_freeze_remembers_the_first_rights_until_a_thaw() -> None:
     """Of one root: another root has rights of its own; one that was about to be made is the one that came."""
     twice = frozen(begun(5), rights("/", "first", "shut"), begun(5, former="other"), rights("/", "shut", "shut again"))

@@ -59,11 +59,13 @@ def test_what_somebody_changed_since_stays(tmp_path: Path) -> None:
     assert [None if one is None else one.value for one in found] == [b"former", b"record", b"other", None, b"again"]
 
 
-def test_what_stays_is_in_the_journal(tmp_path: Path) -> None:
-    """Also where nothing of a batch is taken back."""
+def test_what_stays_is_in_the_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of it, also where nothing of a batch is taken back; the first of it is listed."""
+    monkeypatch.setattr(undo, "LISTED", 2)
     store = replaced(tmp_path)
     store.write([*(Write(ROOT + key, b"other", 1) for key in KEYS[:4]), Write(ROOT + KEYS[4], b"again")])
-    assert undo.undo(undo.propose(tmp_path, store, ROOT), store, ROOT, now=clock()).left == {"replace": 4, "remove": 1}
+    result = undo.undo(undo.propose(tmp_path, store, ROOT), store, ROOT, now=clock())
+    assert (result.left, len(result.listed)) == ({"replace": 4, "remove": 1}, 2)
     told = [
         one.fields["left"] for one in scan(tmp_path / JOURNAL) if isinstance(one, Record) and one.event == Undid.event
     ]
