@@ -154,20 +154,21 @@ def test_cookies_are_withheld_where_told(tmp_path: Path) -> None:
     assert result.exit_code == 6
 
 
-def test_cookies_wait_for_the_second_reading(tmp_path: Path) -> None:
-    """A record that vanished after it was written is found before any cookie is there."""
+def test_cookies_wait_for_the_second_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records that vanished after they were written are found before any cookie is there; the first are listed."""
+    monkeypatch.setattr("reconcile.write.apply.LISTED", 1)
     inner = MemoryStore()
 
     class Losing(FaultyStore):
-        """Somebody removes a ledger when LAYOUT is written."""
+        """Somebody removes ledgers when LAYOUT is written."""
 
         def write(self, changes: Any) -> list[int]:
             if any(change.key.endswith("/LAYOUT") for change in changes):
-                inner.write([Write(f"{ROOT}/00/0000/L0003", None, 0)])
+                inner.write([Write(f"{ROOT}/00/0000/L000{number}", None, 0) for number in (3, 4)])
             return super().write(changes)
 
     result = applied(Losing(inner, lambda _: None), restore_of(9), tmp_path / "j")
-    assert result.changed == ("/00/0000/L0003",)
+    assert (result.changed, result.changed_count) == (("/00/0000/L0003",), 2)
     assert result.exit_code == 6
     assert inner.children(f"{ROOT}/cookies") is None
 
@@ -344,6 +345,25 @@ def test_the_root_itself_can_be_a_counter(tmp_path: Path) -> None:
         held = store.get(root)
         assert held is not None
         assert held.children_created == 100
+
+
+def test_as_many_conflicts_as_are_borne_do_not_end_a_run(tmp_path: Path) -> None:
+    """One more does; what is in conflict is not read back as if it had been written."""
+    keys = [f"/00/0000/L{number:04d}" for number in range(3)]
+    rows = [action("ledger", "create", key, b"record", ledger=number) for number, key in enumerate(keys)]
+    store = MemoryStore()
+    store.write([Write(ROOT + key, b"another") for key in keys[:2]])
+    result = applied(store, rows, tmp_path / "two", surprises=2, in_flight=1)
+    assert (result.exit_code, len(result.conflicts), result.checked, result.changed_count) == (6, 2, 1, 0)
+    with pytest.raises(PartlyAppliedError, match="stopped: 2 keys"):
+        applied(store, rows, tmp_path / "one", surprises=1, in_flight=1)
+
+
+def test_a_counter_that_was_raised_before_counts_as_there(tmp_path: Path) -> None:
+    """By somebody else, and far enough."""
+    store, rows = MemoryStore(), [action("generator", "raise", "/idgen", b"99")]
+    assert applied(store, rows, tmp_path / "one").tallies["generator", "raise"] == Tally(1, 1, 0, 0, 0)
+    assert applied(store, rows, tmp_path / "two").tallies["generator", "raise"] == Tally(1, 0, 1, 0, 0)
 
 
 def test_a_counter_that_is_there_is_not_raised() -> None:
