@@ -253,7 +253,7 @@ def purge_ledgers(
 
 
 def make_hold(tombstone: Tombstone, until_ms: int) -> bytes:
-    """Return the record that keeps the data of a ledger in quarantine, and that nobody can open.
+    """Return the record that keeps the data of a ledger in quarantine, and that no client can open.
 
     Args:
         tombstone: of the ledger.
@@ -324,7 +324,7 @@ def undo_deletes(
 def end_quarantines(
     reasons: Mapping[LedgerId, str], cluster: Cluster, own: OwnRoot, log: ChangeLog, at_ms: int, by: str
 ) -> None:
-    """Put the records of quarantined ledgers back before their time, so that BookKeeper repairs them; ask anew for all.
+    """Put the records of quarantined ledgers back before their time, for BookKeeper to repair; request all again.
 
     Args:
         reasons: why, of each.

@@ -106,9 +106,9 @@ def _describe_store(facts: Facts) -> list[str]:
     if facts.record is None:
         return ["in the store, in a form that cannot be read"]
     if until := find_quarantine(facts.record):
-        return [f"in quarantine until {until} before its delete: its data is kept, and nobody can read it"]
+        return [f"in quarantine until {until} before its delete: its data is kept, and no client can read it"]
     if facts.is_hold:
-        return ["in the store as a hold: its data is kept, and nobody can read it"]
+        return ["in the store as a hold: its data is kept, and no client can read it"]
     if facts.is_guarded:
         return [f"in the store, {facts.record.state}, guarded: a lock keeps every copy until it is settled"]
     return [f"in the store, {facts.record.state}"]

@@ -248,7 +248,9 @@ def test_a_bookie_that_is_gone_is_asked_about(site: Site) -> None:
     gone = site.bookies[3]
     gone.kill()
     shutil.rmtree(site.work / "home" / "bookies" / "b3")
-    waiting = site.rescue()
+    unseen = site.rescue()
+    assert [one["id"] for one in unseen.result["questions"]] == ["bookies off"], unseen.err
+    waiting = site.rescue(answers={"bookies off": "off"})
     assert [one["id"] for one in waiting.result["questions"]] == ["disks of host3"], waiting.err
     again = site.rescue(answers={"disks of host3": "back"})
     assert [one["id"] for one in again.result["questions"]] == ["id of host3"], again.err

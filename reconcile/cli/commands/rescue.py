@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class _UnansweredError(Exception):
-    """Questions that only a person can answer, and that nobody does."""
+    """Questions that only a person can answer, and no terminal to ask on."""
 
     def __init__(self, questions: "Sequence[Question]") -> None:
         super().__init__(", ".join(question.id for question in questions))
@@ -33,7 +33,7 @@ class _UnansweredError(Exception):
         Exit.FAILED: "a host or the store did not answer, or a disk is full",
         Exit.USAGE: "a file of hosts, answers, or a URI that cannot be used",
         Exit.FOUND: "all steps are done, and not every ledger was read back, or a bookie must not start: it is said",
-        Exit.UNDECIDABLE: "it waits for answers that nobody is there to give: they are named",
+        Exit.UNDECIDABLE: "it waits for answers, and has no terminal to ask on: the questions are named",
         Exit.REFUSED: "it is dangerous to go on: why, and the way out, is said",
     },
     epilog="Example: bkmeta rescue --metadata zk+hierarchical://zk1:2181/ledgers --hosts hosts.toml --out incident",
@@ -84,7 +84,7 @@ def rescue(
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """What a rescue is told: the hosts, the store, its folder, and answers."""
+    """What a rescue is given: the hosts, the store, its folder, and answers."""
 
     hosts: "Hosts"
     uri: str
@@ -206,7 +206,7 @@ def _list_steps(hosts: "Hosts", uri: str, out: Path) -> Iterator[str]:
     yield "1 stop"
     for server in hosts.servers:
         for folder in server.folders:
-            yield f"  {server.host.name}: {quote_command(*make_command(server.host, scripts.word_copy(folder)))}"
+            yield f"  {server.host.name}: {quote_command(*make_command(server.host, scripts.build_copy(folder)))}"
     for bookie in hosts.bookies:
         yield f"  {bookie.name}: kill -STOP of the Java that has {bookie.process!r} in its command line"
     yield "2 collect"

@@ -32,7 +32,7 @@ from reconcile.cli.rescue import scripts
 from reconcile.cli.rescue.copies import CollectedBookie, collect_bookie, copy_server
 from reconcile.cli.rescue.hosts import BookieHost, Hosts
 from reconcile.cli.rescue.record import Phase, Question, Record
-from reconcile.cli.rescue.transports import HostError, demand_done, make_own_command, run_script
+from reconcile.cli.rescue.transports import HostError, make_own_command, require_done, run_script
 from reconcile.errors import GuardRefusedError
 from reconcile.jobs.context import connect
 from reconcile.words import count_noun, list_names
@@ -47,6 +47,8 @@ _ANY_HASH: Final = "any"
 _TYPED: Final = 8
 _LIKELY: Final = 0.5
 """Share of the evidence from which on quorums are asked about."""
+_SILENT: Final = "bookies off"
+"""Question whether bookies without a process are off."""
 _PATIENCE_S: Final = 180
 """For a bookie to register, or for the session of one that was killed to end."""
 _READ: Final = (Exit.DONE, Exit.FOUND, Exit.UNDECIDABLE)
@@ -81,8 +83,8 @@ class Conductor:
         uri: of the store.
         record: what was done.
         output: of the command.
-        say: is told each line for people.
-        ask: asks questions until each has an answer in the record; raises where nobody answers.
+        say: is given each line for people.
+        ask: asks questions until each has an answer in the record; raises where there is no answer.
     """
 
     def __init__(self, hosts: Hosts, uri: str, record: Record, output: Output, say: Say, ask: Ask) -> None:
@@ -132,7 +134,7 @@ class Conductor:
             (f"the store lists {count_noun(ledgers, 'ledger')}", f"preflight: {seen['verdict']}"),
             {
                 LOST: "the store was lost, emptied, or put back from an older copy: every bookie is stopped at once",
-                DELETES: "somebody deleted ledgers of a cluster that lives: nothing is stopped, deletes are frozen",
+                DELETES: "ledgers of a live cluster were deleted by mistake: nothing is stopped, deletes are frozen",
             },
             LOST if seen.get("level") == "critical" else DELETES,
         )
@@ -159,6 +161,7 @@ class Conductor:
             raise GuardRefusedError(name, problem, remedy)
         for name, processes in states.items():
             self._say(f"{name}: " + (f"stopped, process {processes[0].pid}" if processes else "no such process runs"))
+        self._require_off([name for name, processes in states.items() if not processes])
         seen = self._run("preflight", "--metadata", self._uri, codes=_READ)
         if answering := [row["id"] for row in seen.get("bookies", []) if row["answers"]]:
             problem = f"{list_names(answering)} still answers"
@@ -198,7 +201,7 @@ class Conductor:
         self._say(f"the report: {Path(facts['plan']) / 'report.html'}")
         known = [shown["verdict"]]
         if (root := self._name_rehearsal()) is not None and self._kind == LOST:
-            words = ["rehearse", facts["plan"], "--metadata", root, *self._word_disks("1000")]
+            words = ["rehearse", facts["plan"], "--metadata", root, *self._build_disk_options("1000")]
             known.append(f"rehearsed: {self._run(*words, codes=_READ)['verdict']}")
             self._run("rehearse", facts["plan"], "--metadata", root, "--remove", codes=_READ)
         question = Question(
@@ -223,7 +226,7 @@ class Conductor:
         own = self._record.find_phase(Phase.RESTORE)
         own["starts"] = done.get("bookies", [])
         self._record.save()
-        disks = self._word_disks("all")
+        disks = self._build_disk_options("all")
         if disks and self._kind == LOST:
             self._read_back("disks read", ["verify", plan, "--incident", self._incident, *disks])
 
@@ -246,7 +249,7 @@ class Conductor:
         """Read ledgers back; where not all are as the plan has them, go on only if a person says so.
 
         Raises:
-            GuardRefusedError: nobody does.
+            GuardRefusedError: no person does.
         """
         read = self._run(*words, codes=_READ)
         if read["exit_code"] == Exit.FOUND:
@@ -298,15 +301,15 @@ class Conductor:
         histories += [f"zkfiles://{self._out.absolute() / 'servers'}"] if self._hosts.servers else []
         words = ["undelete", "--metadata", self._uri, *(w for uri in histories for w in ("--history", uri))]
         seen = self._run_once("sessions", words, codes=(Exit.USAGE,))
-        sessions = [_ask_for_delete(row) for row in seen["sessions"]]
+        sessions = [_ask_for_session(row) for row in seen["sessions"]]
         if not sessions:
             problem = "has no delete of a ledger that the store lacks"
             raise GuardRefusedError("the history", problem, "name more of it: snapshots in [incident], or [[server]]")
         self._answer_all(sessions)
-        chosen = [row for row in seen["sessions"] if self._answer(_ask_for_delete(row)) == "mistake"]
+        chosen = [row for row in seen["sessions"] if self._answer(_ask_for_session(row)) == "mistake"]
         if not chosen:
             problem = "was called a mistake"
-            raise GuardRefusedError("no session", problem, f"nothing is restored; to decide anew remove {self._out}")
+            raise GuardRefusedError("no session", problem, f"nothing is restored; to decide again remove {self._out}")
         words += [word for row in chosen for word in ("--session", row["session"] or "none")]
         first, last = min(row["first_txn"] for row in chosen), max(row["last_txn"] for row in chosen)
         words += ["--from-time", str(first), "--to-time", str(last)]
@@ -352,7 +355,7 @@ class Conductor:
             if bookie.name in started and self._is_registered(name):
                 continue
             left = scripts.parse_processes(
-                demand_done(bookie.host, run_script(bookie.host, scripts.word_kill(bookie.process)), "kill").out
+                require_done(bookie.host, run_script(bookie.host, scripts.build_kill(bookie.process)), "kill").out
             )
             if left:
                 raise GuardRefusedError(bookie.name, f"process {left[0].pid} cannot be killed", "kill it from its node")
@@ -362,7 +365,7 @@ class Conductor:
                 self._answer(Question(f"started {bookie.name}", f"start {bookie.name} by hand, then say: done"))
             else:
                 self._say(f"{bookie.name}: {bookie.start}")
-                demand_done(bookie.host, run_script(bookie.host, scripts.word_start(bookie.start)), "its start")
+                require_done(bookie.host, run_script(bookie.host, scripts.build_start(bookie.start)), "its start")
             self._await(partial(self._is_registered, name), f"{bookie.name}: {name} is registered")
             started.append(bookie.name)
             self._record.save()
@@ -390,7 +393,8 @@ class Conductor:
 
     def _stop_bookie(self, bookie: BookieHost) -> tuple[str, list[scripts.Process] | HostError]:
         try:
-            answer = demand_done(bookie.host, run_script(bookie.host, scripts.word_stop(bookie.process)), "kill -STOP")
+            done = run_script(bookie.host, scripts.build_stop(bookie.process))
+            answer = require_done(bookie.host, done, "kill -STOP")
         except HostError as error:
             return bookie.name, error
         return bookie.name, scripts.parse_processes(answer.out)
@@ -420,12 +424,43 @@ class Conductor:
                 self._forget(questions[name].id)
                 raise error
 
+    def _require_off(self, silent: list[str]) -> None:
+        """Ask whether the bookies without a process are off: another command line hides a bookie that deletes.
+
+        Args:
+            silent: names of hosts that were reached, and have no such process.
+
+        Raises:
+            GuardRefusedError: one may run.
+        """
+        if not silent:
+            return
+        facts = self._record.find_phase(Phase.STOP)
+        if facts.get("silent") != silent:
+            self._forget(_SILENT)
+        facts["silent"] = silent
+        problem = f"no process of the bookie was found on {count_noun(len(silent), 'host')}: {list_names(silent)}"
+        question = Question(
+            _SILENT,
+            f"{problem}. Are these bookies certainly off?",
+            ("a bookie is found by the text of `process` in the command line of its Java; without the key, by `conf`",),
+            {
+                "no": "it ends here: a bookie that runs deletes; give the host another `process`, then run this again",
+                "off": "it goes on: their disks are collected, and they are started in the last step",
+            },
+            "no",
+        )
+        if self._answer(question) != "off":
+            self._forget(_SILENT)
+            remedy = "correct `process` in the file of hosts, or stop the bookies, then run this again"
+            raise GuardRefusedError("the cluster", problem, remedy)
+
     def _forget(self, question: str) -> None:
         """Forget an answer, so that it is asked again."""
-        del self._record.values["answers"][question]
+        self._record.values["answers"].pop(question, None)
         self._record.save()
 
-    def _word_disks(self, sample: str) -> list[str]:
+    def _build_disk_options(self, sample: str) -> list[str]:
         """Return what reads entries back from disks; nothing unless every bookie's are of this machine."""
         if any(bookie.host.transport != "local" for bookie in self._hosts.bookies):
             return []
@@ -548,38 +583,26 @@ def _ask_for_disks(item: CollectedBookie) -> Question:
 
 
 def _ask_for_session(row: Mapping[str, Any]) -> Question:
-    name = row["session"] or "none"
-    return Question(
-        f"session {name}",
-        _word_session(name, row),
-        (f"{row['on_bookies']} of them are on bookies",),
-        {
-            "mistake": "the last record of each is written, byte for byte",
-            "wanted": "they stay deleted, and bookies delete their data",
-            "later": "they are held: their data is kept, and no client reads them",
-        },
-        "later",
-    )
-
-
-def _ask_for_delete(row: Mapping[str, Any]) -> Question:
-    name = row["session"] or "none"
-    return Question(
-        f"session {name}",
-        _word_session(name, row),
-        (),
-        {"mistake": "the last record of each is written, byte for byte", "wanted": "they stay deleted"},
-        None,
-    )
-
-
-def _word_session(name: str, row: Mapping[str, Any]) -> str:
-    ledgers = count_noun(row["ledgers"], "ledger")
-    who = f"session {name}" if row["session"] else "somebody"
+    """Return the question for the deletes of a session; only a plan of `recover` can hold them until later."""
+    name, ledgers = row["session"] or "none", count_noun(row["ledgers"], "ledger")
+    who = f"session {name}" if row["session"] else "an unknown session"
     span = f"from {row['first_at']} to {row['last_at']}"
     if not row["first_at"]:
         span = f"in transactions {row['first_txn']} to {row['last_txn']}"
-    return f"{who} deleted {ledgers} {span}: a mistake?"
+    choices = {
+        "mistake": "the last record of each is written, byte for byte",
+        "wanted": "they stay deleted, and bookies delete their data",
+    }
+    can_wait = "on_bookies" in row
+    if can_wait:
+        choices["later"] = "they are held: their data is kept, and no client reads them"
+    return Question(
+        f"session {name}",
+        f"{who} deleted {ledgers} {span}: a mistake?",
+        (f"{row['on_bookies']} of them are on bookies",) if can_wait else (),
+        choices,
+        "later" if can_wait else None,
+    )
 
 
 def _ask_for_quorums(plan: Mapping[str, Any]) -> Question | None:

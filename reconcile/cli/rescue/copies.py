@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from reconcile.cli.rescue import scripts
 from reconcile.cli.rescue.hosts import BookieHost, ServerHost, Transport
-from reconcile.cli.rescue.transports import HostError, demand_done, make_own_command, run_script
+from reconcile.cli.rescue.transports import HostError, make_own_command, require_done, run_script
 from recovery.dataset import MANIFEST, open_dataset
 from recovery.errors import RecoveryError
 
@@ -61,8 +61,8 @@ def _copy_folder(server: ServerHost, source: str, target: Path) -> None:
     host, differing = server.host, [""]
     for _ in range(_TRIES):
         shutil.rmtree(target, ignore_errors=True)
-        _fetch(host.name, lambda out: run_script(host, scripts.word_copy(source), stdout=out), target)
-        listed = demand_done(host, run_script(host, scripts.word_hashes(source)), "sha256sum").out
+        _fetch(host.name, lambda out: run_script(host, scripts.build_copy(source), stdout=out), target)
+        listed = require_done(host, run_script(host, scripts.build_hashes(source)), "sha256sum").out
         differing = _list_differing(listed.decode(errors="surrogateescape"), target)
         if not differing:
             return
@@ -94,7 +94,7 @@ def _collect_here(bookie: BookieHost, target: Path, passwords: Path | None) -> N
     words = ["collect", "--bookie-conf", bookie.conf, "--out", str(target), "--json"]
     words += [] if passwords is None else ["--passwords", str(passwords)]
     done = subprocess.run(make_own_command(*words), stdout=subprocess.PIPE, check=False)
-    _demand_collected(bookie.name, done.returncode, done.stdout)
+    _require_collected(bookie.name, done.returncode, done.stdout)
 
 
 def _collect_there(bookie: BookieHost, target: Path, passwords: Path | None) -> None:
@@ -102,7 +102,7 @@ def _collect_there(bookie: BookieHost, target: Path, passwords: Path | None) -> 
     mark = hashlib.sha256(str(target.absolute()).encode()).hexdigest()[:12]
     room = f"/tmp/bkmeta-rescue-{mark}"  # noqa: S108 - of mode 0700, made by us
     host = bookie.host
-    demand_done(
+    require_done(
         host, run_script(host, f"umask 077; mkdir -p {room}; [ -O {room} ] && [ ! -L {room} ]"), f"making {room}"
     )
     program = bookie.program
@@ -111,27 +111,27 @@ def _collect_there(bookie: BookieHost, target: Path, passwords: Path | None) -> 
         size = bookie.copy.stat().st_size
         has_it = f'[ "$(wc -c <{program} 2>/dev/null)" = {size} ]'
         script = f"{has_it} || {{ cat >{program}.new && mv {program}.new {program}; }}; chmod 700 {program}"
-        demand_done(host, run_script(host, script, stdin=bookie.copy), "copying the program")
+        require_done(host, run_script(host, script, stdin=bookie.copy), "copying the program")
     words = f"{shlex.quote(program)} collect --bookie-conf {shlex.quote(bookie.conf)} --out {room}/try-$$ --json"
     if passwords is not None:
         script = f"umask 077; cat >{room}/passwords"
-        demand_done(host, run_script(host, script, stdin=passwords), "copying the passwords")
+        require_done(host, run_script(host, script, stdin=passwords), "copying the passwords")
         words += f" --passwords {room}/passwords"
     # What an earlier try left may still be at work there: each has a folder of its own.
     keep = f"[ ! -f {room}/try-$$/{MANIFEST} ] || [ -d {room}/out ] || mv {room}/try-$$ {room}/out"
     script = f"[ -d {room}/out ] || {{ {words}; code=$?; {keep}; exit $code; }}"
     answer = run_script(host, script)
     if answer.out or answer.code:
-        _demand_collected(bookie.name, answer.code, answer.out or answer.err.encode())
+        _require_collected(bookie.name, answer.code, answer.out or answer.err.encode())
     fresh = target.with_name(f".{target.name}.new")
     shutil.rmtree(fresh, ignore_errors=True)
     _fetch(bookie.name, lambda out: run_script(host, f"tar -C {room}/out -cf - .", stdout=out), fresh)
     open_dataset(fresh, "inventory").verify()
     fresh.rename(target)
-    demand_done(host, run_script(host, f"rm -rf {room}"), f"removing {room}")
+    require_done(host, run_script(host, f"rm -rf {room}"), f"removing {room}")
 
 
-def _demand_collected(name: str, code: int, out: bytes) -> None:
+def _require_collected(name: str, code: int, out: bytes) -> None:
     lines = out.decode(errors="replace").splitlines()
     try:
         result: dict[str, Any] = json.loads(lines[-1])

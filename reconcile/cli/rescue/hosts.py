@@ -39,7 +39,7 @@ _OF_SERVER: Final = (*_REACHED, "folders")
 _NOT_HERE: Final = ("store", "inventories", "lost", "disks")
 """Keys of an incident file that `rescue` writes itself."""
 _SCRIPT: Final = "{script}"
-_REMEDY: Final = "mend it; docs/operations/rescue.md has every key"
+_REMEDY: Final = "correct it; docs/operations/rescue.md has every key"
 
 
 class Transport(StrEnum):
@@ -123,7 +123,7 @@ def read_hosts(path: Path) -> Hosts:
     try:
         values = tomllib.loads(read_operator_text(path, "write TOML"))
     except ValueError as error:
-        raise InputError(str(path), f"is not TOML: {error}", "mend it; text stands in quotes") from error
+        raise InputError(str(path), f"is not TOML: {error}", "correct it; write text in quotes") from error
     _require_keys(path, values, ("incident", "bookie", "server"), "the file")
     rows = {name: _take_rows(path, values, name) for name in ("bookie", "server")}
     if not rows["bookie"]:

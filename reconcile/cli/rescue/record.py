@@ -70,7 +70,7 @@ class Record:
         """Return the record of a folder, or begin one.
 
         Raises:
-            InputError: what is there is no record, or is of another store.
+            InputError: the file is no record, or is of another store.
         """
         values = read_record(folder)
         if values is None:

@@ -1,6 +1,6 @@
 """The scripts that a rescue runs on hosts, of POSIX sh: a bookie found, stopped, killed, started; folders copied.
 
-A bookie's process is told by its name, java, and by a text of its command line. A state is that of /proc: T is stopped.
+A bookie's process is known by its name, java, and by a text of its command line. A state is that of /proc: T, stopped.
 """
 
 import shlex
@@ -26,29 +26,29 @@ class Process:
     state: str
 
 
-def word_stop(text: str) -> str:
+def build_stop(text: str) -> str:
     """Return the script that stops a bookie's processes where they are, and lists them with their states."""
-    return _word_signal(text, "STOP", '[ -z "$(find_bookie | grep -v " [Tt]$")" ]')
+    return _build_signal(text, "STOP", '[ -z "$(find_bookie | grep -v " [Tt]$")" ]')
 
 
-def word_kill(text: str) -> str:
+def build_kill(text: str) -> str:
     """Return the script that kills a bookie's processes, waits until they are gone, and lists those that are not."""
-    return _word_signal(text, "KILL", '[ -z "$(find_bookie)" ]')
+    return _build_signal(text, "KILL", '[ -z "$(find_bookie)" ]')
 
 
-def word_start(start: str) -> str:
+def build_start(start: str) -> str:
     """Return the script that starts a bookie by its own command; what that says is shown if it fails."""
     log = '"${TMPDIR:-/tmp}/bkmeta-start-$$"'
     run = f"sh -c {shlex.quote(start)} </dev/null >{log} 2>&1"
     return f"{run} || {{ cat {log} >&2; rm -f {log}; exit 1; }}; rm -f {log}"
 
 
-def word_copy(folder: str) -> str:
+def build_copy(folder: str) -> str:
     """Return the script that writes a folder as tar; a file that grows meanwhile is there as far as it was then."""
     return f"cd {shlex.quote(folder)} && tar -cf - . ; code=$?; [ $code -le 1 ]"
 
 
-def word_hashes(folder: str) -> str:
+def build_hashes(folder: str) -> str:
     """Return the script that lists the SHA-256 of each file below a folder."""
     return f"cd {shlex.quote(folder)} && find . -type f -exec sha256sum {{}} +"
 
@@ -59,7 +59,7 @@ def parse_processes(out: bytes) -> list[Process]:
     return [Process(int(row[0]), row[1]) for row in rows if len(row) == 2 and row[0].isdigit()]
 
 
-def _word_signal(text: str, signal: str, until: str) -> str:
+def _build_signal(text: str, signal: str, until: str) -> str:
     find = _FIND.replace("PATTERN", shlex.quote(text))
     kill = f"for p in $(find_bookie | cut -d' ' -f1); do kill -{signal} $p 2>/dev/null; done"
     return f"{find}{kill}\nn=0; while [ $n -lt {_WAIT_S} ]; do {until} && break; sleep 1; n=$((n+1)); done\nfind_bookie"

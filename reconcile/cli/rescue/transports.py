@@ -80,7 +80,7 @@ def run_script(host: Host, script: str, *, stdin: bytes | Path = b"", stdout: IO
     return Answer(done.returncode, done.stdout or b"", done.stderr.decode(errors="replace").strip())
 
 
-def demand_done(host: Host, answer: Answer, deed: str) -> Answer:
+def require_done(host: Host, answer: Answer, deed: str) -> Answer:
     """Return the answer of a script that ended well.
 
     Raises:

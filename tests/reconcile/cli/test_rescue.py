@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 
 from backends.registry import open_store
@@ -15,8 +16,8 @@ from reconcile.cli.command import Exit
 from reconcile.cli.options import now
 from reconcile.cli.rescue.hosts import Host, Transport, read_hosts
 from reconcile.cli.rescue.record import Phase, Record, read_answers, read_record
-from reconcile.cli.rescue.scripts import parse_processes, word_kill, word_start, word_stop
-from reconcile.cli.rescue.transports import HostError, demand_done, make_command, run_script
+from reconcile.cli.rescue.scripts import build_kill, build_start, build_stop, parse_processes
+from reconcile.cli.rescue.transports import HostError, make_command, require_done, run_script
 from recovery.codecs.store import Layout
 from recovery.errors import InputError
 from recovery.model.ids import LedgerId
@@ -103,7 +104,7 @@ def test_each_transport_gives_a_script_as_one_word() -> None:
 def test_a_script_that_fails_says_where_and_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the host's name; a transport that is not there, too."""
     with pytest.raises(HostError, match=r"here: its start failed with code 3: no such disk"):
-        demand_done(LOCAL, run_script(LOCAL, "echo no such disk >&2; exit 3"), "its start")
+        require_done(LOCAL, run_script(LOCAL, "echo no such disk >&2; exit 3"), "its start")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(HostError, match="a: kubectl cannot be run here"):
         run_script(Host("a", Transport.KUBECTL, "n/p", ""), "true")
@@ -113,15 +114,15 @@ def test_a_bookie_is_stopped_where_it_is_and_killed(tmp_path: Path) -> None:
     """Only the one that has the text; its state is seen; a start that fails says why."""
     with fake_bookie(tmp_path) as running:
         text = str(tmp_path / "bk.conf")
-        assert parse_processes(run_script(LOCAL, word_stop(f"{text}x")).out) == []
-        [stopped] = parse_processes(run_script(LOCAL, word_stop(text)).out)
+        assert parse_processes(run_script(LOCAL, build_stop(f"{text}x")).out) == []
+        [stopped] = parse_processes(run_script(LOCAL, build_stop(text)).out)
         assert (stopped.pid, stopped.state) == (running.pid, "T")
         assert Path(f"/proc/{running.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
-        assert parse_processes(run_script(LOCAL, word_kill(text)).out) == []
+        assert parse_processes(run_script(LOCAL, build_kill(text)).out) == []
         assert running.wait() < 0
-    started = run_script(LOCAL, word_start(f"touch {tmp_path}/up; sleep 60 >/dev/null 2>&1 &"))
+    started = run_script(LOCAL, build_start(f"touch {tmp_path}/up; sleep 60 >/dev/null 2>&1 &"))
     assert (started.code, (tmp_path / "up").exists()) == (0, True)
-    failed = run_script(LOCAL, word_start("echo no disk; exit 2"))
+    failed = run_script(LOCAL, build_start("echo no disk; exit 2"))
     assert (failed.code, failed.err) == (1, "no disk")
 
 
@@ -132,7 +133,7 @@ def test_a_stop_from_inside_a_container_is_not_believed(
     """Its first process ignores STOP from inside: that is seen, and nothing is collected; the way out is said."""
     inside = ["unshare", "--fork", "--pid", "--mount-proc", "--kill-child"]
     if subprocess.run([*inside, "true"], check=False, capture_output=True).returncode:
-        pytest.skip("this machine lets nobody make a namespace of processes")
+        pytest.skip("this machine lets no process make a namespace of processes")
     with fake_bookie(tmp_path, *inside) as running:
         children = Path(f"/proc/{running.pid}/task/{running.pid}/children")
         until(lambda: bool(children.read_text().split()), "the container runs")
@@ -182,6 +183,31 @@ def test_a_host_that_cannot_be_reached_ends_the_run(
 
 
 @pytest.mark.real
+def test_a_bookie_that_was_not_found_is_not_taken_for_off(zookeeper_server: ZooKeeperServer, tmp_path: Path) -> None:
+    """It may run under another command line, and delete: nothing is collected until a person says that it is off."""
+    hosts = write_hosts(tmp_path, BOOKIE.replace("/etc/bk.conf", str(tmp_path / "other.conf")))
+    uri = f"zk+hierarchical://{zookeeper_server.hosts}/nothing/ledgers"
+    words = ["rescue", "--metadata", uri, "--hosts", hosts, "--out", tmp_path / "out", "--json"]
+    answers = tmp_path / "answers.json"
+    with fake_bookie(tmp_path) as running:
+        asked = process(*words)
+        [question] = asked.result["questions"]
+        assert (asked.code, question["id"], question["recommended"]) == (4, "bookies off", "no"), asked.err
+        assert "no process of the bookie was found on 1 host: bk1" in question["text"]
+        answers.write_text('{"bookies off": "no"}')
+        for _ in range(2):
+            refused = process(*words, "--answers", answers)
+            assert (refused.code, "correct `process`" in refused.result["verdict"]) == (5, True), refused.err
+        assert not (tmp_path / "out" / "inv").exists()
+        assert psutil.Process(running.pid).status() != psutil.STATUS_STOPPED
+        # With the right text it is found, and nothing is asked.
+        write_hosts(tmp_path, BOOKIE.replace("/etc/bk.conf", str(tmp_path / "bk.conf")))
+        found = process(*words)
+        assert [one["id"] for one in found.result["questions"]] == ["disks of bk1"], found.err
+        assert psutil.Process(running.pid).status() == psutil.STATUS_STOPPED
+
+
+@pytest.mark.real
 def test_a_person_is_asked_on_a_terminal(zookeeper_server: ZooKeeperServer, tmp_path: Path) -> None:
     """With what is known and what each answer costs; what is no answer is asked again; who answered is kept."""
     uri = f"zk+hierarchical://{zookeeper_server.hosts}/asked/ledgers"
@@ -194,6 +220,8 @@ def test_a_person_is_asked_on_a_terminal(zookeeper_server: ZooKeeperServer, tmp_
         os.close(there)
         shown = read_until(here, b"kind [")
         os.write(here, b"nonsense\nlost\n")
+        shown += read_until(here, b"bookies off [")
+        os.write(here, b"off\n")
         shown += read_until(here, b"disks of bk1 [")
         os.write(here, b"\x04")
         assert running.wait() == Exit.INTERRUPTED

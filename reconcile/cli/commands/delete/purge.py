@@ -50,7 +50,7 @@ def purge(
     """Remove the metadata of a certificate's ledgers. WRITES to the store; from here on bookies delete the data.
 
     Where the policy of the cluster asks for a quarantine, a hold takes the place of each record first: bookies keep the
-    data, and nobody can open the ledger. Run again with the same certificate when the quarantine is over.
+    data, and no client can open the ledger. Run again with the same certificate when the quarantine is over.
 
     Each ledger is looked at again right before its removal; its tombstone is written in the same transaction. One that
     is not as the certificate has it is left out, and named; many end the run. Run again with the same certificate, it
