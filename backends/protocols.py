@@ -43,6 +43,31 @@ CHANGES: Final = pa.schema(
 )
 """What happened to keys of a store, as a table."""
 
+FOLLOWED: Final = pa.schema(
+    [
+        pa.field("key", pa.string(), nullable=False),  # absolute
+        pa.field("txn", pa.int64(), nullable=False),
+        pa.field("at_ms", pa.int64()),  # when it was made, ms since 1970; null where the store keeps no times
+        pa.field("received_ms", pa.int64(), nullable=False),  # when the feed read it
+        pa.field("session", pa.int64()),  # who made it; on etcd the lease that the key lives or lived with
+        pa.field("op", pa.string(), nullable=False),  # created, changed, deleted; rights, children: the value stays
+        pa.field("before", pa.binary()),  # the value until then; null: absent, or not known
+        pa.field("after", pa.binary()),  # the value from then on; null: deleted, or op says that it stays
+        # The key from then on. Null where it was deleted; else null says: as it was before this change.
+        pa.field("version", pa.int64()),
+        pa.field("acl", pa.string()),
+        pa.field("created_txn", pa.int64()),
+        pa.field("created_ms", pa.int64()),
+        pa.field("owner", pa.int64()),  # 0: a permanent key
+        pa.field("children_created", pa.int64()),
+    ]
+)
+"""Changes of keys as a feed gives them; the other columns are those of `KEYS` and `CHANGES`.
+
+`created` has every column that the store has. `children` says that only `children_created` is another number; a feed may
+give it once for many changes, and not at all for empty inner nodes of a ledgers tree.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Point:
@@ -323,6 +348,74 @@ class AccessControl(Protocol):
 @runtime_checkable
 class ControlledStore(MetadataStore, AccessControl, Protocol):
     """A metadata store whose ACLs can be changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """Changes that are committed, and up to where nothing is missing.
+
+    Attributes:
+        rows: `FOLLOWED`, in the order in which they happened, whole transactions; may be empty.
+        through: every change up to this transaction is in these rows, or came before them.
+        until_ms: all that was committed before this time, ms since 1970, is up to `through`.
+    """
+
+    rows: pa.Table
+    through: int
+    until_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class FeedGap:
+    """Changes that a feed cannot give: what comes next is a new base.
+
+    Attributes:
+        after: the last transaction before the gap; what is up to it was given.
+        why: what happened, for people.
+    """
+
+    after: int
+    why: str
+
+
+class ChangeFeed(Protocol):
+    """A store's committed changes, one after another, from a transaction on."""
+
+    @property
+    def uri(self) -> str:
+        """The store's address, without secrets."""
+        ...
+
+    @property
+    def means(self) -> str:
+        """How changes are seen: watch, logs, observer, polling."""
+        ...
+
+    def open_base(self) -> MetadataStore:
+        """Open what a base is captured from; the caller closes it.
+
+        A `ScannableStore` shows one transaction. Of any other store, all up to `latest_txn` before the capture is in
+        it, and later changes may be.
+
+        Raises:
+            UnavailableError: nothing can be shown now; a later call may succeed.
+        """
+        ...
+
+    def follow(self, after: int) -> Iterator[Followed | FeedGap]:
+        """Yield what happens after a transaction, at least once a second, also where nothing happens.
+
+        A store that does not answer is asked again for as long as `close` is not called; meanwhile empty `Followed` of
+        the last `through` and `until_ms` are yielded. Ends after a `FeedGap`, and after `close`.
+
+        Raises:
+            AccessDeniedError: changes may not be read.
+        """
+        ...
+
+    def close(self) -> None:
+        """End what follows, from any thread."""
+        ...
 
 
 class Election(Protocol):

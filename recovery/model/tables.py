@@ -9,7 +9,7 @@ from typing import Final
 
 import pyarrow as pa
 
-SCHEMA_VERSION: Final = (1, 11)
+SCHEMA_VERSION: Final = (1, 12)
 """Major, minor: readers take any minor of the same major."""
 
 
@@ -232,6 +232,28 @@ CATALOG_HISTORY: Final = pa.schema(
         _field("after", _BYTES, null=True),
     ]
 )
+
+BACKUP_CHANGES: Final = pa.schema(
+    [
+        _field("seal", _I64),  # number of the seal that the change was sealed with
+        _field("path", _TEXT),  # key of the store, absolute
+        _field("txn", _I64),  # transaction, or revision of etcd
+        _field("at", _TIME, null=True),  # when it was made; null where the store keeps no times
+        _field("received_at", _TIME),
+        _field("session", _I64, null=True),  # who made it; on etcd the lease that the key lives or lived with
+        _field("op", _TEXT),  # created, changed, deleted; rights, children: the value stays
+        _field("before", _BYTES, null=True),  # the whole value until then; null: absent, or not known
+        _field("after", _BYTES, null=True),  # the whole value from then on; null: deleted, or it stays
+        # The key from then on. Null where it was deleted; else null says: as it was before this change.
+        _field("version", _I64, null=True),
+        _field("acl", _TEXT, null=True),
+        _field("created_txn", _I64, null=True),
+        _field("created_at", _TIME, null=True),
+        _field("owner", _I64, null=True),  # session or lease that the key lives with: never restored; 0: permanent
+        _field("children_created", _I64, null=True),
+    ]
+)
+"""Changes of a backup, in the order in which they happened; what a feed gives is `backends.protocols.FOLLOWED`."""
 
 GRADED: Final = (
     "ensemble_size",
@@ -517,5 +539,6 @@ KINDS: Final = {
     "orphans": ORPHANS,
     "drill": {"drills": DRILLS},
     "bookie": {"ledgers": BOOKIE_LEDGERS},
+    "backup": {"changes": BACKUP_CHANGES},
 }
 """Tables of each kind of dataset."""
