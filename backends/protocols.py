@@ -64,8 +64,8 @@ FOLLOWED: Final = pa.schema(
 )
 """Changes of keys as a feed gives them; the other columns are those of `KEYS` and `CHANGES`.
 
-`created` has every column that the store has. `children` says that only `children_created` is another number; a feed may
-give it once for many changes, and not at all for empty inner nodes of a ledgers tree.
+`created` has every column that the store has. `children` says that only `children_created` is another number; a feed
+may give it once for many changes, and not at all for empty inner nodes of a ledgers tree.
 """
 
 
