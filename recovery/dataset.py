@@ -150,7 +150,8 @@ def write_part(
         writer: pq.ParquetWriter | None = None
         for batch in batches:
             if writer is None:
-                writer = pq.ParquetWriter(whole.sink, batch.schema, compression=compression, write_page_checksum=True)
+                schema = tables.add_comments(table_name, batch.schema)
+                writer = pq.ParquetWriter(whole.sink, schema, compression=compression, write_page_checksum=True)
             for piece in _slices(batch):
                 writer.write_table(piece)
             if batch.num_rows and "bucket" in batch.schema.names:

@@ -6,14 +6,12 @@ MkDocs calls it as a hook. Of a link to a file outside of docs/, which the site 
 import ast
 import re
 from collections.abc import Iterator, Mapping
-from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from posixpath import normpath
 from typing import Any, Final
 
 import click
-import pyarrow as pa
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
@@ -23,7 +21,6 @@ from recovery.model import tables
 
 _ROOT: Final = Path(__file__).resolve().parent.parent
 _LINK: Final = re.compile(r"(?<!!)\[([^\]\n]*)\]\(([^)\s]+)\)")
-_FIELD: Final = re.compile(r'_field\("(\w+)".*?#\s*(.*)$')
 _WIDTH: Final = 100
 _METRICS: Final = {
     "A scrutiny": "reconcile/jobs/scrutiny/metrics.py",
@@ -116,7 +113,7 @@ def _read_meanings() -> Mapping[str, str]:
 
 
 def _list_tables() -> Iterator[str]:
-    yield "# Tables\n\nEvery column of every dataset, with what its name cannot say."
+    yield "# Tables\n\nEvery column of every dataset. The footer of each Parquet file has the same comments."
     yield "Ids are signed: a ledger id above 2^63 - 1 is a negative number."
     shown: dict[int, str] = {}
     for dataset, named in tables.KINDS.items():
@@ -128,31 +125,10 @@ def _list_tables() -> Iterator[str]:
                 continue
             shown[id(schema)] = f"{name} ({dataset})"
             yield "\n| column | type | null | is |\n| --- | --- | --- | --- |"
-            comments = _read_comments(schema)
             for column in schema:
                 null = "yes" if column.nullable else ""
-                yield f"| `{column.name}` | `{_escape(str(column.type))}` | {null} | {comments.get(column.name, '')} |"
-
-
-@cache
-def _read_source() -> tuple[list[str], list[ast.AnnAssign]]:
-    text = Path(tables.__file__).read_text()
-    return text.splitlines(), [node for node in ast.parse(text).body if isinstance(node, ast.AnnAssign)]
-
-
-def _read_comments(schema: pa.Schema) -> Mapping[str, str]:
-    """Return column → what stands behind it in its source."""
-    lines, nodes = _read_source()
-    for node in nodes:
-        made = getattr(tables, node.target.id) if isinstance(node.target, ast.Name) else None
-        parts: list[tuple[object, ast.expr | None]] = [(made, node.value)]
-        if isinstance(made, Mapping) and isinstance(node.value, ast.Dict):
-            parts = list(zip(made.values(), node.value.values, strict=True))
-        for value, source in parts:
-            if value is schema and isinstance(source, ast.Call):
-                marked = (_FIELD.search(line) for line in lines[source.lineno - 1 : source.end_lineno])
-                return {match[1]: _escape(match[2]) for match in marked if match}
-    return {}
+                says = _escape((column.metadata or {}).get(tables.COMMENT, b"").decode())
+                yield f"| `{column.name}` | `{_escape(str(column.type))}` | {null} | {says} |"
 
 
 def _escape(text: str) -> str:

@@ -6,7 +6,7 @@ The record codec is what is right; the columns are what is quick. A property tes
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Final
 
 import numpy as np
@@ -251,8 +251,13 @@ _PARSED: Final = pa.schema(list(tables.CATALOG_LEDGERS)[tables.CATALOG_LEDGERS.g
 _PLAIN: Final = tuple(field.name for field in tables.METADATA_FIELDS)
 _MEMBERS: Final = tables.SEGMENTS.value_type.field("members")
 _MESSAGES: Final = 3
-_STATE_NAMES: Final = pa.array([None, *(str(state) for _, state in sorted((n, s) for s, n in STATE_NUMBERS.items()))])
-_DIGEST_NAMES: Final = pa.array([None, *(str(kind) for _, kind in sorted((n, d) for d, n in DIGEST_NUMBERS.items()))])
+
+
+@cache
+def _list_names(kind: type[State] | type[Digest]) -> pa.Array:
+    """Return the names of states or of digests at their numbers; made once, and not where this module is loaded."""
+    numbers: Mapping[State, int] | Mapping[Digest, int] = STATE_NUMBERS if kind is State else DIGEST_NUMBERS
+    return pa.array([None, *(str(name) for name, _ in sorted(numbers.items(), key=lambda item: item[1]))])
 
 
 def decode_columns(raws: pa.Array | pa.ChunkedArray) -> pa.Table:
@@ -321,8 +326,8 @@ def _decode_messages(messages: ledger_columns.Read) -> tuple[npt.NDArray[np.bool
     columns: dict[str, pa.Array] = {
         "error": pa.nulls(len(rows), pa.string()),
         "format": pa.array(np.full(len(rows), _MESSAGES, np.int8)),
-        "state": _STATE_NAMES.take(pa.array(numbers["state"])),
-        "digest": _DIGEST_NAMES.take(pa.array(numbers["digest"])),
+        "state": _list_names(State).take(pa.array(numbers["state"])),
+        "digest": _list_names(Digest).take(pa.array(numbers["digest"])),
         "last_entry": pa.array(numbers["last_entry"], mask=~closed),
         "length": pa.array(numbers["length"], mask=~closed),
         "ctime": pa.array(numbers["ctime"], mask=~messages.has_ctime[rows]),

@@ -16,7 +16,6 @@ from typing import Final, NewType
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 BookieId = NewType("BookieId", str)
 EntryId = NewType("EntryId", int)
@@ -28,7 +27,6 @@ ROWS_PER_TASK: Final = 250_000
 """Rows of copies that one task should see: some 100 MB of Arrow with ordinary groups."""
 
 _MASK: Final = (1 << 64) - 1
-_BOTH_HALVES: Final = pa.binary(16)
 _HALF: Final = re.compile(r"0[xX][0-9a-fA-F]{1,16}|[0-9]{1,20}")
 _QUALIFIED: Final = re.compile(r"[0-9a-fA-F]{32}")
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}")
@@ -151,8 +149,10 @@ def distinct(
     scope: npt.NDArray[np.int64], ledger: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return where each id stands first, in that order; and for each element which one of these it is."""
+    import pyarrow as pa  # noqa: PLC0415 - who decodes one entry loads no Arrow
+
     raw = pa.py_buffer(np.column_stack((scope, ledger)))
-    codes = pa.Array.from_buffers(_BOTH_HALVES, len(scope), [None, raw]).dictionary_encode().indices.to_numpy()
+    codes = pa.Array.from_buffers(pa.binary(16), len(scope), [None, raw]).dictionary_encode().indices.to_numpy()
     codes = codes.astype(np.int64)
     first = np.empty(int(codes.max(initial=-1)) + 1, np.int64)
     first[codes[::-1]] = np.arange(len(codes))[::-1]

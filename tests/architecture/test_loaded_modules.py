@@ -185,3 +185,41 @@ def test_every_command_has_its_row() -> None:
     """A new command is looked at, too."""
     rows = {line for line, _ in ALLOWED.values()}
     assert [name for name in commands() if not any(row.startswith(name) for row in rows)] == []
+
+
+CODECS: Final = sorted(path.stem for path in (ROOT / "recovery" / "codecs").glob("*.py") if path.name != "__init__.py")
+COLUMN_CODECS: Final = frozenset(
+    {"keys", "ledger_columns", "ledger_metadata", "managed_ledger", "packing", "replication_mark"}
+)
+"""Codecs that decode or encode columns, or decompress: they need Arrow."""
+MOST_OF_A_CODEC: Final = 330
+"""Modules of one codec: Python has 50, NumPy 140, Arrow 30, Protobuf 50. There were 660 with pandas."""
+OTHER_CODECS: Final = {
+    "blocking_cookie": {"cookie"},
+    "entry_log": {"entry", "framing"},
+    "framing": {"entry"},
+    "journal": {"entry", "framing"},
+    "keys": {"packing", "store"},
+    "ledger_columns": {"ledger_record"},
+    "ledger_metadata": {"entry", "ledger_columns", "ledger_record", "packing"},
+    "replication_lock": {"store"},
+    "store_kind": {"store"},
+}
+"""Codecs that are made of others."""
+CODEC_PROBE: Final = """
+import importlib, json, sys
+importlib.import_module(f"recovery.codecs.{sys.argv[1]}")
+print(json.dumps(sorted(sys.modules)))
+"""
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_codec_loads_itself(codec: str) -> None:
+    """A program of one's own that decodes one format pays for that format only."""
+    command = [sys.executable, "-c", CODEC_PROBE, codec]
+    done = subprocess.run(command, env=environment(), cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
+    names: list[str] = json.loads(done.stdout)
+    assert {name for name in SLOW if name in names} <= (ARROW if codec in COLUMN_CODECS else TEXT)
+    own = {name.split(".")[2] for name in names if name.startswith("recovery.codecs.")} - {"_pb"}
+    assert own == {codec, *OTHER_CODECS.get(codec, ())}
+    assert len(names) <= MOST_OF_A_CODEC
