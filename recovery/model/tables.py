@@ -261,22 +261,26 @@ CATALOG_HISTORY: Final = pa.schema(
 
 BACKUP_CHANGES: Final = pa.schema(
     [
-        _field("seal", _I64),  # number of the seal that the change was sealed with
-        _field("path", _TEXT),  # key of the store, absolute
-        _field("txn", _I64),  # transaction, or revision of etcd
-        _field("at", _TIME, null=True),  # when it was made; null where the store keeps no times
-        _field("received_at", _TIME),
-        _field("session", _I64, null=True),  # who made it; on etcd the lease that the key lives or lived with
-        _field("op", _TEXT),  # created, changed, deleted; rights, children: the value stays
-        _field("before", _BYTES, null=True),  # the whole value until then; null: absent, or not known
-        _field("after", _BYTES, null=True),  # the whole value from then on; null: deleted, or it stays
-        # The key from then on. Null where it was deleted; else null says: as it was before this change.
-        _field("version", _I64, null=True),
-        _field("acl", _TEXT, null=True),
-        _field("created_txn", _I64, null=True),
-        _field("created_at", _TIME, null=True),
-        _field("owner", _I64, null=True),  # session or lease that the key lives with: never restored; 0: permanent
-        _field("children_created", _I64, null=True),
+        _field("seal", _I64, says="number of the seal that the change was sealed with"),
+        _field("path", _TEXT, says="key of the store, absolute"),
+        _field("txn", _I64, says="transaction, or revision of etcd"),
+        _field("at", _TIME, null=True, says="when it was made; null where the store keeps no times"),
+        _field("received_at", _TIME, says="when the backup had it"),
+        _field("session", _I64, null=True, says="who made it; on etcd the lease that the key lives or lived with"),
+        _field("op", _TEXT, says="created, changed, deleted; rights, children: the value stays"),
+        _field("before", _BYTES, null=True, says="the whole value until then; null: absent, or not known"),
+        _field("after", _BYTES, null=True, says="the whole value from then on; null: deleted, or it stays"),
+        _field(
+            "version",
+            _I64,
+            null=True,
+            says="of the key from then on; null: deleted, or as before; the same of the columns below",
+        ),
+        _field("acl", _TEXT, null=True, says="rights of the key, as JSON"),
+        _field("created_txn", _I64, null=True, says="transaction that made the key"),
+        _field("created_at", _TIME, null=True, says="when the key was made"),
+        _field("owner", _I64, null=True, says="session or lease that the key lives with: never restored; 0: permanent"),
+        _field("children_created", _I64, null=True, says="what a sequential child would be numbered next"),
     ]
 )
 """Changes of a backup, in the order in which they happened; what a feed gives is `backends.protocols.FOLLOWED`."""
