@@ -6,7 +6,6 @@ MkDocs calls it as a hook. Of a link to a file outside of docs/, which the site 
 import ast
 import re
 from collections.abc import Iterator, Mapping
-from itertools import pairwise
 from pathlib import Path
 from posixpath import normpath
 from typing import Any, Final
@@ -89,27 +88,12 @@ def _walk(path: str, command: click.Command) -> Iterator[tuple[str, click.Comman
 
 
 def _list_findings() -> Iterator[str]:
-    meanings = _read_meanings()
     described = set(re.findall(r"^### (\w+)$", (_ROOT / "docs" / _AT_NIGHT).read_text(), re.MULTILINE))
     yield "# Findings\n\nEach category, its severity unless a rule says another one, what it says, and what comes next."
     yield "\n| category | severity | says | next |\n| --- | --- | --- | --- |"
     for category, traits in categories.TRAITS.items():
         name = f"[`{category}`](../{_AT_NIGHT}#{category.lower()})" if category in described else f"`{category}`"
-        yield f"| {name} | {traits.severity} | {meanings[category]} | {_escape(traits.remedy)} |"
-
-
-def _read_meanings() -> Mapping[str, str]:
-    """Return category → the text below it in its source."""
-    [body] = [
-        node.body
-        for node in ast.parse(Path(categories.__file__).read_text()).body
-        if isinstance(node, ast.ClassDef) and node.name == categories.Category.__name__
-    ]
-    found = {}
-    for member, text in pairwise(body):
-        if isinstance(member, ast.Assign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
-            found[ast.literal_eval(member.value)] = _escape(str(text.value.value))
-    return found
+        yield f"| {name} | {traits.severity} | {_escape(traits.says)} | {_escape(traits.remedy)} |"
 
 
 def _list_tables() -> Iterator[str]:

@@ -1,6 +1,6 @@
 """What the sides of one ledger disagree in, in words: from the rules, and from the findings of a plan."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from reconcile.compare.single_ledger import StoredLedger, is_of
 from reconcile.findings.categories import Category
 from reconcile.findings.table import Run
+from reconcile.findings.view import FindingView
 from reconcile.rules import diff, entries_beyond_end, id_reuse, reference_checks, snapshot_findings
 from reconcile.rules.segments import copy_findings
 from reconcile.rules.segments.copies import CopyFaults
@@ -81,10 +82,7 @@ def apply_rules(
     if references is not None:
         parts.append(reference_checks.findings(references, rows, copies, stored, _RUN, looked_at=looked_at, seen=seen))
     for finding in pa.concat_tables(parts).to_pylist():
-        known = [statement for statement in finding["evidence"] if statement["value"] != "nothing"]
-        yield Disagreement(
-            finding["category"], f"{finding['category']} ({finding['severity']}): {_describe_evidence(known)}"
-        )
+        yield _as_disagreement(finding)
 
 
 def describe_faults(stored: pa.Table, faults: CopyFaults) -> Iterator[Disagreement]:
@@ -96,10 +94,7 @@ def describe_faults(stored: pa.Table, faults: CopyFaults) -> Iterator[Disagreeme
     """
     rows = copy_findings.findings(stored, faults, _RUN, everywhere=False)
     for finding in rows.filter(pc.not_equal(rows["severity"], "info")).to_pylist():
-        known = [statement for statement in finding["evidence"] if statement["value"]]
-        yield Disagreement(
-            finding["category"], f"{finding['category']} ({finding['severity']}): {_describe_evidence(known)}"
-        )
+        yield _as_disagreement(finding)
 
 
 def read_plan_findings(plan: Dataset, ledger: LedgerId) -> Iterator[Disagreement]:
@@ -108,14 +103,12 @@ def read_plan_findings(plan: Dataset, ledger: LedgerId) -> Iterator[Disagreement
     of_it = pc.fill_null(is_of(findings, ledger), fill_value=False)
     for finding in findings.filter(of_it).to_pylist():
         if finding["category"] != Category.HELD:
-            evidence = _describe_evidence(finding["evidence"])
-            yield Disagreement(
-                finding["category"], f"{finding['category']} ({finding['severity']}) in the plan: {evidence}"
-            )
+            yield _as_disagreement(finding, " in the plan")
 
 
-def _describe_evidence(evidence: Iterable[Mapping[str, str]]) -> str:
-    return "; ".join(f"{statement['side']} {statement['field']} {statement['value']}" for statement in evidence)
+def _as_disagreement(row: Mapping[str, Any], where: str = "") -> Disagreement:
+    view = FindingView.from_row(row)
+    return Disagreement(view.category, f"{view.category} ({view.severity}){where}: {view.says} {view.evidence}")
 
 
 def _as_rows(row: Mapping[str, Any] | None) -> pa.Table:

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from reconcile.chosen_settings import list_chosen
 from reconcile.findings.categories import SEVERITY_ORDER, TRAITS, Category
 from reconcile.findings.refusal_texts import describe_reason
+from reconcile.findings.view import FindingView
 from reconcile.plan.manifest import read_plan_manifest
 from reconcile.plan.plan_glance import MOST_ROWS
 from reconcile.plan.views.candidates import list_candidates
@@ -178,7 +179,7 @@ def plan_page(plan: Dataset, inventories: Sequence[Dataset], *, verdict: str, ma
     if manifest.counts.undecided or not is_large:
         undecided = list(itertools.islice(list_ledgers(plan, Choice(is_undecided=True)), UNDECIDED_SHOWN))
     shown = [LedgerId(row["scope"], row["ledger"]) for kept in lists for row in kept.rows]
-    shown += [row["id"] for row in findings if row["id"] is not None]
+    shown += [view.ledger for view in findings if view.ledger is not None]
     named = topics(plan, shown)
     copies = read_copies(inventories)
     damage, hiding = _damage(inventories)
@@ -226,17 +227,17 @@ def plan_page(plan: Dataset, inventories: Sequence[Dataset], *, verdict: str, ma
     )
 
 
-def _categories(counted: Mapping[str, int]) -> list[tuple[str, str, int, str]]:
-    """Return category, severity, count and what to do, the gravest first; holds are shown with their ledgers."""
+def _categories(counted: Mapping[str, int]) -> list[tuple[str, str, int, str, str]]:
+    """Return category, severity, count, what is wrong and what to do, the gravest first; holds are elsewhere."""
     rows = [
-        (str(category), TRAITS[category].severity, counted[category], TRAITS[category].remedy)
+        (str(category), TRAITS[category].severity, counted[category], TRAITS[category].says, TRAITS[category].remedy)
         for category in Category
         if category in counted and category is not Category.HELD
     ]
     return sorted(rows, key=lambda row: (SEVERITY_ORDER.index(row[1]), row[0]))
 
 
-def _list_findings(plan: Dataset) -> list[dict[str, Any]]:
+def _list_findings(plan: Dataset) -> list[FindingView]:
     """Return the gravest findings, in that order; holds are shown with their ledgers.
 
     Where there are too many of one severity, each category has its share: one cookie that differs must not be lost
@@ -249,21 +250,19 @@ def _list_findings(plan: Dataset) -> list[dict[str, Any]]:
             rows = kept.setdefault((pair["severity"], pair["category"]), [])
             of_category = shown.filter(pc.equal(shown["category"], pair["category"]))
             rows.extend(of_category.slice(0, max(0, FINDINGS_SHOWN - len(rows))).to_pylist())
-    listed: list[dict[str, Any]] = []
+    listed: list[FindingView] = []
     for severity in SEVERITY_ORDER:
         alike = sorted((rows for (grave, _), rows in kept.items() if grave == severity), key=len)
         for number, rows in enumerate(alike):
-            listed += rows[: (FINDINGS_SHOWN - len(listed)) // (len(alike) - number)]
-    for row in listed:
-        row["id"] = None if row["ledger"] is None else LedgerId(row["scope"], row["ledger"])
+            shown = rows[: (FINDINGS_SHOWN - len(listed)) // (len(alike) - number)]
+            listed += map(FindingView.from_row, shown)
     listed.sort(key=_gravity)
     return listed
 
 
-def _gravity(row: Mapping[str, Any]) -> tuple[int, str, bool, tuple[int, int], str]:
-    ledger = row["id"]
-    place = (0, 0) if ledger is None else ledger.unsigned_key
-    return SEVERITY_ORDER.index(row["severity"]), row["category"], ledger is not None, place, row["subject"] or ""
+def _gravity(view: FindingView) -> tuple[int, str, bool, tuple[int, int], str]:
+    place = (0, 0) if view.ledger is None else view.ledger.unsigned_key
+    return SEVERITY_ORDER.index(view.severity), view.category, view.ledger is not None, place, view.subject
 
 
 def inventory_page(inventory: Dataset, *, verdict: str, made: datetime, notes: Sequence[str] = ()) -> str:

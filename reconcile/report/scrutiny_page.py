@@ -1,16 +1,17 @@
 """The page of a scrutiny: its sums and how they went, findings by category and by bookie, grids of ledgers."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.check.scrutiny.coverage import describe_not_judged, find_covered_pct
 from reconcile.findings.categories import SEVERITY_ORDER, TRAITS, Category
+from reconcile.findings.view import FindingView
 from reconcile.report.grids import WIDTH, draw_ledger
 from reconcile.report.pages import make_environment
 from reconcile.report.trend import HEIGHT, TrendPoint, draw_trend
@@ -29,13 +30,14 @@ GRIDS_SHOWN: Final = 30
 
 @dataclass(slots=True)
 class CategoryRow:
-    """A category: what to do, how many by severity, the first findings."""
+    """A category: what it says, what to do, how many by severity, the first findings."""
 
     name: str
-    suggested: str
+    says: str
+    remedy: str
     severities: Counter[str] = field(default_factory=Counter)
     suppressed: int = 0
-    shown: list[dict[str, Any]] = field(default_factory=list)
+    shown: list[FindingView] = field(default_factory=list)
 
     @property
     def gravity(self) -> int:
@@ -81,9 +83,9 @@ def scrutiny_page(
         _count_bookies(batch, bookies)
     ordered = sorted(categories.values(), key=lambda row: (row.gravity, row.name))
     named = sorted(bookies.values(), key=lambda row: (-row.categories.total(), row.name))
-    drawn = list(dict.fromkeys(finding["id"] for row in ordered for finding in row.shown if finding["id"] is not None))[
-        :GRIDS_SHOWN
-    ]
+    drawn = list(
+        dict.fromkeys(finding.ledger for row in ordered for finding in row.shown if finding.ledger is not None)
+    )[:GRIDS_SHOWN]
     trend = [TrendPoint(**point) for point in run.manifest.get("trend", [])]
     result = run.manifest["result"]
     severe = sum(result["by_severity"].get(severity, 0) for severity in ("critical", "warning"))
@@ -117,31 +119,16 @@ def scrutiny_page(
 def _count_categories(batch: pa.Table, categories: dict[str, CategoryRow]) -> None:
     for pair in batch.group_by(["category", "severity"]).aggregate([([], "count_all")]).to_pylist():
         name = pair["category"]
-        row = categories.setdefault(name, CategoryRow(name, TRAITS[Category(name)].remedy))
+        traits = TRAITS[Category(name)]
+        row = categories.setdefault(name, CategoryRow(name, traits.says, traits.remedy))
         row.severities[pair["severity"]] += pair["count_all"]
         chosen = batch.filter(pc.equal(batch["category"], name))
         if len(row.shown) < FINDINGS_SHOWN and pair["severity"] == chosen["severity"][0].as_py():
-            row.shown += [
-                _describe(finding) for finding in chosen.slice(0, FINDINGS_SHOWN - len(row.shown)).to_pylist()
-            ]
+            first = chosen.slice(0, FINDINGS_SHOWN - len(row.shown)).to_pylist()
+            row.shown += [FindingView.from_row(finding) for finding in first]
     for name in pc.unique(batch["category"]).to_pylist():
         chosen = batch.filter(pc.equal(batch["category"], name))
         categories[name].suppressed += pc.sum(pc.equal(chosen["status"], "suppressed")).as_py() or 0
-
-
-def _describe(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is shown of a finding."""
-    ledger = None if row["ledger"] is None else LedgerId(row["scope"], row["ledger"])
-    facts = [f"{item['field']}: {item['value']}" for item in row["evidence"] if item["value"]]
-    return {
-        "id": ledger,
-        "about": f"ledger {ledger}" if ledger is not None else row["subject"],
-        "severity": row["severity"],
-        "status": row["status"],
-        "first_seen": row["first_seen"].isoformat(timespec="seconds"),
-        "facts": facts,
-        "unknowns": row["unknowns"],
-    }
 
 
 def _count_bookies(batch: pa.Table, bookies: dict[str, BookieRow]) -> None:

@@ -2,14 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from reconcile.findings.view import FindingView
 from reconcile.report.pages import make_environment
 from reconcile.report.trend import HEIGHT, WIDTH, TrendPoint, draw_trend
 from reconcile.words import count_noun
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+FACTS_SHOWN: Final = 3
+"""Facts that are shown of a finding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +32,9 @@ class JobRow:
 
 @dataclass(frozen=True, slots=True)
 class FindingRow:
-    """A finding in the table, in words; `command` shows all that is known of its ledger, empty where it is of none."""
+    """A finding in the table; `command` shows all that is known of its ledger, empty where it is of none."""
 
-    severity: str
-    category: str
-    about: str
-    since: str
-    evidence: str
-    suggested: str
+    finding: FindingView
     command: str
 
 
@@ -100,6 +99,7 @@ def draw_service(view: ServiceView) -> str:
         .render(
             view=view,
             verdict=verdict,
+            facts_shown=FACTS_SHOWN,
             tone=tone,
             bars=draw_trend(view.trend),
             width=WIDTH,

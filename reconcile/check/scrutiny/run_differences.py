@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from reconcile.check.scrutiny.carried import LaterRun, LedgerKey, LedgerNow, explain_not_sought, select_rows
 from reconcile.findings.categories import TRAITS, Category
+from reconcile.findings.view import FindingView
 from recovery.dataset import Dataset
 from recovery.model.ids import LedgerId
 
@@ -46,6 +47,13 @@ class GoneFinding:
     why: str
     is_resolved: bool
 
+    @property
+    def line(self) -> str:
+        """It in one line, with what resolved it."""
+        view = FindingView.from_row(self.row)
+        since = view.first_seen.isoformat(timespec="seconds")
+        return f"{'resolved' if self.is_resolved else 'gone'}: {view.name}, seen since {since}: {self.why}"
+
     def to_json(self) -> dict[str, Any]:
         """Return it as ``--json`` and files have it."""
         row = self.row
@@ -71,6 +79,13 @@ class ChangedFinding:
 
     row: Mapping[str, Any]
     fields: tuple[tuple[str, str, str], ...]
+
+    @property
+    def line(self) -> str:
+        """It in one line, with what changed."""
+        view = FindingView.from_row(self.row)
+        fields = "; ".join(f"{name} {a} → {b}" for name, a, b in self.fields)
+        return f"changed: {view.category} {view.about}: {fields}"
 
 
 @dataclass(frozen=True, slots=True)

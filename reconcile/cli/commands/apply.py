@@ -183,7 +183,7 @@ def _word_tally(tally: "Tally") -> str:
 
 def _describe_scrutiny(touched: "Touched") -> list[str]:
     """Say what the scrutiny of what was written found, and what it could not judge."""
-    from reconcile.cli.wording.findings import describe_finding
+    from reconcile.findings.view import FindingView
 
     pct = 100 * touched.judged / touched.positions if touched.positions else 100.0
     seen = count_noun(touched.inventories, "inventory", "inventories") + " and running bookies" * touched.asked
@@ -199,7 +199,7 @@ def _describe_scrutiny(touched: "Touched") -> list[str]:
         lines.append(f"the plan has these findings, too: {touched.expected}")
     if touched.absent:
         lines.append(f"not used, because it is gone or has changed: {list_names(touched.absent)}; give --inventory")
-    return lines + [describe_finding(row) for row in touched.worst]
+    return lines + [line for row in touched.worst for line in FindingView.from_row(row).lines]
 
 
 def _make_result(done: "AppliedAndJudged", plan: DatasetPlace, command: str, counts: "PlanCounts") -> Result:

@@ -82,8 +82,8 @@ def orphans(
 
 def _make_result(answer: "FoundOrphans", uri: str, out: DatasetPlace) -> Result:
     from reconcile.findings.categories import Category
+    from reconcile.findings.view import FindingView
     from reconcile.jobs.orphans.request import CANDIDATES
-    from recovery.model.ids import LedgerId
 
     counts = {
         "listed": answer.listed,
@@ -96,21 +96,11 @@ def _make_result(answer: "FoundOrphans", uri: str, out: DatasetPlace) -> Result:
         f"{count_noun(answer.candidates, 'candidate')} for a delete among {count_noun(answer.listed, 'ledger')}; "
         f"{counts['data_without_record']} with data and no record; {counts['deleted_outside']} deleted past bkmeta"
     )
-    worst = [
-        {
-            "category": row["category"],
-            "severity": row["severity"],
-            "ledger": None if row["ledger"] is None else str(LedgerId(row["scope"], row["ledger"])),
-            "first_seen": row["first_seen"].isoformat(timespec="seconds"),
-            "bookies": row["bookies"],
-            "evidence": {f"{item['side']}: {item['field']}": item["value"] for item in row["evidence"]},
-        }
-        for row in answer.worst
-    ]
+    worst = [FindingView.from_row(row) for row in answer.worst]
     details = [
         *(f"undecided: {text}" for text in answer.undecided),
         *(f"no candidates: {count} {reason}" for reason, count in sorted(answer.left_out.items())),
-        *(_word_finding(row) for row in worst),
+        *(line for finding in worst for line in finding.lines),
     ]
     following = ""
     if answer.candidates:
@@ -126,14 +116,8 @@ def _make_result(answer: "FoundOrphans", uri: str, out: DatasetPlace) -> Result:
         following=following,
         facts={
             "found": {category: dict(counted) for category, counted in sorted(answer.found.items())},
-            "worst": worst,
+            "worst": [finding.to_json() for finding in worst],
             "candidates": str(out / CANDIDATES),
             "out": str(out),
         },
     )
-
-
-def _word_finding(row: "dict[str, Any]") -> str:
-    about = "" if row["ledger"] is None else f" ledger {row['ledger']}"
-    evidence = "; ".join(f"{name} {value}" for name, value in row["evidence"].items())
-    return f"{row['severity']} {row['category']}{about}: {evidence}"

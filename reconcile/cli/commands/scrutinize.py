@@ -33,7 +33,6 @@ from reconcile.cli.options import (
 )
 from reconcile.cli.output import Result
 from reconcile.cli.settings import effective_settings
-from reconcile.cli.wording.findings import describe_finding, describe_gone
 from reconcile.words import count_noun, list_names
 from recovery.place import DatasetPlace
 
@@ -292,6 +291,7 @@ def _scrutinize_against(
 
 def _make_result(scrutinized: "Scrutinized", min_coverage: float, out: DatasetPlace | None) -> Result:
     from reconcile.check.scrutiny.coverage import describe_not_judged
+    from reconcile.findings.view import FindingView
 
     covered, lighter = scrutinized.covered_pct, scrutinized.passed_over
     left = describe_not_judged(scrutinized.coverage)
@@ -357,9 +357,9 @@ def _make_result(scrutinized: "Scrutinized", min_coverage: float, out: DatasetPl
         ),
         *(f"not looked for again: {count}, {why}" for why, count in sorted(scrutinized.carried.items())),
         *([f"suppressed: {scrutinized.suppressed}"] if scrutinized.suppressed else []),
-        *(describe_gone(finding) for finding in _list_gone(scrutinized)),
+        *(finding.line for finding in _list_gone(scrutinized)),
         *(f"{category}: {count}" for category, count in scrutinized.found.items()),
-        *(describe_finding(row) for row in scrutinized.worst),
+        *(line for row in scrutinized.worst for line in FindingView.from_row(row).lines),
     ]
     following = ""
     if scrutinized.failing:

@@ -28,7 +28,7 @@ from reconcile.jobs.scrutiny.request import ScrutinyRequest
 from reconcile.rules import nodes as beside
 from reconcile.rules import used_ids
 from reconcile.stores import of_catalog
-from recovery.codecs.store import Layout, ledger_key
+from recovery.codecs.store import Layout, ledger_key, mark_key
 from recovery.codecs.store import places as places_of
 from recovery.dataset import Dataset
 from recovery.model import tables
@@ -139,8 +139,9 @@ def find_stale_marks(
     for part in ranges if has_marks else ():
         stored = catalog.read("ledgers", buckets=part, columns=list(tables.KEY_COLUMNS))
         rows = beside.find_stale_marks(nodes, stored, part, run, opened.uri)
-        marks = [root + row["evidence"][0]["value"] for row in rows.to_pylist()]
-        keys = [root + _name_record(layout, LedgerId(row["scope"], row["ledger"])) for row in rows.to_pylist()]
+        marked = [LedgerId(row["scope"], row["ledger"]) for row in rows.select(["scope", "ledger"]).to_pylist()]
+        marks = [root + mark_key(ledger) for ledger in marked]
+        keys = [root + _name_record(layout, ledger) for ledger in marked]
         now = {key: node is not None for key, node in opened.store.get_many([*marks, *keys])} if marks else {}
         stand = [now[mark] and not now[key] for mark, key in zip(marks, keys, strict=True)]
         yield rows.filter(pa.array(stand, pa.bool_()))

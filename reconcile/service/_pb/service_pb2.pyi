@@ -117,7 +117,7 @@ class FindingsRequest(_message.Message):
     def __init__(self, severity: _Optional[str] = ..., category: _Optional[str] = ..., ledger_id: _Optional[int] = ..., ledger_scope_id: _Optional[int] = ...) -> None: ...
 
 class Finding(_message.Message):
-    __slots__ = ("id", "category", "severity", "status", "ledger_id", "ledger_scope_id", "segment", "subject", "bookies", "evidence", "unknowns", "suggested", "first_seen_ms", "last_seen_ms")
+    __slots__ = ("id", "category", "severity", "status", "ledger_id", "ledger_scope_id", "segment", "subject", "bookies", "evidence", "unknowns", "suggested", "first_seen_ms", "last_seen_ms", "says")
     ID_FIELD_NUMBER: _ClassVar[int]
     CATEGORY_FIELD_NUMBER: _ClassVar[int]
     SEVERITY_FIELD_NUMBER: _ClassVar[int]
@@ -132,6 +132,7 @@ class Finding(_message.Message):
     SUGGESTED_FIELD_NUMBER: _ClassVar[int]
     FIRST_SEEN_MS_FIELD_NUMBER: _ClassVar[int]
     LAST_SEEN_MS_FIELD_NUMBER: _ClassVar[int]
+    SAYS_FIELD_NUMBER: _ClassVar[int]
     id: str
     category: str
     severity: str
@@ -146,7 +147,8 @@ class Finding(_message.Message):
     suggested: str
     first_seen_ms: int
     last_seen_ms: int
-    def __init__(self, id: _Optional[str] = ..., category: _Optional[str] = ..., severity: _Optional[str] = ..., status: _Optional[str] = ..., ledger_id: _Optional[int] = ..., ledger_scope_id: _Optional[int] = ..., segment: _Optional[int] = ..., subject: _Optional[str] = ..., bookies: _Optional[_Iterable[str]] = ..., evidence: _Optional[_Iterable[_Union[Evidence, _Mapping]]] = ..., unknowns: _Optional[_Iterable[str]] = ..., suggested: _Optional[str] = ..., first_seen_ms: _Optional[int] = ..., last_seen_ms: _Optional[int] = ...) -> None: ...
+    says: str
+    def __init__(self, id: _Optional[str] = ..., category: _Optional[str] = ..., severity: _Optional[str] = ..., status: _Optional[str] = ..., ledger_id: _Optional[int] = ..., ledger_scope_id: _Optional[int] = ..., segment: _Optional[int] = ..., subject: _Optional[str] = ..., bookies: _Optional[_Iterable[str]] = ..., evidence: _Optional[_Iterable[_Union[Evidence, _Mapping]]] = ..., unknowns: _Optional[_Iterable[str]] = ..., suggested: _Optional[str] = ..., first_seen_ms: _Optional[int] = ..., last_seen_ms: _Optional[int] = ..., says: _Optional[str] = ...) -> None: ...
 
 class Evidence(_message.Message):
     __slots__ = ("side", "field", "value", "source")

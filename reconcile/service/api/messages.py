@@ -1,12 +1,14 @@
 """What the service knows, as messages of its proto."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any, Final
 
 from google.protobuf import json_format
 from google.protobuf.struct_pb2 import Struct
 
+from reconcile.findings.view import FindingView
 from reconcile.service._pb import service_pb2 as pb
 from reconcile.service.runs.children import Finished
 from reconcile.service.runs.schedule import Ended, Gate, JobState, Running
@@ -118,26 +120,25 @@ def make_maintenance(gate: Gate, result: Mapping[str, Any] | None = None) -> pb.
 
 def make_finding(row: Mapping[str, Any]) -> pb.Finding:
     """Return a finding; a row of FINDINGS in."""
+    view = FindingView.from_row(row)
     return pb.Finding(
-        id=row["id"].hex(),
-        category=row["category"],
-        severity=row["severity"],
-        status=row["status"],
-        ledger_id=row["ledger"],
-        ledger_scope_id=row["scope"] or 0,
-        segment=row["segment"],
-        subject=row["subject"] or "",
-        bookies=row["bookies"] or (),
-        evidence=[
-            pb.Evidence(**{name: entry[name] or "" for name in ("side", "field", "value", "source")})
-            for entry in row["evidence"] or ()
-        ],
-        unknowns=row["unknowns"] or (),
-        suggested=row["suggested"] or "",
-        first_seen_ms=_to_ms(row["first_seen"]),
-        last_seen_ms=_to_ms(row["last_seen"]),
+        id=view.id,
+        category=view.category,
+        severity=view.severity,
+        status=view.status,
+        ledger_id=None if view.ledger is None else view.ledger.ledger,
+        ledger_scope_id=0 if view.ledger is None else view.ledger.scope,
+        segment=view.segment,
+        subject=view.subject,
+        bookies=view.bookies,
+        evidence=[pb.Evidence(**asdict(fact)) for fact in view.facts],
+        unknowns=view.unknowns,
+        says=view.says,
+        suggested=view.remedy,
+        first_seen_ms=_to_ms(view.first_seen),
+        last_seen_ms=_to_ms(view.last_seen),
     )
 
 
-def _to_ms(time: datetime | None) -> int:
-    return 0 if time is None else int(time.timestamp() * 1000)
+def _to_ms(time: datetime) -> int:
+    return int(time.timestamp() * 1000)

@@ -12,6 +12,7 @@ from typing import Any, Final
 import pyarrow.compute as pc
 
 from reconcile.findings.categories import SEVERITY_ORDER
+from reconcile.findings.view import FindingView
 from reconcile.report.service_page import FindingRow, JobRow, ServiceView, draw_service
 from reconcile.report.trend import UNDECIDABLE, TrendPoint
 from reconcile.service.api.metrics import add_results, list_newest_last, read_results
@@ -23,7 +24,6 @@ from reconcile.service.runs.schedule import GateState, JobState, Timing
 from reconcile.words import count_noun
 from recovery.dataset import open_dataset
 from recovery.errors import DatasetError
-from recovery.model.ids import LedgerId
 
 _RUNS: Final = 60
 _FINDINGS: Final = 50
@@ -38,10 +38,9 @@ _SHOWN: Final = [
     "first_seen",
     "suggested",
     "evidence",
+    "bookies",
 ]
 _NOTE: Final = SEVERITY_ORDER[-1]
-_EVIDENCE: Final = 3
-"""Pieces of evidence that are shown of a finding."""
 _OLD: Final = 2
 """So many rounds of all shares without a new verdict are not what the schedule means."""
 
@@ -158,17 +157,6 @@ def _list_worst(paths: Sequence[Path], uri: str) -> list[FindingRow]:
 
 
 def _describe(row: Mapping[str, Any], uri: str) -> FindingRow:
-    about, command, first = row["subject"] or "", "", row["first_seen"]
-    if row["ledger"] is not None:
-        ledger = str(LedgerId(row["scope"], row["ledger"]))
-        about, command = f"ledger {ledger}", shlex.join(["bkmeta", *commands.word_explain(uri, ledger)])
-    pieces = [f"{piece['side']} {piece['field']}: {piece['value']}" for piece in row["evidence"] or ()]
-    return FindingRow(
-        severity=row["severity"],
-        category=row["category"],
-        about=about,
-        since="" if first is None else _word_time(first),
-        evidence="; ".join(pieces[:_EVIDENCE]),
-        suggested=row["suggested"] or "",
-        command=command,
-    )
+    view = FindingView.from_row(row)
+    explain = "" if view.ledger is None else shlex.join(["bkmeta", *commands.word_explain(uri, str(view.ledger))])
+    return FindingRow(view, explain)

@@ -1,7 +1,7 @@
 """`scrutiny diff`: what two scrutinies found differently."""
 
 import sys
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
@@ -10,9 +10,6 @@ from reconcile.cli.options import PLACE, make_output, output_options, quote_comm
 from reconcile.cli.output import Result
 from reconcile.words import count_noun
 from recovery.place import DatasetPlace
-
-if TYPE_CHECKING:
-    from reconcile.check.scrutiny.run_differences import ChangedFinding
 
 _SHOWN: Final = 20
 
@@ -38,7 +35,7 @@ def diff(earlier: DatasetPlace, later: DatasetPlace, shown: int, **shared: Any) 
     Only the folders of the runs are read. A finding is resolved if the second run looked for it again: else its line
     says why it did not.
     """
-    from reconcile.cli.wording.findings import describe_finding, describe_gone, name_subject
+    from reconcile.findings.view import FindingView
     from reconcile.jobs.scrutiny.diff import diff_scrutinies
 
     output = make_output(shared)
@@ -59,12 +56,12 @@ def diff(earlier: DatasetPlace, later: DatasetPlace, shown: int, **shared: Any) 
             f"{counts['new']} new, {resolved} resolved, {counts['not_looked_for']} not looked for again, "
             f"{counts['changed']} changed, {counts['same']} the same"
         )
-    new = differences.new.slice(0, shown).to_pylist()
+    new = [FindingView.from_row(row) for row in differences.new.slice(0, shown).to_pylist()]
     details = [
         f"{earlier}: {compared.earlier}; {later}: {compared.later}",
-        *(f"new: {describe_finding(row)}" for row in new),
-        *(describe_gone(finding) for finding in differences.gone[:shown]),
-        *(_word_changed(finding) for finding in differences.changed[:shown]),
+        *(f"new: {finding.line}" for finding in new),
+        *(finding.line for finding in differences.gone[:shown]),
+        *(finding.line for finding in differences.changed[:shown]),
     ]
     hidden = (
         max(0, differences.new.num_rows - shown)
@@ -86,14 +83,12 @@ def diff(earlier: DatasetPlace, later: DatasetPlace, shown: int, **shared: Any) 
         facts={
             "earlier": {"run": str(earlier), "made": compared.earlier},
             "later": {"run": str(later), "made": compared.later},
-            "new": [
-                {"category": row["category"], "severity": row["severity"], "about": name_subject(row)} for row in new
-            ],
+            "new": [finding.to_json() for finding in new],
             "gone": [finding.to_json() for finding in differences.gone[:shown]],
             "changed": [
                 {
                     "category": finding.row["category"],
-                    "about": name_subject(finding.row),
+                    "about": FindingView.from_row(finding.row).about,
                     "fields": [{"field": name, "earlier": a, "later": b} for name, a, b in finding.fields],
                 }
                 for finding in differences.changed[:shown]
@@ -101,10 +96,3 @@ def diff(earlier: DatasetPlace, later: DatasetPlace, shown: int, **shared: Any) 
         },
     )
     sys.exit(output.show(result))
-
-
-def _word_changed(finding: "ChangedFinding") -> str:
-    from reconcile.cli.wording.findings import name_subject
-
-    fields = "; ".join(f"{name} {a} → {b}" for name, a, b in finding.fields)
-    return f"changed: {finding.row['category']} {name_subject(finding.row)}: {fields}"

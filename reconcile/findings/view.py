@@ -1,0 +1,149 @@
+"""A finding as people read it, made here once. Terminals, pages, JSON and the service only lay it out."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from reconcile.findings.categories import TRAITS, Category
+from recovery.model.ids import LedgerId
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """What one side says.
+
+    Attributes:
+        side: store, bookies, earlier, history, plan.
+        field: what is compared.
+        value: as text; empty where the side says nothing.
+        source: where the side is from.
+    """
+
+    side: str
+    field: str
+    value: str
+    source: str
+
+    def __str__(self) -> str:
+        return f"{self.side} {self.field}: {self.value}"
+
+
+@dataclass(frozen=True, slots=True)
+class FindingView:
+    """One finding.
+
+    Attributes:
+        id: in hex; the same in every run.
+        category: its name.
+        severity: info, warning or critical.
+        status: open or suppressed.
+        ledger: None where it is of a node or a bookie.
+        segment: of the ledger, by number.
+        subject: the path of a node, a bookie, or the field of a ledger that it is about.
+        says: what is wrong, in a sentence.
+        facts: the evidence of each side.
+        unknowns: what could not be known.
+        bookies: those that it names.
+        remedy: what to do, with the ids in its commands.
+        first_seen, last_seen: aware times.
+    """
+
+    id: str
+    category: Category
+    severity: str
+    status: str
+    ledger: LedgerId | None
+    segment: int | None
+    subject: str
+    says: str
+    facts: tuple[Fact, ...]
+    unknowns: tuple[str, ...]
+    bookies: tuple[str, ...]
+    remedy: str
+    first_seen: datetime
+    last_seen: datetime
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> "FindingView":
+        """Return what a row of FINDINGS says; of what columns it lacks, nothing."""
+        category = Category(row["category"])
+        ledger = None if row["ledger"] is None else LedgerId(row["scope"], row["ledger"])
+        bookies = tuple(row.get("bookies") or ())
+        return cls(
+            row["id"].hex(),
+            category,
+            row["severity"],
+            row.get("status", "open"),
+            ledger,
+            row.get("segment"),
+            row["subject"] or "",
+            TRAITS[category].says,
+            tuple(
+                Fact(*(item[name] or "" for name in ("side", "field", "value", "source")))
+                for item in row.get("evidence") or ()
+            ),
+            tuple(row.get("unknowns") or ()),
+            bookies,
+            fill_in(row.get("suggested") or TRAITS[category].remedy, ledger, bookies),
+            row["first_seen"],
+            row.get("last_seen", row["first_seen"]),
+        )
+
+    @property
+    def about(self) -> str:
+        """The ledger, path or bookie that it is about."""
+        return self.subject if self.ledger is None else f"ledger {self.ledger}"
+
+    @property
+    def name(self) -> str:
+        """Its severity and category, and what it is about."""
+        return f"{self.severity} {self.category} {self.about}"
+
+    @property
+    def known(self) -> tuple[Fact, ...]:
+        """The facts that have a value."""
+        return tuple(fact for fact in self.facts if fact.value)
+
+    @property
+    def evidence(self) -> str:
+        """The facts that have a value, and what could not be known, in one line."""
+        facts = "; ".join(map(str, self.known))
+        return f"{facts}; not known: {', '.join(self.unknowns)}" if self.unknowns else facts
+
+    @property
+    def line(self) -> str:
+        """All but the remedy in one line."""
+        return f"{self.name}: {self.says} {self.evidence}".rstrip()
+
+    @property
+    def lines(self) -> tuple[str, str]:
+        """All of it."""
+        return self.line, f"  what to do: {self.remedy}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as ``--json`` has it."""
+        return {
+            "category": self.category,
+            "severity": self.severity,
+            "ledger": None if self.ledger is None else str(self.ledger),
+            "about": self.about,
+            "says": self.says,
+            "evidence": {f"{fact.side}: {fact.field}": fact.value for fact in self.facts},
+            "bookies": list(self.bookies),
+            "suggested": self.remedy,
+            "first_seen": self.first_seen.isoformat(timespec="seconds"),
+        }
+
+
+def fill_in(remedy: str, ledger: LedgerId | None, bookies: tuple[str, ...]) -> str:
+    """Return a remedy with the ledger, and the bookie where it is one, in the place of their names.
+
+    Args:
+        remedy: in which `LEDGER` and `BOOKIE` are names to fill in.
+        ledger: None leaves its name.
+        bookies: none or several leave the name.
+    """
+    if ledger is not None:
+        remedy = remedy.replace("LEDGER", str(ledger))
+    return remedy.replace("BOOKIE", bookies[0]) if len(bookies) == 1 else remedy
