@@ -37,7 +37,13 @@ def scrutinize(uri: str, timed: Timed) -> dict[str, Any]:
     def work() -> Mapping[str, Any]:
         with tempfile.TemporaryDirectory(prefix="bkmeta-bench-") as folder:
             request = ScrutinyRequest(
-                uri, Path(folder, "run"), (), Wire(Options(), {}), demands, recheck_after_s=0, master="local[2]"
+                uri=uri,
+                out=Path(folder, "run"),
+                inventories=(),
+                wire=Wire(Options(), {}),
+                demands=demands,
+                recheck_after_s=0,
+                master="local[2]",
             )
             result = run(request, context)
         return {"ledgers": result.listed, "clean": result.clean, "judged": result.covered_pct}

@@ -173,7 +173,9 @@ def _take_racks(folder: str) -> dict[str, Any]:
     from reconcile.stores import NOBODY
 
     context = Context(NOBODY, Output(as_json=True, progress="none"), lambda: AT)
-    request = ImpactRequest(f"catalog://{folder}", Path(folder), topology=RACKS, drill=Level.RACK, master=MASTER)
+    request = ImpactRequest(
+        uri=f"catalog://{folder}", cache=Path(folder), topology=RACKS, drill=Level.RACK, master=MASTER
+    )
     answer = check_impact(request, context)
     if len(answer.drill) != len(set(RACKS.values())):
         raise ValueError(f"{len(answer.drill)} racks were taken")
@@ -398,7 +400,16 @@ def recover(folder: str, out: str) -> Iterator[Callable[[], dict[str, Any]]]:
             def work() -> Mapping[str, Any]:
                 found: tuple[Dataset, ...] = open_inventories(_inventories(folder))
                 passwords = Passwords.from_candidates([PASSWORD, histories.PASSWORD])
-                request = PlanRequest(found, None, (), LAYOUT, "/ledgers", passwords, BOOKIES, None)
+                request = PlanRequest(
+                    inventories=found,
+                    live=None,
+                    snapshots=(),
+                    layout=LAYOUT,
+                    root="/ledgers",
+                    passwords=passwords,
+                    expected=BOOKIES,
+                    default_quorum=None,
+                )
                 prepare(Path(out), "plan", secret=True)
                 counts = make_plan(request, Path(out), spark, now=_now).counts
                 note = (
@@ -488,7 +499,14 @@ def diff(folder: str, out: str) -> Iterator[Callable[[], dict[str, Any]]]:
                     open_dataset(Path(folder, name), "catalog") for name in (catalogs.NOW, catalogs.EARLIER)
                 )
                 request = PlanRequest(
-                    (), now, (earlier,), LAYOUT, "/ledgers", Passwords.from_candidates([PASSWORD]), BOOKIES, None
+                    inventories=(),
+                    live=now,
+                    snapshots=(earlier,),
+                    layout=LAYOUT,
+                    root="/ledgers",
+                    passwords=Passwords.from_candidates([PASSWORD]),
+                    expected=BOOKIES,
+                    default_quorum=None,
                 )
                 prepare(Path(out), "plan", secret=True)
                 manifest = make_plan(request, Path(out), spark, now=_now)

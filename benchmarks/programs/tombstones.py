@@ -74,7 +74,14 @@ def delete_all(uri: str, inventories: str, folder: str) -> dict[str, Any]:
     def verify() -> None:
         references.write_text(json.dumps({"listed": datetime.now(UTC).isoformat()}) + "\n")
         rules = Rules(min_age_ms=0, freshness_ms=_FOREVER_MS, confirmed=len(ledgers))
-        request = VerifyRequest(target, (), Looks(paths), (str(references),), rules, certificate=certificate)
+        request = VerifyRequest(
+            target=target,
+            ledgers=(),
+            looks=Looks(paths),
+            references=(str(references),),
+            rules=rules,
+            certificate=certificate,
+        )
         verdicts = verify_deletes(request, context).verdicts
         if verdicts["SAFE"] != len(ledgers):
             raise AssertionError(f"not all are safe: {verdicts}")
@@ -84,7 +91,10 @@ def delete_all(uri: str, inventories: str, folder: str) -> dict[str, Any]:
         purge_deletes(PurgeJob(target, certificate, confirmed=digest), context)
 
     began, used = time.perf_counter(), sum(os.times()[:4])
-    step("request", lambda: request_deletes(DeleteRequest(target, ledgers, "benchmark", 0), context))
+    step(
+        "request",
+        lambda: request_deletes(DeleteRequest(target=target, ledgers=ledgers, reason="benchmark", soak_ms=0), context),
+    )
     step("verify", verify)
     notes.append(_measure(uri, "before the purge"))
     step("verify again", verify)

@@ -63,7 +63,7 @@ class Quarantine:
     room: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PurgeRequest:
     """What is purged, and how.
 

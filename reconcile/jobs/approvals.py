@@ -64,7 +64,7 @@ class Approvals:
 NO_APPROVALS: Final = Approvals()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ApproveRequest:
     """What is approved.
 

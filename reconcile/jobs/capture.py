@@ -16,7 +16,7 @@ from recovery.dataset import DatasetWriter
 from recovery.place import DatasetPlace
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CaptureRequest:
     """What is captured.
 

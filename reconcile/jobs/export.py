@@ -33,7 +33,7 @@ _SIZE: Final = struct.Struct(">i")
 _UNFINISHED: Final = ".unfinished"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExportRequest:
     """What is exported.
 
@@ -49,8 +49,8 @@ class ExportRequest:
     ledgers: Sequence[LedgerId]
     disks: Mapping[str, Sequence[Path]]
     out: Path
-    passwords: Sequence[bytes]
-    is_raw: bool
+    passwords: Sequence[bytes] = ()
+    is_raw: bool = False
     has_leftovers: bool = False
 
 

@@ -46,7 +46,7 @@ _TABLES: Final = "tables"
 """Folder below the collected inventories: those that were made of tables."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RecoverRequest:
     """What a plan is made of, wherever that still has to be read.
 
@@ -76,20 +76,20 @@ class RecoverRequest:
     """
 
     out: DatasetPlace
-    inventories: tuple[str, ...]
-    disks: Mapping[str, Sequence[Path]]
-    uri: str | None
-    layout: Layout | None
-    snapshots: tuple[str, ...]
+    inventories: tuple[str, ...] = ()
+    disks: Mapping[str, Sequence[Path]] = field(default_factory=dict)
+    uri: str | None = None
+    layout: Layout | None = None
+    snapshots: tuple[str, ...] = ()
     passwords: Passwords
-    expected: tuple[str, ...] | None
-    default_quorum: tuple[int, int, int] | None
-    references: tuple[str, ...]
-    tail: Tail
-    lost: tuple[LostDisk, ...]
-    raise_past: int | None
-    master: str
-    python: Path | None
+    expected: tuple[str, ...] | None = None
+    default_quorum: tuple[int, int, int] | None = None
+    references: tuple[str, ...] = ()
+    tail: Tail = Tail.INCLUSIVE
+    lost: tuple[LostDisk, ...] = ()
+    raise_past: int | None = None
+    master: str = "local[*]"
+    python: Path | None = None
     tombstones: tuple[str, ...] = ()
     quorums: Path | None = None
     aliases: Mapping[str, str] = field(default_factory=dict)

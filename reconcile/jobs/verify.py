@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from recovery.bookies.wire_reader import RunningCluster
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyRequest:
     """What is read back.
 
@@ -41,7 +41,7 @@ class VerifyRequest:
     plan: DatasetPlace
     uri: str
     source: Mapping[str, Sequence[Path]] | Wire
-    sample: int | None
+    sample: int | None = None
     aliases: Mapping[str, str] = field(default_factory=dict)
 
 

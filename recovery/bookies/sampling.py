@@ -80,7 +80,7 @@ class SamplePlan:
         return text + more
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SampleRequest:
     """What is asked, and of whom.
 

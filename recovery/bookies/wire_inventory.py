@@ -54,7 +54,7 @@ from recovery.model.ids import BUCKETS, LedgerId
 from recovery.place import DatasetPlace
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """What is asked, and of whom.
 

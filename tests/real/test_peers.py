@@ -168,7 +168,13 @@ def test_bookies_of_another_release_are_asked_over_the_wire(old: Old, tmp_path: 
         members = read_members(opened.store, opened.root, None, {})
     # A bookie that lists nothing is silent until the deadline, twice.
     wanted, deadline_s = (tuple(BOOKIES), 15.0) if SOAK else (LISTING, 60.0)
-    request = Request(catalog, members, wanted, Options(deadline_s=deadline_s, patience_s=60), (b"secret",))
+    request = Request(
+        catalog=catalog,
+        members=members,
+        wanted=wanted,
+        options=Options(deadline_s=deadline_s, patience_s=60),
+        passwords=(b"secret",),
+    )
     summary = collect_wire(
         request, tmp_path, lambda task, ranges: [task(r) for r in ranges], now=lambda: datetime.now(UTC)
     )

@@ -186,9 +186,9 @@ class World:
         with self.open() as (own, log):
             room = self.quarantine_most - len(self.list_quarantined(own))
             request = PurgeRequest(
-                issued.certificate,
-                "op",
-                self.name_owners,
+                certificate=issued.certificate,
+                by="op",
+                name_owners=self.name_owners,
                 batch=self.random.randint(1, 3),
                 quarantine=Quarantine(self.quarantine_ms, room) if self.quarantine_ms else None,
                 is_ended=self.now_ms > issued.until_ms,

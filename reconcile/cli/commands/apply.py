@@ -115,8 +115,8 @@ def apply(
 
     output, approvals = make_output(shared), take_approvals(shared)
     request = job.ApplyRequest(
-        plan,
-        uri,
+        plan=plan,
+        uri=uri,
         acl=None if acl == _FROM_SNAPSHOT else acl,
         has_acl=acl == _FROM_SNAPSHOT,
         accept_unfrozen=accept_unfrozen,

@@ -36,7 +36,7 @@ def approve(named: str, key: Path, valid: timedelta, out: Path, **shared: Any) -
 
     output = make_output(shared)
     context = make_context(output)
-    approval = job.approve(job.ApproveRequest(named, key, valid), context.now())
+    approval = job.approve(job.ApproveRequest(named=named, key=key, lifetime=valid), context.now())
     job.write_approval(approval, out)
     subject = approval.subject
     result = Result(

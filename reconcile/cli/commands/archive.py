@@ -61,7 +61,7 @@ def mark(by: str, place: str, checksum: str, **shared: Any) -> None:  # noqa: AN
     ledgers = tuple(copies)
     if checksum and len(ledgers) > 1:
         raise click.UsageError("--checksum is of one ledger: mark each by itself")
-    marked = mark_archived(MarkRequest(target, copies, by), make_context(output))
+    marked = mark_archived(MarkRequest(target=target, copies=copies, by=by), make_context(output))
     verdict = f"{count_noun(marked, 'ledger')} marked"
     sys.exit(output.show(_make_result("archive-mark", verdict, {"marked": marked}, target, ledgers)))
 

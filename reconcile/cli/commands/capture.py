@@ -62,7 +62,14 @@ def capture(
     from reconcile.jobs import capture as job
 
     output = make_output(shared)
-    request = job.CaptureRequest(uri, out, at, ops_s, read_choice(subtrees, pulsar=pulsar), effective_settings())
+    request = job.CaptureRequest(
+        uri=uri,
+        out=out,
+        at=at,
+        ops_s=ops_s,
+        subtrees=read_choice(subtrees, pulsar=pulsar),
+        settings=effective_settings(),
+    )
     tell_if_whole(out, "catalog")
     summary = job.capture(request, make_context(output))
     complete, present = bool(summary.complete), summary.root == "present"

@@ -45,7 +45,7 @@ def check(
 
     output = make_output(shared)
     named = parse_ledgers(ledgers, scope, qualified)
-    done = job.check(job.CertificateRequest(file, key, named), make_context(output))
+    done = job.check(job.CertificateRequest(file=file, key=key, ledgers=named), make_context(output))
     verdict = f"valid, of {count_noun(done.ledgers, 'ledger')}"
     if done.problems:
         verdict = f"{done.validity.name.lower()}: {done.problems[0]}"

@@ -394,7 +394,17 @@ def _collect_over_wire(
     """Ask the bookies of a cluster; on a master, with what its executors are to run."""
     from reconcile.jobs.collect.cluster import ClusterRequest, collect_cluster
 
-    request = ClusterRequest(uri, names, wire, read_passwords(passwords), *spark, out, effective_settings())
+    master, python = spark
+    request = ClusterRequest(
+        uri=uri,
+        bookies=names,
+        wire=wire,
+        passwords=read_passwords(passwords),
+        master=master,
+        python=python,
+        out=out,
+        settings=effective_settings(),
+    )
     return cluster_result(collect_cluster(request, make_context(output)), out)
 
 

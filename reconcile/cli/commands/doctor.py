@@ -38,7 +38,7 @@ def doctor(uri: str | None, master: str, python: Path | None, *, session: bool, 
     if python and not session:
         raise click.UsageError("--executor-python is for --spark")
     output = make_output(shared)
-    request = DoctorRequest(uri, spark=not without, master=master if session else None, python=python)
+    request = DoctorRequest(uri=uri, spark=not without, master=master if session else None, python=python)
     checks = examine_installation(request, make_context(output))
     counts = {str(state): sum(check.state is state for check in checks) for state in State}
     missing = [check for check in checks if check.state is State.MISSING]

@@ -86,16 +86,16 @@ def drill(
 
     output = make_output(shared)
     request = DrillRequest(
-        uri,
-        out,
-        inventories,
-        snapshots,
-        Passwords.from_candidates(read_passwords(passwords)),
-        read_names(expect_bookies) if expect_bookies else None,
-        read_aliases(aliases),
-        master,
-        python,
-        effective_settings(),
+        uri=uri,
+        out=out,
+        inventories=inventories,
+        snapshots=snapshots,
+        passwords=Passwords.from_candidates(read_passwords(passwords)),
+        expected=read_names(expect_bookies) if expect_bookies else None,
+        aliases=read_aliases(aliases),
+        master=master,
+        python=python,
+        settings=effective_settings(),
     )
     sys.exit(output.show(_make_result(run_drill(request, make_context(output)), out)))
 

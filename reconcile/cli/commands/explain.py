@@ -192,7 +192,7 @@ def _explain_bookie(
     if foreign or uri is None:
         raise click.UsageError("--bookie goes with --metadata, --inventory, --inventory-dir, --aliases and --out alone")
     output = make_output(shared)
-    request = BookieRequest(bookie, uri, inventories, read_aliases(aliases), out)
+    request = BookieRequest(bookie=bookie, uri=uri, inventories=inventories, aliases=read_aliases(aliases), out=out)
     return output.show(make_result(explain_bookie(request, make_context(output)), out))
 
 

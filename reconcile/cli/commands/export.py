@@ -79,7 +79,9 @@ def export(
     named = parse_ledgers(ledgers, scope, qualified)
     if not named:
         raise click.UsageError("name ledgers: LEDGER, or --ledger-qualified-name")
-    request = job.ExportRequest(named, disks, out, read_passwords(passwords), is_raw=raw, has_leftovers=logs)
+    request = job.ExportRequest(
+        ledgers=named, disks=disks, out=out, passwords=read_passwords(passwords), is_raw=raw, has_leftovers=logs
+    )
     sys.exit(output.show(_make_result(job.export(request, make_context(output)), out, has_logs=logs)))
 
 

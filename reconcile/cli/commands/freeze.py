@@ -84,7 +84,7 @@ def freeze(
 
     output = make_output(shared)
     kept = take_identity(uri, journal, makes=True)
-    request = job.FreezeRequest(uri, journal or job.default_journal(uri), confirm, reason)
+    request = job.FreezeRequest(uri=uri, journal=journal or job.default_journal(uri), confirmed=confirm, reason=reason)
     with add_remedy(f"what was changed is recorded in {request.journal}, go on: run the same command again"):
         done = job.freeze(request, make_context(output, identity=kept), ask_for_hash)
     sys.exit(

@@ -75,7 +75,16 @@ def orphans(
     from reconcile.jobs.orphans.request import OrphansRequest
 
     output = make_output(shared)
-    request = OrphansRequest(uri, out, references, inventories, earlier, since, to_ms(min_age), effective_settings())
+    request = OrphansRequest(
+        uri=uri,
+        out=out,
+        references=references,
+        inventories=inventories,
+        earlier=earlier,
+        since=since,
+        min_age_ms=to_ms(min_age),
+        settings=effective_settings(),
+    )
     answer = look_for_orphans(request, make_context(output))
     sys.exit(output.show(_make_result(answer, uri, out)))
 

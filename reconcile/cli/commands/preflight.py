@@ -149,7 +149,9 @@ def _examine(
     # All after the first ten minutes are printed: pyarrow alone takes longer than printing them.
     from reconcile.jobs.diagnose import preflight as job
 
-    request = job.PreflightRequest(uri, inventories, confs, addresses, read_aliases(aliases))
+    request = job.PreflightRequest(
+        uri=uri, inventories=inventories, confs=confs, addresses=addresses, aliases=read_aliases(aliases)
+    )
     try:
         report = job.examine(request, make_context(output))
     except UnavailableError as error:

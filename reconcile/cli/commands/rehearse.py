@@ -106,7 +106,10 @@ def rehearse(
         sys.exit(output.show(Result("rehearse", verdict, 0, {"removed": removed.keys}, {"root": removed.root})))
     source = disks if wire_access is None else wire_access
     rehearsed = job.rehearse(
-        job.RehearseRequest(dataset, uri, source, bookies_from, sample, aliases), make_context(output)
+        job.RehearseRequest(
+            plan=dataset, uri=uri, source=source, registry=bookies_from, sample=sample, aliases=aliases
+        ),
+        make_context(output),
     )
     sys.exit(output.show(_make_result(rehearsed, dataset, plan, uri)))
 

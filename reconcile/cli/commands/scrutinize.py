@@ -218,24 +218,24 @@ def scrutinize(
     )
     with _give_place(out) as place:
         request = ScrutinyRequest(
-            uri,
-            place,
-            inventories,
-            asked,
-            demands,
-            share,
-            fail_on,
-            min_coverage,
-            recheck_after.total_seconds(),
-            rechecks,
-            since,
-            suppressions,
-            metrics,
-            master,
-            python,
-            effective_settings(),
-            aliases,
-            references,
+            uri=uri,
+            out=place,
+            inventories=inventories,
+            wire=asked,
+            demands=demands,
+            share=share,
+            fail_on=fail_on,
+            min_coverage=min_coverage,
+            recheck_after_s=recheck_after.total_seconds(),
+            rechecks=rechecks,
+            since=since,
+            suppressions=suppressions,
+            metrics=metrics,
+            master=master,
+            python=python,
+            settings=effective_settings(),
+            aliases=aliases,
+            references=references,
             is_kept=out is not None,
             captures=captures,
             max_age=max_age,
@@ -285,7 +285,7 @@ def _scrutinize_against(
     if foreign:
         raise click.UsageError(f"--{foreign[0].replace('_', '-')} has no meaning with --against: no bookie is asked")
     output = make_output(shared)
-    request = AgainstRequest(uri, against, out, share, effective_settings())
+    request = AgainstRequest(uri=uri, against=against, out=out, share=share, settings=effective_settings())
     return output.show(make_result(scrutinize_against(request, make_context(output)), fail_on, out))
 
 

@@ -100,14 +100,14 @@ def thaw(
             problem = "says what of the inventories may go, and no inventory was given"
             raise InputError(option, problem, "give all of them with --inventory DIR, or leave it out")
     request = job.ThawRequest(
-        uri,
-        journal or job.default_journal(uri),
-        confirm,
-        reason,
-        approvals,
-        tuple(open_dataset(path, "inventory") for path in inventories),
-        job.Accepted(accept_absent, accept_unseen, accept_left_out),
-        tuple(map(LostDisk.parse, lost)),
+        uri=uri,
+        journal=journal or job.default_journal(uri),
+        confirmed=confirm,
+        reason=reason,
+        approvals=approvals,
+        inventories=tuple(open_dataset(path, "inventory") for path in inventories),
+        accepted=job.Accepted(accept_absent, accept_unseen, accept_left_out),
+        lost=tuple(map(LostDisk.parse, lost)),
     )
     done = job.thaw(request, make_context(output, identity=kept), ask_for_hash)
     if isinstance(done, job.Waiting):

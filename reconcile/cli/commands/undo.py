@@ -69,7 +69,9 @@ def undo(
     from reconcile.write.audit_journal import find_next_journal
 
     output, approvals = make_output(shared), take_approvals(shared)
-    request = job.UndoRequest(journal, uri, confirm, replaced_only, reason, approvals)
+    request = job.UndoRequest(
+        journal=journal, uri=uri, confirmed=confirm, replaced_only=replaced_only, reason=reason, approvals=approvals
+    )
     with add_remedy(f"what was taken back is recorded in {journal}: run the same command again"):
         outcome = job.undo(request, make_context(output), _ask_for_hash)
     proposal, done = outcome.proposal, outcome.undone

@@ -78,5 +78,7 @@ def verify(
     if wire == bool(disks):
         raise click.UsageError("give either --wire, or the bookies' folders with --disk ID=DIR")
     source = disks if wire_access is None else wire_access
-    read = job.verify(job.VerifyRequest(plan, uri, source, sample, aliases), make_context(output))
+    read = job.verify(
+        job.VerifyRequest(plan=plan, uri=uri, source=source, sample=sample, aliases=aliases), make_context(output)
+    )
     sys.exit(output.show(make_verify_result("verify", read, plan)))

@@ -32,7 +32,7 @@ TYPED: Final = 8
 """Digits of the hash that count as having read it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyRequest:
     """What is applied, and how.
 

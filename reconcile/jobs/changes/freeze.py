@@ -43,7 +43,7 @@ Ask = Callable[[engine.Proposal], str | None]
 """Shows a proposal to a person; returns the hash that the person confirms, None where nobody can."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FreezeRequest:
     """What is frozen.
 
@@ -77,7 +77,7 @@ class Accepted:
     left_out: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ThawRequest(FreezeRequest):
     """What is thawed: as of a freeze, whose journal it is, and besides that what bookies have.
 

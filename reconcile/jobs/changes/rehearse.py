@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from recovery.bookies.wire_reader import RunningCluster
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RehearseRequest:
     """What is rehearsed, and where.
 
@@ -39,8 +39,8 @@ class RehearseRequest:
     plan: Dataset
     uri: str
     source: Mapping[str, Sequence[Path]] | Wire
-    registry: str | None
-    sample: int | None
+    registry: str | None = None
+    sample: int | None = None
     aliases: Mapping[str, str] = field(default_factory=dict)
 
 

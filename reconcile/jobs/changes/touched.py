@@ -263,10 +263,10 @@ class _Judge:
         registered = [name for name in members.bookies if members.find(name).registered_txn is not None]
         summary = collect_wire(
             Request(
-                open_dataset(folder / CATALOG, "catalog"),
-                members,
-                tuple(name for name in registered if name not in given),
-                wire.options,
+                catalog=open_dataset(folder / CATALOG, "catalog"),
+                members=members,
+                wanted=tuple(name for name in registered if name not in given),
+                options=wire.options,
                 only_members=only_members,
             ),
             folder,

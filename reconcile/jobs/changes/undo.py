@@ -18,7 +18,7 @@ Ask = Callable[[engine.Proposal], str | None]
 """Shows a proposal to a person; returns the hash that the person confirms, None where nobody can."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UndoRequest:
     """What is undone.
 

@@ -15,7 +15,7 @@ from recovery.place import DatasetPlace
 from recovery.spark import demand_spark, over_buckets
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterRequest:
     """Which bookies are asked, and where their inventories go.
 
@@ -31,11 +31,11 @@ class ClusterRequest:
     """
 
     uri: str
-    bookies: tuple[str, ...] | None
+    bookies: tuple[str, ...] | None = None
     wire: Wire
-    passwords: tuple[bytes, ...]
-    master: str
-    python: Path | None
+    passwords: tuple[bytes, ...] = ()
+    master: str = "local[*]"
+    python: Path | None = None
     out: DatasetPlace
     settings: Mapping[str, object] = field(default_factory=dict)
 
@@ -78,13 +78,13 @@ def collect_cluster(request: ClusterRequest, context: Context) -> CollectedClust
         show = throttle(progress)
         tasks = max(1, spark.sparkContext.defaultParallelism)
         wanted = Request(
-            open_dataset(catalog, "catalog"),
-            members,
-            request.bookies,
-            request.wire.options,
-            request.passwords,
-            tasks,
-            request.settings,
+            catalog=open_dataset(catalog, "catalog"),
+            members=members,
+            wanted=request.bookies,
+            options=request.wire.options,
+            passwords=request.passwords,
+            tasks=tasks,
+            settings=request.settings,
         )
         summary = collect_wire(
             wanted,

@@ -13,7 +13,7 @@ _ROWS = 500
 """Marks that are written to a node at a time."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MarkRequest:
     """Which ledgers a backup application has.
 

@@ -8,7 +8,7 @@ from reconcile.jobs.context import Context
 from recovery.model.ids import LedgerId
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CertificateRequest:
     """What a certificate must hold against.
 

@@ -83,7 +83,7 @@ def gather_inventories(
     with TemporaryDirectory(prefix="bkmeta-looks-", dir=looks.scratch) as folder:
         asked = _write_asked(Path(folder) / "asked", opened, layout, records, context, txn)
         members = read_members(opened.store, opened.root, opened.layout_hint, looks.aliases)
-        request = Request(asked, members, None, looks.wire.options)
+        request = Request(catalog=asked, members=members, wanted=None, options=looks.wire.options)
         with context.reporter.progress("asking bookies", "parts"):
             summary = collect_wire(
                 request, Path(folder) / "wire", lambda task, ranges: [task(item) for item in ranges], now=context.now

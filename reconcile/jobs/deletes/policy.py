@@ -75,7 +75,7 @@ class PolicyChange:
         return policy
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyRequest:
     """A policy that is set.
 

@@ -115,15 +115,15 @@ def purge_deletes(job: PurgeJob, context: Context) -> PurgedLedgers:
             room = target.policy.quarantine_most - len(list_quarantined(target))
             quarantine = Quarantine(target.policy.quarantine_ms, room)
         request = PurgeRequest(
-            certificate,
-            target.by,
-            naming.find,
-            archived,
-            target.policy.soak_ms,
-            job.rate,
-            job.batch,
-            quarantine,
-            is_ended,
+            certificate=certificate,
+            by=target.by,
+            name_owners=naming.find,
+            archived=archived,
+            soak_ms=target.policy.soak_ms,
+            rate=job.rate,
+            batch=job.batch,
+            quarantine=quarantine,
+            is_ended=is_ended,
         )
         result = purge_ledgers(
             request, target.cluster, target.own, target.log, now=context.now, progress=throttle(progress)

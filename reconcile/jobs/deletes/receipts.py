@@ -37,7 +37,7 @@ _ROWS = 200
 """Tombstones that are changed in a transaction."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ConfirmRequest:
     """Which bookies are looked at for receipts.
 

@@ -32,7 +32,7 @@ _ROWS: Final = 200
 """Tombstones that are written to a node at a time."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteRequest:
     """Which deletes are asked for.
 
@@ -68,7 +68,7 @@ class RequestedDeletes:
     refused: dict[LedgerId, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UndoRequest:
     """Which deletes are taken back.
 

@@ -68,7 +68,7 @@ _DOUBTS = (Reason.LISTING_INCOMPLETE, Reason.MASS_ABSENCE)
 """Reasons that say that a listing of the store is not believed."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyRequest:
     """What is verified, and by what.
 

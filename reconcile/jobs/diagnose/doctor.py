@@ -90,7 +90,7 @@ class Check:
     remedy: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DoctorRequest:
     """What is looked at besides this machine.
 
@@ -101,10 +101,10 @@ class DoctorRequest:
         python: what executors are to run as their Python; None: what they have.
     """
 
-    uri: str | None
-    spark: bool
-    master: str | None
-    python: Path | None
+    uri: str | None = None
+    spark: bool = False
+    master: str | None = None
+    python: Path | None = None
 
 
 def examine_installation(request: DoctorRequest, context: Context) -> list[Check]:

@@ -48,7 +48,7 @@ _FILES: Final = ("zkfiles:", "etcdfile:")
 _NODES: Final = tables.CATALOG_NODES
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainRequest:
     """Which ledger, and what may know something of it.
 
@@ -71,16 +71,16 @@ class ExplainRequest:
     """
 
     ledger: LedgerId
-    inventories: tuple[str, ...]
-    uri: str | None
-    snapshots: tuple[str, ...]
-    plan: DatasetPlace | None
+    inventories: tuple[str, ...] = ()
+    uri: str | None = None
+    snapshots: tuple[str, ...] = ()
+    plan: DatasetPlace | None = None
     passwords: Passwords
-    expected: tuple[str, ...] | None
-    default_quorum: tuple[int, int, int] | None
-    references: tuple[str, ...]
-    tail: Tail
-    layout: Layout | None
+    expected: tuple[str, ...] | None = None
+    default_quorum: tuple[int, int, int] | None = None
+    references: tuple[str, ...] = ()
+    tail: Tail = Tail.INCLUSIVE
+    layout: Layout | None = None
     aliases: Mapping[str, str] = field(default_factory=dict)
     quorums: Path | None = None
     lost: tuple[LostDisk, ...] = ()

@@ -43,7 +43,7 @@ STORE: Final = "store"
 SHOWN: Final = 20
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BookieRequest:
     """Which bookie, and what may know something of it.
 
@@ -57,7 +57,7 @@ class BookieRequest:
 
     bookie: str
     uri: str
-    inventories: tuple[str, ...]
+    inventories: tuple[str, ...] = ()
     aliases: Mapping[str, str] = field(default_factory=dict)
     out: DatasetPlace | None = None
 

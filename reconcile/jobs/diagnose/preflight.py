@@ -22,7 +22,7 @@ _ASKED_TOGETHER: Final = 16
 """Bookies whose HTTP API is asked at the same time."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PreflightRequest:
     """What is looked at.
 

@@ -106,7 +106,7 @@ def provide_catalog(uri: str, folder: Path, max_age: timedelta, context: Context
                     return kept
             break
     target = name_capture(uri, folder, now)
-    capture(CaptureRequest(uri, target), context)
+    capture(CaptureRequest(uri=uri, out=target), context)
     return _describe(keep_capture(target, now), own, alive=is_live(uri), is_fresh=True)
 
 

@@ -34,7 +34,7 @@ class Taken:
     target: Target = Target.DOWN
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ImpactRequest:
     """What is asked.
 

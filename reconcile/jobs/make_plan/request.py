@@ -19,7 +19,7 @@ from recovery.infer.search import Tail
 from recovery.model.ids import is_bookie_id
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRequest:
     """What a plan is made of.
 
@@ -42,14 +42,14 @@ class PlanRequest:
         settings: of the run, each with where it came from, for the manifest.
     """
 
-    inventories: tuple[Dataset, ...]
-    live: Dataset | None
-    snapshots: tuple[Dataset, ...]
+    inventories: tuple[Dataset, ...] = ()
+    live: Dataset | None = None
+    snapshots: tuple[Dataset, ...] = ()
     layout: Layout
     root: str
     passwords: Passwords
-    expected: tuple[str, ...] | None
-    default_quorum: tuple[int, int, int] | None
+    expected: tuple[str, ...] | None = None
+    default_quorum: tuple[int, int, int] | None = None
     stated_quorums: StatedQuorums = field(default_factory=StatedQuorums)
     tail: Tail = Tail.INCLUSIVE
     references: References | None = None

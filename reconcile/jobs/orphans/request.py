@@ -17,7 +17,7 @@ _SHOWN: Final = 20
 """Findings that a result shows."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OrphansRequest:
     """What is looked at.
 

@@ -21,7 +21,7 @@ from recovery.model.ids import LedgerId
 from recovery.place import DatasetPlace
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EditRequest:
     """What is changed in a plan.
 

@@ -44,7 +44,7 @@ _SHOWN: Final = 20
 _BATCH: Final = 8_192
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AgainstRequest:
     """Which stores.
 

@@ -41,7 +41,7 @@ STORE: Final = "store"
 PLAN: Final = "plan"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DrillRequest:
     """What is tried.
 
@@ -60,10 +60,10 @@ class DrillRequest:
 
     uri: str
     out: DatasetPlace
-    inventories: tuple[str, ...]
-    snapshots: tuple[str, ...]
+    inventories: tuple[str, ...] = ()
+    snapshots: tuple[str, ...] = ()
     passwords: Passwords
-    expected: tuple[str, ...] | None
+    expected: tuple[str, ...] | None = None
     aliases: Mapping[str, str] = field(default_factory=dict)
     master: str = "local[*]"
     python: Path | None = None

@@ -28,7 +28,7 @@ class SampleReads:
     bytes_s: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ScrutinyRequest:
     """What a scrutiny is asked.
 
@@ -60,8 +60,8 @@ class ScrutinyRequest:
 
     uri: str
     out: DatasetPlace
-    inventories: tuple[str, ...]
-    wire: Wire | None
+    inventories: tuple[str, ...] = ()
+    wire: Wire | None = None
     demands: Demands
     share: tuple[int, int] = (1, 1)
     fail_on: str = "warning"

@@ -340,10 +340,10 @@ def _ask_bookies(
         show = throttle(progress)
         summary = collect_wire(
             Request(
-                catalog,
-                members,
-                tuple(bookie for bookie in members.bookies if bookie not in has and bookie not in absent),
-                request.wire.options,
+                catalog=catalog,
+                members=members,
+                wanted=tuple(bookie for bookie in members.bookies if bookie not in has and bookie not in absent),
+                options=request.wire.options,
                 tasks=tasks,
                 buckets=request.buckets,
                 only_members=True,
@@ -371,7 +371,13 @@ def _read_entries(
         return bookies
     members = read_members(opened.store, opened.root, opened.layout_hint, request.aliases)
     wanted = SampleRequest(
-        catalog, members, bookies.without_lists, request.wire.options, sampling, tasks, request.buckets
+        catalog=catalog,
+        members=members,
+        wanted=bookies.without_lists,
+        options=request.wire.options,
+        sampling=sampling,
+        tasks=tasks,
+        buckets=request.buckets,
     )
     with context.reporter.progress("reading entries", "parts") as progress:
         show = throttle(progress)

@@ -377,7 +377,9 @@ class SecondLook:
         read = frozenset() if self.sampled is None else frozenset(self.sampled.names)
         wanted = tuple(bookie for bookie in registered if bookie not in self.given_bookies and bookie not in read)
         summary = collect_wire(
-            Request(open_dataset(folder / CATALOG, "catalog"), members, wanted, wire.options),
+            Request(
+                catalog=open_dataset(folder / CATALOG, "catalog"), members=members, wanted=wanted, options=wire.options
+            ),
             folder,
             lambda task, ranges: [task(part) for part in ranges],
             now=self.context.now,

@@ -132,7 +132,14 @@ class House:
         steps: list[tuple[int, int]] | None = None,
     ) -> Purged:
         """Purge by the certificate."""
-        asked = PurgeRequest(self.certificate, "op", self.name_owners, archived, soak_ms, batch=batch)
+        asked = PurgeRequest(
+            certificate=self.certificate,
+            by="op",
+            name_owners=self.name_owners,
+            archived=archived,
+            soak_ms=soak_ms,
+            batch=batch,
+        )
         with open_log(self.folder, self.store, ROOT, lambda: self.now) as log:
             own = make_own_root(self.store, ROOT, log)
             report = (lambda done, total: steps.append((done, total))) if steps is not None else lambda *_: None

@@ -39,7 +39,8 @@ def house(tmp_path: Path) -> House:
 def purge(house: House, *, room: int = 99, is_ended: bool = False, batch: int | None = None, days: int = 1) -> Purged:
     """Purge by the certificate, with a quarantine."""
     asked = PurgeRequest(
-        house.certificate, "op", house.name_owners, batch=batch, quarantine=Quarantine(days * DAY_MS, room),
+        certificate=house.certificate, by="op", name_owners=house.name_owners, batch=batch,
+        quarantine=Quarantine(days * DAY_MS, room),
         is_ended=is_ended,
     )  # fmt: skip
     with open_log(house.folder, house.store, ROOT, lambda: house.now) as log:

@@ -62,7 +62,7 @@ def test_a_capture_is_a_function_with_a_typed_result(tmp_path: Path) -> None:
     recorder = Recorder()
     context = Context(KnownAccess(), recorder, lambda: datetime.now(UTC))
     uri = f"zkfiles://{ROOT}/tests/data/zookeeper/v39-plain?root=/app&layout=flat"
-    summary = capture(CaptureRequest(uri, tmp_path / "catalog"), context)
+    summary = capture(CaptureRequest(uri=uri, out=tmp_path / "catalog"), context)
     assert summary.complete
     assert summary.ledgers == recorder.counts[-1]
     assert summary.nodes > 0

@@ -51,8 +51,9 @@ def test_a_run_says_what_it_will_cost_and_keeps_what_bookies_answered(
             capture(source, "/ledgers", None, out, clock=lambda: AT)
         sampling = Sampling(Rotation(0, 1), 1e9)
         request = SampleRequest(
-            open_dataset(tmp_path / "catalog", "catalog"), read_members(source, "/ledgers", None, {}), names,
-            Options(deadline_s=5.0), sampling, 3, range(BUCKETS),
+            catalog=open_dataset(tmp_path / "catalog", "catalog"),
+            members=read_members(source, "/ledgers", None, {}), wanted=names,
+            options=Options(deadline_s=5.0), sampling=sampling, tasks=3, buckets=range(BUCKETS),
         )  # fmt: skip
         with caplog.at_level(logging.WARNING):
             sampled = sample_bookies(request, tmp_path / "samples", lambda task, ranges: [task(r) for r in ranges])
@@ -73,8 +74,9 @@ def test_a_cluster_without_ledgers_leaves_an_empty_dataset(tmp_path: Path) -> No
     with DatasetWriter(tmp_path / "catalog", "catalog", binding={}, secret=True) as out:
         capture(source, "/ledgers", None, out, clock=lambda: AT)
     request = SampleRequest(
-        open_dataset(tmp_path / "catalog", "catalog"), read_members(source, "/ledgers", None, {}), ("127.0.0.1:1",),
-        Options(), Sampling(Rotation(0, 30), 1e6), 1, range(BUCKETS),
+        catalog=open_dataset(tmp_path / "catalog", "catalog"),
+        members=read_members(source, "/ledgers", None, {}), wanted=("127.0.0.1:1",),
+        options=Options(), sampling=Sampling(Rotation(0, 30), 1e6), tasks=1, buckets=range(BUCKETS),
     )  # fmt: skip
     sampled = sample_bookies(request, tmp_path / "samples", lambda task, ranges: [task(r) for r in ranges])
     assert isinstance(sampled, Sampled)

@@ -175,7 +175,9 @@ def collected(
         capture(source, "/ledgers", None, out, clock=lambda: AT)
     members = read_members(source, "/ledgers", None, aliases or {})
     options = Options(deadline_s=1.0, patience_s=0.5)
-    request = Request(open_dataset(folder / "catalog", "catalog"), members, wanted, options, tasks=3)
+    request = Request(
+        catalog=open_dataset(folder / "catalog", "catalog"), members=members, wanted=wanted, options=options, tasks=3
+    )
     return collect_wire(request, folder, lambda task, ranges: [task(r) for r in ranges], now=lambda: AT)
 
 
@@ -262,7 +264,12 @@ def test_caps_are_shared_among_tasks(tmp_path: Path) -> None:
         options = Options(deadline_s=30, per_bookie=300.0, in_total=900.0)
         members = read_members(source, "/ledgers", None, {})
         request = Request(
-            open_dataset(tmp_path / "catalog", "catalog"), members, None, options, tasks=3, settings=SETTINGS
+            catalog=open_dataset(tmp_path / "catalog", "catalog"),
+            members=members,
+            wanted=None,
+            options=options,
+            tasks=3,
+            settings=SETTINGS,
         )
 
         def carry(task: Task, ranges: Sequence[range]) -> list[dict[str, Any]]:

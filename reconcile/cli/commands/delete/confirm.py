@@ -50,7 +50,9 @@ def confirm(retention: timedelta, **shared: Any) -> None:  # noqa: ANN401 - the 
     target, looks = take_target(shared), take_looks(shared)
     if not looks.are_asked:
         raise click.UsageError("say how bookies are looked at: --wire, or --inventory for each of them")
-    done = job.confirm_deletes(job.ConfirmRequest(target, looks, to_ms(retention)), make_context(output))
+    done = job.confirm_deletes(
+        job.ConfirmRequest(target=target, looks=looks, retention_ms=to_ms(retention)), make_context(output)
+    )
     code = Exit.FOUND if done.returned or done.overdue else Exit.UNDECIDABLE if done.waiting else Exit.DONE
     verdict = (
         f"{len(done.confirmed)} of {count_noun(len(done.confirmed) + len(done.waiting), 'purged ledger')} confirmed"

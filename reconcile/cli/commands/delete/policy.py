@@ -154,7 +154,7 @@ def set_policy(
     )
     if change == job.PolicyChange():
         raise click.UsageError("name what becomes different")
-    done = job.set_policy(job.PolicyRequest(target, change, approvals), make_context(output))
+    done = job.set_policy(job.PolicyRequest(target=target, change=change, approvals=approvals), make_context(output))
     verdict = "the policy is set"
     if done.loosened:
         verdict += f"; it asks for less than before: {'; '.join(done.loosened)}"

@@ -55,7 +55,9 @@ def request(reason: str | None, soak: timedelta, references: tuple[str, ...], **
 
     output = make_output(shared)
     target, ledgers = take_target(shared), take_ledgers(shared)
-    asked = job.DeleteRequest(target, ledgers, reason or "", to_ms(soak), references)
+    asked = job.DeleteRequest(
+        target=target, ledgers=ledgers, reason=reason or "", soak_ms=to_ms(soak), references=references
+    )
     done = job.request_deletes(asked, make_context(output))
     verdict = f"{count_noun(len(done.requested), 'delete')} requested"
     if done.earlier:

@@ -119,7 +119,17 @@ def verify(
     if sign_key is not None and certificate is None:
         raise click.UsageError("--sign-key belongs to --certificate")
     rules = Rules(to_ms(min_age), to_ms(freshness), archived == "required", confirmed, absent)
-    request = job.VerifyRequest(target, ledgers, looks, references, rules, times, certificate, sign_key, evidence)
+    request = job.VerifyRequest(
+        target=target,
+        ledgers=ledgers,
+        looks=looks,
+        references=references,
+        rules=rules,
+        looks_needed=times,
+        certificate=certificate,
+        sign_key=sign_key,
+        runs=evidence,
+    )
     sys.exit(output.show(_make_result(job.verify_deletes(request, make_context(output)), target, certificate)))
 
 

@@ -74,7 +74,8 @@ def planned(
 ) -> SystemWrites:
     """Return the writes of a plan that are of no ledger."""
     request = PlanRequest(
-        inventories, live, snapshots, Layout.HIERARCHICAL, ROOT, Passwords.from_candidates([]), expected, None,
+        inventories=inventories, live=live, snapshots=snapshots, layout=Layout.HIERARCHICAL, root=ROOT,
+        passwords=Passwords.from_candidates([]), expected=expected, default_quorum=None,
         aliases=aliases or {},
     )  # fmt: skip
     bookies = read_inventories(inventories, "bookies")

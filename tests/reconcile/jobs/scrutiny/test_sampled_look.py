@@ -28,7 +28,15 @@ from tests.support.command import run
 def make_request(share: tuple[int, int], runs: int) -> ScrutinyRequest:
     """A run of a share."""
     demands = Demands(0.0, None, PlacementSettings())
-    return ScrutinyRequest("zk://h/l", Path("out"), (), None, demands, share, sample_reads=SampleReads(runs, 1e6))
+    return ScrutinyRequest(
+        uri="zk://h/l",
+        out=Path("out"),
+        inventories=(),
+        wire=None,
+        demands=demands,
+        share=share,
+        sample_reads=SampleReads(runs, 1e6),
+    )
 
 
 def make_run(rotations: Mapping[str, Any]) -> Dataset:

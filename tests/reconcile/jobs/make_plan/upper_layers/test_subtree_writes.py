@@ -81,14 +81,14 @@ def request_of(
 ) -> PlanRequest:
     """Ask for a plan of nothing but subtrees, of one snapshot; others show ledgers alone."""
     return PlanRequest(
-        (),
-        live,
-        (snapshot, *others),
-        Layout.HIERARCHICAL,
-        "/ledgers",
-        Passwords.from_candidates([]),
-        None,
-        None,
+        inventories=(),
+        live=live,
+        snapshots=(snapshot, *others),
+        layout=Layout.HIERARCHICAL,
+        root="/ledgers",
+        passwords=Passwords.from_candidates([]),
+        expected=None,
+        default_quorum=None,
         subtrees=SubtreeChoice(paths, pulsar),
     )
 
