@@ -486,6 +486,17 @@ def zeros_end(data: memoryview, position: int) -> int:
     return len(data)
 
 
+def find_written_end(data: memoryview, position: int = 0) -> int:
+    """Return the position behind the last byte from `position` on that is not zero, or `position`."""
+    for near, far in _chunks(0, len(data) - position):
+        low = len(data) - far
+        # A copy: a running bookie may write here meanwhile, which `flatnonzero` does not bear.
+        rows = np.flatnonzero(np.frombuffer(bytes(data[low : len(data) - near]), np.uint8))
+        if rows.size:
+            return low + int(rows[-1]) + 1
+    return position
+
+
 def _chunks(start: int, stop: int) -> Iterator[tuple[int, int]]:
     size, largest = _CHUNKS
     while start < stop:

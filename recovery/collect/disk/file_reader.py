@@ -2,7 +2,9 @@
 
 Files are read, not only mapped: a bad sector is an `OSError` to a read and the end of the process to a mapping. Where
 a codec wants a whole file it gets a mapping whose bytes were read just before (`Mapped.load`), so that touching them
-is safe and paced.
+is safe and paced. A running bookie goes on writing to its newest journal and log, from front to back, where zeros were
+reserved: a codec that met these zeros would find a record there at its next look, and take it for damage. So the
+mapping is cut loose from the file behind the last byte that is not zero.
 
 Where there is a rate, somebody else needs the disk and the page cache: nothing is read ahead of the rate, and of whole
 files what was not in the page cache before does not stay there.
@@ -22,8 +24,14 @@ from typing import Final, Self
 import numpy as np
 
 from backends.files import open_regular
+from recovery.codecs.framing import find_written_end
 
-_C: Final = ctypes.CDLL(None)
+_C: Final = ctypes.CDLL(None, use_errno=True)
+_map_pages: Final = _C.mmap
+_map_pages.restype = ctypes.c_void_p
+_map_pages.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long)
+_MAP_FIXED: Final = 0x10
+"""Of Linux and macOS, which Python does not name."""
 _WINDOW: Final = 8 << 20
 """Bytes that the disk is asked for ahead."""
 _PIECE: Final = 2 << 20
@@ -178,7 +186,10 @@ class Mapped:
         self.view, self._map = memoryview(b""), None
 
     def load(self) -> None:
-        """Read the whole file once, after which the view may be read; zeros stand where the disk refuses."""
+        """Read the whole file once, after which the view may be read; zeros stand where the disk refuses.
+
+        What is written behind the end of what the file has by then, into zeros that were reserved, is not seen.
+        """
         position = 0
         if self._meter.rate is not None and self._map is not None:
             self._not_cached = _find_not_cached(self._map)
@@ -187,6 +198,7 @@ class Mapped:
                 if position % _WINDOW < _PIECE and self._meter.rate is None:
                     os.posix_fadvise(self._fd, position, 2 * _WINDOW, os.POSIX_FADV_WILLNEED)
                 position += self._read(self._scratch, position)
+            self._hold_zeros(find_written_end(self.view))
         except OSError:
             self._patch()
 
@@ -212,6 +224,19 @@ class Mapped:
             raise OSError(f"the file ends at {position}, and had {self.size} bytes when it was opened")
         self._meter.took(got)
         return got
+
+    def _hold_zeros(self, end: int) -> None:
+        """Lay zeros of our own over the mapping from a position on."""
+        if self._map is None or end == self.size:
+            return
+        page = end - end % mmap.PAGESIZE
+        begun = bytes(self.view[page:end])
+        address = np.frombuffer(self._map, np.uint8).ctypes.data + page
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_FIXED
+        made = _map_pages(address, self.size - page, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0)
+        if made != address:
+            raise OSError(ctypes.get_errno(), "no memory for the end of a file")
+        ctypes.memmove(address, begun, len(begun))
 
     def _patch(self) -> None:
         copy = memoryview(mmap.mmap(-1, self.size))

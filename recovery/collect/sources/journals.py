@@ -22,11 +22,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-import numpy as np
+from tenacity import retry, retry_if_exception, stop_after_attempt, wait_fixed
 
 from backends.files import open_regular, read_bounded
 from recovery.codecs import entry, journal
-from recovery.codecs.framing import RECORD, Entries
+from recovery.codecs.framing import RECORD, Entries, find_written_end
 from recovery.codecs.journal import (
     FenceRecord,
     LacRecordAt,
@@ -52,8 +52,10 @@ _LARGEST_MARK: Final = 4 << 10
 """It is 16 bytes."""
 _NAMED_BY_TIME: Final = 3
 """The last version of journals whose ids are times."""
-_PIECE: Final = 1 << 20
-"""Bytes looked at at a time."""
+_BEING_WRITTEN: Final = (Reason.EMPTY, Reason.TRUNCATED)
+_ATTEMPTS: Final = 8
+_AGAIN_S: Final = 0.02
+"""Until a mark is read again; writing one takes microseconds."""
 _TORN: Final = 16 << 20
 """More than one batch of writes: no crash cuts that much."""
 
@@ -185,7 +187,7 @@ def _read_mark(ledger_folders: Sequence[Path], name: str, damage: DamageLog) -> 
     for folder in ledger_folders:
         path = folder / name
         try:
-            best = max(best, journal.decode_last_mark(read_bounded(path, _LARGEST_MARK)))
+            best = max(best, _read_written_mark(path))
         except FileNotFoundError:
             continue
         except FormatError as error:
@@ -193,6 +195,17 @@ def _read_mark(ledger_folders: Sequence[Path], name: str, damage: DamageLog) -> 
         except OSError as error:
             damage.add(Unread(str(path), Reason.UNREADABLE, Hides.NOTHING, detail=error.strerror or ""))
     return best
+
+
+@retry(
+    retry=retry_if_exception(lambda error: isinstance(error, FormatError) and error.reason in _BEING_WRITTEN),
+    stop=stop_after_attempt(_ATTEMPTS),
+    wait=wait_fixed(_AGAIN_S),
+    reraise=True,
+)
+def _read_written_mark(path: Path) -> LastMark:
+    """Return the mark of a file that a running bookie may just be writing: it empties the file first."""
+    return journal.decode_last_mark(read_bounded(path, _LARGEST_MARK))
 
 
 def read_journals(
@@ -341,26 +354,15 @@ def _read_journal(journal_file: Journal, data: Mapped, sink: _Sink, damage: Dama
         if isinstance(part, Entries):
             sink.take_entries(part)
         elif isinstance(part, Damage):
-            written = _find_written_end(part, data)
+            end = part.offset + part.length
+            # Reserved zeros reach from there to the end of the file.
+            written = end if end < data.size else find_written_end(data.view, part.offset)
             hides = _weigh_damage(journal_file, written)
             if not _is_torn(part, data.size, written, hides, is_newest=is_newest):
                 piece = Unread(journal_file.file.path, part.reason, hides, part.offset, part.length, detail=part.detail)
                 damage.add(piece)
         else:
             sink.take_special(part, damage)
-
-
-def _find_written_end(part: Damage, data: Mapped) -> int:
-    """Return where the bytes of damage end, without the reserved zeros that reach from there to the end of the file."""
-    end = part.offset + part.length
-    if end < data.size:
-        return end
-    for high in range(end, part.offset, -_PIECE):
-        low = max(part.offset, high - _PIECE)
-        nonzero = np.flatnonzero(np.frombuffer(data.view[low:high], np.uint8))
-        if nonzero.size:
-            return low + int(nonzero[-1]) + 1
-    return part.offset
 
 
 def _is_torn(part: Damage, size: int, written: int, hides: Hides, *, is_newest: bool) -> bool:
