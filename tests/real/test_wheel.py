@@ -53,10 +53,10 @@ def _run(environment: Path, program: str, *arguments: str) -> str:
     return done.stdout
 
 
-def test_the_wheel_holds_the_three_packages_and_nothing_else(wheel: Path) -> None:
-    """No test, script or example becomes an import package of the user's environment."""
+def test_the_wheel_holds_the_packages_and_nothing_else(wheel: Path) -> None:
+    """No test, script or example becomes an import package of the user's environment; `bkmeta` is the library."""
     tops = {name.split("/", 1)[0] for name in _names(wheel)}
-    assert {top for top in tops if not top.endswith(".dist-info")} == {"recovery", "reconcile", "backends"}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"recovery", "reconcile", "backends", "bkmeta"}
 
 
 def test_the_source_distribution_gives_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
@@ -70,12 +70,13 @@ def test_the_program_runs_without_spark(environment: Path) -> None:
     assert _run(environment, "python", "-c", "import importlib.util as u; print(u.find_spec('pyspark'))") == "None\n"
     assert re.search(r"\b\d+\.\d+\.\d+", _run(environment, "bkmeta", "--version"))
     assert "--ledger-dir" in _run(environment, "bkmeta", "collect", "--help")
+    assert _run(environment, "python", "-c", "import bkmeta; print(bkmeta.collect.__module__)") == "reconcile.library\n"
 
 
 def test_every_import_name_is_ours_alone(environment: Path) -> None:
-    """Each of the three import packages belongs to this distribution, and to no other that it brings along."""
+    """Each of the import packages belongs to this distribution, and to no other that it brings along."""
     code = (
         "from importlib.metadata import packages_distributions as owners\n"
-        "print(*(sorted(set(owners()[name])) for name in ('recovery', 'reconcile', 'backends')))"
+        "print(*(sorted(set(owners()[name])) for name in ('bkmeta', 'recovery', 'reconcile', 'backends')))"
     )
-    assert _run(environment, "python", "-c", code) == "['bkmeta'] ['bkmeta'] ['bkmeta']\n"
+    assert _run(environment, "python", "-c", code) == "['bkmeta'] ['bkmeta'] ['bkmeta'] ['bkmeta']\n"

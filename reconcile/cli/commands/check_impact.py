@@ -1,7 +1,6 @@
 """`check-impact`: may these bookies be taken away?"""
 
 import getpass
-import os
 import sys
 from dataclasses import asdict, replace
 from datetime import timedelta
@@ -186,7 +185,7 @@ def check_impact(
         from reconcile.check.impact.segments.columns import Shape
         from reconcile.check.placement_files import read_placement, read_topology
         from reconcile.jobs.collect.tables import with_tables
-        from reconcile.jobs.impact.cache import Statement
+        from reconcile.jobs.impact.cache import Statement, default_cache
         from reconcile.jobs.impact.check import check_impact as run
         from reconcile.jobs.impact.question import ImpactRequest, Taken
         from reconcile.jobs.references import read_references
@@ -197,7 +196,7 @@ def check_impact(
     declared = now().isoformat(timespec="seconds")
     request = ImpactRequest(
         uri=uri,
-        cache=cache or _default_cache(),
+        cache=cache or default_cache(),
         max_age=max_age,
         taken=Taken(sets, domains, hosts, Target(target)),
         topology=None if topology is None else read_topology(topology),
@@ -311,11 +310,6 @@ def _choose_next(answer: "ImpactAnswer", uri: str) -> str:
     if answer.sets:
         return "do it, and ask again before the next ones are taken: what is down then counts as lost"
     return ""
-
-
-def _default_cache() -> Path:
-    home = os.environ.get("XDG_CACHE_HOME")
-    return (Path(home) if home else Path.home() / ".cache") / "bkmeta" / "impact"
 
 
 def read_weights(path: Path) -> dict[str, float]:

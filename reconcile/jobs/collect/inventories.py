@@ -29,7 +29,7 @@ def find_inventories(folders: Sequence[str], *, may_be_missing: bool = False) ->
         folder = to_place(name)
         if may_be_missing and (not folder.exists() or not any(folder.iterdir())):
             continue
-        kind = _kind_of(folder)
+        kind = read_kind(folder)
         in_folder = [str(folder)] if kind == _INVENTORY else [] if kind else list(_below(folder))
         if not in_folder:
             problem = f"is a {kind}" if kind else "holds no inventory"
@@ -40,7 +40,7 @@ def find_inventories(folders: Sequence[str], *, may_be_missing: bool = False) ->
 
 def _below(folder: DatasetPlace) -> Iterator[str]:
     for child in _children(folder):
-        kind = _kind_of(child)
+        kind = read_kind(child)
         if kind == _INVENTORY:
             yield str(child)
         elif kind is None:
@@ -51,7 +51,7 @@ def _below(folder: DatasetPlace) -> Iterator[str]:
 
 
 def _has_inventory(folder: DatasetPlace) -> bool:
-    kind = _kind_of(folder)
+    kind = read_kind(folder)
     return kind == _INVENTORY or (kind is None and any(_has_inventory(child) for child in _children(folder)))
 
 
@@ -68,7 +68,7 @@ def _children(folder: DatasetPlace) -> Sequence[DatasetPlace]:
         ) from error
 
 
-def _kind_of(folder: DatasetPlace) -> str | None:
+def read_kind(folder: DatasetPlace) -> str | None:
     """Return what a folder's manifest says that it is; None: it has none."""
     try:
         manifest = json.loads((folder / _MANIFEST).read_bytes())
