@@ -19,7 +19,8 @@ _ELSEWHERE: Final = re.compile(r"[a-z][a-z0-9+.-]*:")
 
 def pages() -> list[Path]:
     """Return every page that people read."""
-    return sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "tests").rglob("*.md")])
+    folders = ("benchmarks", "docs", "tests")
+    return sorted([*ROOT.glob("*.md"), *(page for name in folders for page in (ROOT / name).rglob("*.md"))])
 
 
 @cache

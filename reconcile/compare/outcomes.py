@@ -109,7 +109,7 @@ def _list_others(rows: pa.Table, named: npt.NDArray[np.bool_], copies: pa.Table)
 def _name_everybody(rows: pa.Table, named: npt.NDArray[np.bool_], others: pa.Table, hiding: Sequence[str]) -> pa.Table:
     """Return the rows, some of them read through all who have anything and all who may hold more.
 
-    No bookie is then outside the record, so that none has a copy too many; see `docs/design/0014-guards.md`.
+    No bookie is then outside the record, so that none has a copy too many; see `docs/internals/guards.md`.
 
     Args:
         rows: RECONSTRUCTION.

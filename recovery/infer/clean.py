@@ -3,7 +3,7 @@
 Given an ensemble size E and a write quorum W for each ledger, a bookie gets a position, each position is tiled by the
 stays of its bookies, and segments begin where stays take over. What is accepted is proved: each entry from 0 to the
 last has all its W copies where the proposed ensembles say. No loop over ledgers; every loop here is bounded, whatever
-the input. The theory is in `docs/design/0002-common-path.md`.
+the input. The theory is in `docs/internals/reconstruction.md`.
 """
 
 from dataclasses import dataclass

@@ -2,7 +2,7 @@
 
 A ledger whose copies are striped shows E and W. One whose bookies all hold all of it does not: three full copies may be
 a 3/3 ledger, a 4/4 one that lost a bookie, or a 2/2 one with a leftover. Such shapes count only with support; the rule
-and its reasons are in `docs/design/0002-common-path.md`.
+and its reasons are in `docs/internals/reconstruction.md`.
 """
 
 from collections import Counter

@@ -8,7 +8,7 @@
 A client that reads through the universal one asks one member after the other until one has the entry. Where nobody has
 it, all say that there is no such entry, and some readers skip its neighbours, too: so bookies that may have it are
 named beside the holders, and readers wait. Only content that is in doubt is not read: two keys, one entry with two
-payloads, a deletion that somebody may have meant. See `docs/design/0013-readable-first.md`.
+payloads, a deletion that somebody may have meant. See `docs/internals/guards.md`.
 """
 
 from dataclasses import dataclass, replace

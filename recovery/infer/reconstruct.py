@@ -2,7 +2,7 @@
 
 What the copies show of E and W is tried first; where they are silent, the prior's shapes. A proposal is the inclusive
 one: closed at the last entry that any bookie holds. What is not proved has a reason; it is guarded where all that is
-seen can be read all the same, else held. See `docs/design/0002-common-path.md` and `0013-readable-first.md`.
+seen can be read all the same, else held. See `docs/internals/reconstruction.md` and `docs/internals/guards.md`.
 """
 
 import hashlib

@@ -7,7 +7,7 @@ The cheapest bookies of one segment are an assignment of bookies to positions, t
     a copy that no position explains       0.9, at most 6 a bookie and segment; 0.05 and 0.5 for one that was copied to
 
 A change therefore explains a bookie that stops where another begins, not a single entry that strayed or was lost. A
-bookie that lost much of its share stays a member. Work for a ledger is bounded: `docs/design/0006-whole-method.md`.
+bookie that lost much of its share stays a member. Work for a ledger is bounded: `docs/internals/reconstruction.md`.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """Ledgers whose history the column-wise paths do not prove: the cheapest ensembles that leave nothing unreadable.
 
 What the cheapest segments (`segment_costs`) leave unreadable gets segments of its own. Of equals, who stays keeps its
-place, and a copy goes before the bookie that it was made for. The theory is in `docs/design/0006-whole-method.md`.
+place, and a copy goes before the bookie that it was made for. The theory is in `docs/internals/reconstruction.md`.
 """
 
 from collections.abc import Iterator, Sequence

@@ -16,7 +16,7 @@ Availability bytes (BP-34), big-endian, offsets and sizes in bytes, one list:
 What is written here is grouped, as BP-34 means it. Released bookies send a group with period 0 for every run.
 
 Source: BP-34, "GetListOfEntriesOfALedger"; apache/bookkeeper 9590a97, util/AvailabilityOfEntriesOfLedger;
-docs/formats/bookie-storage.md; the rank of an entry: docs/design/0006-whole-method.md.
+docs/formats/bookie-storage.md; the rank of an entry: docs/internals/reconstruction.md.
 """
 
 import struct

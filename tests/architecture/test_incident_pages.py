@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).resolve().parents[1]
-PAGE = next((TESTS.parent / "docs" / "design").glob("*-incidents.md"))
+PAGE = TESTS.parent / "docs" / "internals" / "incidents.md"
 SCENARIOS = re.findall(
     r"^### (\d+)\. (.+?)\n(.*?)(?=^#|\Z)", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
 )

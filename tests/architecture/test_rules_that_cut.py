@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-PAGE: Final = next((ROOT / "docs" / "design").glob("*-rules-that-cut.md"))
+PAGE: Final = ROOT / "docs" / "internals" / "rules-that-cut.md"
 PACKAGES: Final = (ROOT / "recovery" / "infer", ROOT / "reconcile" / "compare")
 COLUMNS: Final = frozenset({"end", "last_entry", "state", "segments", "members", "holders", "outcome", "cut"})
 SETTERS: Final = {"set_outcome": "outcome", "cut_at": "end"}

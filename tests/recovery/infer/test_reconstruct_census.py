@@ -1,6 +1,6 @@
 """The history that would break each rule that cuts, if the statement of the protocol that it rests on were false.
 
-Rules and statements are in `docs/design/0030-rules-that-cut.md`. Each test has both sides: what must be kept is kept,
+Rules and statements are in `docs/internals/rules-that-cut.md`. Each test has both sides: what must be kept is kept,
 what may be cut is cut.
 """
 

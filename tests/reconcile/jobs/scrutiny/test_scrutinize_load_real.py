@@ -181,7 +181,8 @@ class Load:
 def is_left_by_bookkeeper(there: ScrutinizedCluster, row: Mapping[str, Any], captured: Dataset) -> bool:
     """Say whether a finding is true by BookKeeper's own client: a bookie that must have an entry says it has not.
 
-    With A < W a writer that loses a bookie does not send the new one what A others had acknowledged (docs/design/0019).
+    With A < W a writer that loses a bookie does not send the new one what A others had acknowledged:
+    docs/internals/scrutiny.md.
     The bookie that was lost may have them, and where it is no member any more they count as misplaced.
     Of a ledger that was deleted, or repaired, since then no bookie can be asked any more.
     """
