@@ -49,7 +49,7 @@ def _field(column: Any) -> Any:  # noqa: ANN401 - an Arrow column
 
 
 def _list_field(column: Any) -> Any:  # noqa: ANN401 - an Arrow column
-    lists = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    lists = column.combine_chunks()
     counts = pc.fill_null(pc.list_value_length(lists), 0)
     items = lists.flatten()
     if pa.types.is_struct(items.type):
@@ -122,9 +122,8 @@ class Hashes:
 
 def read_hashes(manifest: Mapping[str, Any]) -> Hashes | None:
     """Return the hashes of the buckets that a plan's manifest has; None: it has none, or they are not ours."""
-    stored = manifest.get(_BUCKETS)
     try:
-        return None if stored is None else Hashes(*(_read_buckets(stored[name]) for name in ("actions", "settled")))
+        return Hashes(*(_read_buckets(manifest[_BUCKETS][name]) for name in ("actions", "settled")))
     except (KeyError, TypeError, ValueError, AttributeError):
         return None
 
@@ -164,7 +163,7 @@ class BucketStream:
         if not len(values):
             return
         earlier = np.maximum.accumulate(np.r_[self._bucket, values])[:-1]
-        bad = (values < 0) | (values < earlier)
+        bad = values < earlier
         self.misplaced += int(bad.sum())
         good = rows.filter(pa.array(~bad))
         if not good.num_rows:

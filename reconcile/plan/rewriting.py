@@ -108,16 +108,16 @@ class Rewriting:
 
 def _list_stretches(dataset: Dataset, table: str) -> list[tuple[range, Part | None]]:
     """Cover all buckets of ledgers by stretches that have the rows of one file each; one without a file: of any."""
-    parts = [
-        part
+    stretches = [
+        (part.first_bucket, part.last_bucket, part)
         for part in dataset.parts(table)
-        if part.rows and part.first_bucket is not None and 0 <= part.first_bucket < BUCKETS
+        if part.rows and part.first_bucket is not None and part.last_bucket is not None
     ]
-    bounds = [(int(part.first_bucket or 0), int(part.last_bucket or 0)) for part in parts]
-    if not parts or any(last >= first for (_, last), (first, _) in pairwise(bounds)):
+    of_ledgers = [stretch for stretch in stretches if 0 <= stretch[0] < BUCKETS]
+    if not of_ledgers or any(last >= first for (_, last, _), (first, _, _) in pairwise(of_ledgers)):
         return [(range(BUCKETS), None)]
-    edges = [0, *(first for first, _ in bounds[1:]), BUCKETS]
-    return [(range(low, high), part) for (low, high), part in zip(pairwise(edges), parts, strict=True)]
+    edges = [0, *(first for first, _, _ in of_ledgers[1:]), BUCKETS]
+    return [(range(low, high), part) for (low, high), (_, _, part) in zip(pairwise(edges), of_ledgers, strict=True)]
 
 
 def _cut(stretch: range, rows: int) -> Iterator[range]:

@@ -70,7 +70,7 @@ def parse_waves(text: str) -> list[range]:
         edges.append(min(BUCKETS, max(edges[-1] + 1, round(BUCKETS * share / 100))))
     if rest:
         edges.append(BUCKETS)
-    if edges[-1] != BUCKETS or any(low >= high for low, high in pairwise(edges)):
+    if any(low >= high for low, high in pairwise(edges)):
         raise ValueError(f"more waves than {BUCKETS} buckets can be cut into")
     return [range(low, high) for low, high in pairwise(edges)]
 

@@ -28,7 +28,7 @@ from recovery.codecs.entry import master_key
 from recovery.codecs.store import Layout
 from recovery.dataset import sort_by_key
 from recovery.model import tables
-from recovery.model.ids import LedgerId
+from recovery.model.ids import BUCKETS, LedgerId
 from recovery.model.metadata import Digest, State
 
 PASSWORDS = Passwords.from_candidates([b"hunter2"])
@@ -377,3 +377,25 @@ def test_a_hold_becomes_readable_by_a_reading() -> None:
     assert [action["guard"] for action in released_from(stored, guarded(7))] == ["lock"]
     assert [action["guard"] for action in released_from(stored, row(7))] == [None]
     assert released_from(stored, held(7, ["b0:1"])) == []
+
+
+@pytest.mark.parametrize(
+    ("phase", "bucket", "found"),
+    [
+        (Phase.LEDGERS, 0, Phase.LEDGERS),
+        (Phase.LEDGERS, BUCKETS - 1, Phase.LEDGERS),
+        (Phase.LEDGERS, BUCKETS, Phase.SUBTREES),
+        (Phase.LEDGERS, (1 << 15) - 1, Phase.SUBTREES),
+        (Phase.GENERATORS, BUCKETS, Phase.GENERATORS),
+        (Phase.COOKIES, 0, Phase.COOKIES),
+    ],
+)
+def test_nodes_of_upper_layers_are_known_by_their_buckets(phase: Phase, bucket: int, found: Phase) -> None:
+    """They are behind all ledgers, and have the ledgers' number: nothing else has a phase by its bucket."""
+    assert phase_of(int(phase) << 48 | bucket << 32 | 7) is found
+
+
+def test_no_ledgers_make_no_actions() -> None:
+    """The table is there, and is empty."""
+    none = tables.RECONSTRUCTION.empty_table()
+    assert make_ledger_actions(none, Layout.HIERARCHICAL, PASSWORDS, b"") == tables.ACTIONS.empty_table()

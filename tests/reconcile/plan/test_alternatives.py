@@ -11,7 +11,17 @@ from reconcile.compare import decide
 from reconcile.compare.decide import Case
 from reconcile.compare.evidence import Evidence, KnownTables
 from reconcile.plan.actions import Passwords, make_ledger_actions
-from reconcile.plan.alternatives import GUARDED, GUARDED_BY_NAMES, offer_alternatives
+from reconcile.plan.alternatives import (
+    FROM_BOOKIES,
+    GUARDED,
+    GUARDED_BY_NAMES,
+    count_readable,
+    describe_records,
+    list_alternatives,
+    list_values,
+    offer_alternatives,
+    read_numbers,
+)
 from reconcile.plan.edits import Edits, edit_plan
 from reconcile.plan.manifest import read_plan_manifest
 from reconcile.rules.holds import HOLD_PASSWORD_SIZE, NAMED_MARK
@@ -121,3 +131,104 @@ def test_the_choice_brings_its_guard(label: str, guard: str | None, by_names: in
     counts = read_plan_manifest(chosen).counts
     assert (counts.held, counts.guarded, counts.restored) == (0, int(guard is not None), int(guard is None))
     assert counts.guarded_by_names == by_names
+
+
+def record_of(last: int | None, state: State = State.CLOSED, length: int | None = 90) -> LedgerMetadata:
+    """Return a record with an end, or without one."""
+    segments = (Segment(0, ("b1", "b2", "b3")),)
+    return LedgerMetadata(3, 3, 2, 2, state, last, length, segments, Digest.CRC32C, b"pw", creator_token=0)
+
+
+CLOSED = record_of(9)
+OPEN = record_of(None, State.OPEN, None)
+
+
+@pytest.mark.parametrize(
+    ("record", "words", "readable"),
+    [
+        (CLOSED, "CLOSED, 10 entries, 3/2/2", 10),
+        (CLOSED, "CLOSED, 10 entries, 3/2/2, 4 entries that nobody serves, 0 copies not named", 6),
+        (OPEN, "OPEN, no end yet, 3/2/2", 31),
+        (OPEN, "OPEN, no end yet, 3/2/2, 4 entries that nobody serves", 27),
+    ],
+)
+def test_an_alternative_reads_up_to_its_end(record: LedgerMetadata, words: str, readable: int) -> None:
+    """Or as far as bookies have entries, where it has none; but for those that nobody serves."""
+    assert count_readable(ledger_metadata.encode(record), words, 30) == readable
+
+
+def list_of(rows: int, *readings: tuple[str, list[bytes | None]]) -> list[list[tuple[str, bytes]]]:
+    """Return label and bytes of the alternatives of each row."""
+    columns = [
+        (label, pa.array(values, pa.binary()), pa.array([f"{label} in words" for _ in values]))
+        for label, values in readings
+    ]
+    found = list_alternatives(rows, columns)
+    assert found.type == tables.ACTIONS.field("alternatives").type
+    assert all(one["reads_as"] == f"{one['label']} in words" for row in found.to_pylist() for one in row)
+    return [[(one["label"], one["value"]) for one in row] for row in found.to_pylist()]
+
+
+def test_each_row_has_the_alternatives_that_it_has_bytes_of() -> None:
+    """In the order of the readings; none where there is none, and no row where there are no rows."""
+    assert list_of(3, ("a", [b"1", None, b"3"]), ("b", [b"4", None, None])) == [
+        [("a", b"1"), ("b", b"4")], [], [("a", b"3")]
+    ]  # fmt: skip
+    assert list_of(2) == [[], []]
+    assert list_of(0, ("a", [])) == list_of(0) == []
+
+
+def test_numbers_are_read_of_the_ledgers_that_are_asked_for() -> None:
+    """Whole numbers of the fields that a record can have another of; nothing where no ledger is asked for."""
+    offered = [("length", "7"), ("last_entry", "12"), ("last_entry", "-1"), ("length", "x"), ("digest", "12")]
+    rows = pa.table(
+        {
+            "scope": pa.array([0, 0, 0], pa.int64()),
+            "ledger": pa.array([3, 4, 5], pa.int64()),
+            "alternatives": [[{"field": field, "value": value} for field, value in offered], [], []],
+        }
+    )
+    wanted = {LedgerId(0, 3), LedgerId(0, 4)}
+    assert read_numbers(rows, wanted) == {
+        LedgerId(0, 3): {
+            "length=7": ("length", 7),
+            "last_entry=12": ("last_entry", 12),
+            "last_entry=-1": ("last_entry", -1),
+        },
+        LedgerId(0, 4): {},
+    }
+    assert read_numbers(rows, set()) == {}
+
+
+@pytest.mark.parametrize(
+    ("op", "base"), [("hold", "bookies"), ("create", "own"), ("replace", "own"), ("hold", None), ("create", None)]
+)
+def test_a_number_changes_the_record_that_would_be_written(op: str, base: str | None) -> None:
+    """Of a hold that is the bookies' own reading; where there is none only what is offered whole can be chosen."""
+    hold = ledger_metadata.encode(record_of(3))
+    own = ledger_metadata.encode(CLOSED)
+    offered = [{"label": "restore", "value": b"whole"}]
+    if base == "bookies":
+        offered.append({"label": FROM_BOOKIES, "value": own})
+    row = {"op": op, "value": own if base == "own" else hold if op == "hold" else None, "alternatives": offered}
+    numbers = {"length=7": ("length", 7), "last_entry=4": ("last_entry", 4)}
+    found = list_values(row, numbers)
+    whole = {str(one["label"]): one["value"] for one in offered}
+    if base is None:
+        assert found == whole
+    else:
+        changed = {
+            "length=7": ledger_metadata.encode(record_of(9, length=7)),
+            "last_entry=4": ledger_metadata.encode(record_of(4)),
+        }
+        assert found == whole | changed
+        assert list_values(row, {"restore": ("length", 7)}) == whole
+
+
+def test_records_are_told_in_words() -> None:
+    """State, entries and quorums; what has no end yet, and what no reader could read."""
+    raw = [ledger_metadata.encode(CLOSED), ledger_metadata.encode(OPEN), b"no record", None]
+    parsed = ledger_metadata.decode_columns(pa.array(raw, pa.binary()))
+    told = ["CLOSED, 10 entries, 3/2/2", "OPEN, no end yet, 3/2/2", "cannot be read", "cannot be read"]
+    assert describe_records(parsed).to_pylist() == told
+    assert describe_records(pa.table(parsed).slice(1, 2)).to_pylist() == told[1:3]

@@ -158,3 +158,16 @@ def test_a_known_bookie_is_kept_in_a_manifest() -> None:
     """As it was."""
     for known in (WHOLE, HARMED, NO_JOURNAL, UNSEEN, replace(DAMAGED, planned=StoredCookie.BLOCKING)):
         assert KnownBookie.from_json(known.to_json()) == known
+
+
+def test_what_may_start_needs_no_reason() -> None:
+    """And nothing keeps it out."""
+    start = BookieStart("b1:3181", may_start=True)
+    assert (start.why, start.reason, start.keeping, start.is_kept_out) == ("", "", "", False)
+    assert str(start) == "b1:3181 may start"
+
+
+def test_a_blocking_cookie_is_no_second_reason() -> None:
+    """It was written because of the first: what was not seen of the bookie. Alone it is one."""
+    assert "a cookie of it that no folder matches" in decide_start(WHOLE, StoredCookie.BLOCKING).reason
+    assert "cookie" not in decide_start(NO_INDEX, StoredCookie.BLOCKING).reason

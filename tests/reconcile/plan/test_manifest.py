@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from reconcile.plan.bookie_starts import KnownBookie, Source, StoredCookie, decide_start
 from reconcile.plan.manifest import (
+    COOKIES_WAIT,
     HistorySource,
     InputDataset,
     PlanBinding,
@@ -19,7 +21,8 @@ from reconcile.plan.manifest import (
 )
 from recovery.dataset import MANIFEST, open_dataset
 from recovery.errors import DatasetError
-from recovery.infer.prior import PriorShape, Source
+from recovery.infer.prior import PriorShape
+from recovery.infer.prior import Source as PriorSource
 from recovery.manifest import digest_of
 from recovery.model.coverage import Coverage
 from recovery.model.ids import LedgerId
@@ -62,9 +65,11 @@ FULL = PlanManifest(
     ),
     mass_deletion=True,
     mass_let_go=True,
-    prior=(PriorShape(3, 2, 0.5, Source.CLUSTER),),
+    prior=(PriorShape(3, 2, 0.5, PriorSource.CLUSTER),),
     histories=(HistorySource("zk://h", 7, chosen=True),),
     settings={"--tail": {"value": "inclusive", "from": "default"}},
+    candidates={"ledgers": 2, "record": 2},
+    bookies=(KnownBookie("b1:3181", Source.DISKS, complete=True, planned=StoredCookie.OWN),),
 )
 
 
@@ -80,6 +85,44 @@ def test_a_plan_that_nobody_edited_or_cut_has_no_keys_of_that() -> None:
     assert not {"edited_from", "edits", "split_from", "waves", "inputs"} & PlanBinding().to_json().keys()
     assert "accepted_loss" not in PlanCounts().to_json()
     assert PlanCounts(accepted_loss=1).to_json()["accepted_loss"] == 1
+    assert PlanCounts().to_json()["held"] == 0
+    assert not {"candidates", "bookies"} & PlanManifest().to_json().keys()
+    assert {"candidates", "bookies"} < FULL.to_json().keys()
+
+
+def test_a_plan_that_says_nothing_promises_nothing() -> None:
+    """No cookie waits, and nothing was deleted or let go of in masses, unless it is said."""
+    empty = PlanManifest()
+    assert (empty.mass_deletion, empty.mass_let_go, empty.binding.cookies_held_back) == (False, False, False)
+    known = KnownBookie("b1")
+    assert (known.complete, known.lost, known.is_only_journals, known.is_index_gone) == (False,) * 4
+
+
+def test_what_a_manifest_has_as_null_counts_as_nothing() -> None:
+    """Of earlier versions, or of who wrote it by hand."""
+    names = ("referenced", "unreferenced", "referenced_not_found", "unreadable", "gaps")
+    assert ReferenceCounts.from_json(dict.fromkeys(names)) == ReferenceCounts()
+    assert PlanCounts.from_json({"held": None}) == PlanCounts()
+    assert PlanBinding.from_json({"root": None}).root == ""
+
+
+@pytest.mark.parametrize(
+    ("waits", "stored", "planned", "may_start"),
+    [
+        (False, StoredCookie.NONE, StoredCookie.OWN, True),
+        (False, StoredCookie.OWN, StoredCookie.OTHER, False),
+        (True, StoredCookie.OWN, StoredCookie.OWN, False),
+    ],
+)
+def test_a_bookie_starts_by_the_cookie_that_the_plan_leaves(
+    waits: bool, stored: StoredCookie, planned: StoredCookie, may_start: bool
+) -> None:
+    """That of the store when cookies wait, else the one that is written."""
+    known = KnownBookie("b1", Source.DISKS, complete=True, stored=stored, planned=planned)
+    manifest = PlanManifest(binding=PlanBinding(cookies_held_back=waits), bookies=(known,))
+    (start,) = manifest.decide_starts()
+    assert start.may_start == may_start
+    assert start == decide_start(known, stored if waits else planned, COOKIES_WAIT if waits else "")
 
 
 _SUMMED = ("ledgers", "restored", "held", "waiting", "deleted", "in_store_already", "looked_at", "clean", "skipped",

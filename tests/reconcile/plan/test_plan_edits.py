@@ -1,5 +1,6 @@
 """Plans that a person changes: what is written then, what waits, and that the hash tells."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,7 +15,9 @@ from reconcile.errors import GuardRefusedError, PlanError
 from reconcile.plan import plan_reader
 from reconcile.plan.actions import Passwords, make_ledger_actions, select_released
 from reconcile.plan.alternatives import GUARDED
+from reconcile.plan.bookie_starts import KnownBookie, Source, StoredCookie, hash_cookie
 from reconcile.plan.edits import Edits, edit_plan
+from reconcile.plan.manifest import read_plan_manifest
 from reconcile.rules import diff
 from reconcile.rules.holds import mark_guarded
 from reconcile.write.apply import Options, apply
@@ -329,3 +332,142 @@ def test_what_ends_below_entries_that_bookies_hold_is_counted_again(tmp_path: Pa
     assert count("dropped", drop=frozenset({three}), accept_loss=frozenset({one})) == 0
     assert count("guarded", choose={four: GUARDED}) == 3
     assert count("as it was", acl="world:anyone:cdrwa") == 2
+
+
+def test_every_edit_is_a_line_of_the_plan(made: Dataset, tmp_path: Path) -> None:
+    """Ids in their order; what was not asked for is not said."""
+    of = open_dataset(catalog_of(tmp_path / "catalog", "an-instance"), "catalog")
+    one, two, ten = (LedgerId(0, n) for n in (1, 2, 10))
+    edits = Edits(
+        drop=frozenset({two, one}),
+        accept_loss=frozenset({ten}),
+        choose={LedgerId(0, 3): "restore"},
+        acl="world:anyone:r",
+        acl_of=of,
+        replace_instance_id=True,
+        replace_cookies=frozenset({"b2", "b1"}),
+        replace_below=frozenset({"/a"}),
+        adopt={one: "topic"},
+        named={two: "schema of topic"},
+    )
+    assert Edits().texts == []
+    assert edits.texts == [
+        "dropped 1",
+        "dropped 2",
+        "loss of 10 accepted",
+        "for 3 chosen: restore",
+        "rights world:anyone:r",
+        f"rights as in {of.path}, {of.digest}",
+        "the store's instance id is replaced",
+        "the store's cookie of b1 is replaced",
+        "the store's cookie of b2 is replaced",
+        "what the store has at and below /a is replaced",
+        "ledger 1 appended to topic",
+        "ledger 2 named by the schema of topic",
+    ]
+    assert Edits(acl_of=of).texts == [f"rights as in {of.path}, {of.digest}"]
+    assert Edits(acl="world:anyone:r").texts == ["rights world:anyone:r"]
+
+
+def with_acls(folder: Path, nodes: Mapping[str, tuple[str, str | None]], ledgers: Mapping[int, str | None]) -> Dataset:
+    """Return a capture of the plan's own cluster: path → kind and rights of nodes, and the rights of ledgers."""
+    source: dict[str, Any] = {
+        "kind": "zookeeper", "uri": "zk://x/y", "instance_id": "an-instance", "root": "there", "gaps": [],
+        "complete": True, "at": datetime(2026, 1, 1, tzinfo=UTC),
+    }  # fmt: skip
+    listed = [{"path": path, "kind": kind, "raw": b"", "version": 0, "acl": acl} for path, (kind, acl) in nodes.items()]
+    records = catalog({LedgerId(0, n): b"record" for n in ledgers})
+    at = tables.CATALOG_LEDGERS.get_field_index("acl")
+    acls = pa.array([ledgers[n] for n in records["ledger"].to_pylist()], pa.string())
+    with DatasetWriter(folder, "catalog", binding={}) as writer:
+        writer.append("sources", pa.Table.from_pylist([source], schema=tables.CATALOG_SOURCES))
+        writer.append("nodes", pa.Table.from_pylist(listed, schema=tables.CATALOG_NODES))
+        writer.append("ledgers", records.set_column(at, tables.CATALOG_LEDGERS.field(at), acls))
+        writer.close(coverage={})
+    return open_dataset(folder, "catalog")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "ledgers", "layout", "instance_id", "ledger_1", "ledger_2"),
+    [
+        # Its own, else the commonest of its kind, else that of ledgers.
+        (
+            {"/LAYOUT": ("layout", "l"), "/other": ("instance_id", "i"), "/third": ("layout", None)},
+            {1: "a", 3: "b", 4: "b"},
+            "l", "i", "a", "b",
+        ),
+        ({"/x": ("layout", "l"), "/y": ("layout", "m"), "/z": ("layout", "m")}, {3: "b"}, "m", "b", "b", "b"),
+        # No ledger has any: the commonest of all kinds.
+        ({"/x": ("cookie", "c"), "/y": ("layout", "l"), "/z": ("node", "c")}, {1: None}, "l", "c", "c", "c"),
+        ({}, {1: "a"}, "a", "a", "a", "a"),
+    ],
+)  # fmt: skip
+def test_what_a_catalog_lacks_gets_the_commonest_rights_of_its_kind(
+    nodes: Mapping[str, tuple[str, str | None]],
+    ledgers: Mapping[int, str | None],
+    layout: str,
+    instance_id: str,
+    ledger_1: str,
+    ledger_2: str,
+    made: Dataset,
+    tmp_path: Path,
+) -> None:
+    """Nodes and ledgers: their own, then those of their kind, then those of most."""
+    found = rows(edited(made, tmp_path / "a", acl_of=with_acls(tmp_path / "catalog", nodes, ledgers)))
+    told = (found["/LAYOUT"], found["/INSTANCEID"], found[key(1)], found[key(2)])
+    assert [row["acl"] for row in told] == [layout, instance_id, ledger_1, ledger_2]
+
+
+def test_named_rights_win_and_a_catalog_without_any_is_refused(made: Dataset, tmp_path: Path) -> None:
+    """Rights that are written out are those of all; a catalog that says nothing of rights gives none."""
+    of = with_acls(tmp_path / "catalog", {"/LAYOUT": ("layout", "l")}, {1: "a"})
+    found = rows(edited(made, tmp_path / "a", acl="world:anyone:r", acl_of=of))
+    assert {row["acl"] for row in found.values()} == {"world:anyone:r"}
+    again = edited(open_dataset(tmp_path / "a", "plan"), tmp_path / "b", drop=frozenset({LedgerId(0, 3)}))
+    assert {row["acl"] for row in rows(again).values()} == {"world:anyone:r"}
+    none = with_acls(tmp_path / "none", {"/LAYOUT": ("layout", None)}, {1: None})
+    with pytest.raises(PlanError, match="has no ACLs of any key"):
+        edit_plan(made, Edits(acl_of=none), tmp_path / "c")
+
+
+@pytest.mark.parametrize(
+    ("stored", "cookies", "problem"),
+    [
+        ({}, {"b1"}, "no such node in the store that it was made for"),
+        ({"/INSTANCEID": b"x"}, set(), "no such node in the store that it was made for"),
+        ({"/cookies/b9": b"x"}, {"b9"}, "no action for it"),
+    ],
+)
+def test_only_what_both_have_is_replaced(
+    stored: Mapping[str, bytes], cookies: set[str], problem: str, tmp_path: Path
+) -> None:
+    """A cookie that the store lacks, one that the plan has no action of: each is named."""
+    made = write_plan(tmp_path / "plan", [Ledger(1, SEGMENTS)], cookies={"b1": b"ours", "b2": b"ours"})
+    store = MemoryStore()
+    store.write([Write(ROOT + path, value) for path, value in {"/keep": b"", **stored}.items()])
+    captured(made, store)
+    wanted = frozenset(cookies or {"b2"})
+    with pytest.raises(PlanError, match=problem):
+        edit_plan(made, Edits(replace_cookies=wanted), tmp_path / "new")
+
+
+def test_a_cookie_of_the_store_is_replaced_by_version(tmp_path: Path) -> None:
+    """The bookie then starts with its own; one that is the same already is created if absent, as before."""
+    theirs, ours = b"theirs", b"ours"
+    bookies = [
+        KnownBookie(name, Source.DISKS, complete=True, cookie=hash_cookie(ours), stored=StoredCookie.OTHER,
+                    planned=StoredCookie.OTHER)
+        for name in ("b1", "b2", "b3")
+    ]  # fmt: skip
+    made = write_plan(
+        tmp_path / "plan", [Ledger(1, SEGMENTS)], cookies=dict.fromkeys(("b1", "b2", "b3"), ours), bookies=bookies
+    )
+    store = MemoryStore()
+    store.write([Write(f"{ROOT}/cookies/{name}", raw) for name, raw in (("b1", theirs), ("b2", ours), ("b3", theirs))])
+    captured(made, store)
+    new = edited(made, tmp_path / "new", replace_cookies=frozenset({"b1", "b2"}))
+    found = rows(new)
+    assert [found[f"/cookies/{name}"]["op"] for name in ("b1", "b2", "b3")] == ["replace", "create", "create"]
+    assert (found["/cookies/b1"]["expects"], found["/cookies/b1"]["before"]) == (0, theirs)
+    planned = {known.bookie: known.planned for known in read_plan_manifest(new).bookies}
+    assert planned == {"b1": StoredCookie.OWN, "b2": StoredCookie.OWN, "b3": StoredCookie.OTHER}

@@ -4,7 +4,9 @@ import dataclasses
 import shutil
 import stat
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -12,17 +14,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconcile.errors import PlanError
-from reconcile.plan import plan_reader
+from reconcile.plan import plan_glance, plan_reader
 from reconcile.plan.actions import Phase, phase_of
 from reconcile.plan.edits import Edits, edit_plan
 from reconcile.plan.manifest import read_plan_manifest
 from reconcile.plan.plan_hash import with_ids
+from reconcile.plan.upper_layers.node_edits import NodeWrite
 from reconcile.plan.views.differences import compare_plans
 from reconcile.plan.waves import parse_waves, split_plan
+from recovery.codecs import ledger_metadata
+from recovery.codecs.store import Layout
 from recovery.dataset import Dataset, DatasetWriter, open_dataset, write_manifest, write_part
 from recovery.errors import DatasetError
 from recovery.model import tables
 from recovery.model.ids import BUCKETS, LedgerId
+from recovery.model.metadata import Digest, LedgerMetadata, Segment, State
 from tests.support.plan_folder import Ledger, write_plan
 
 NAMES = ("b1", "b2", "b3")
@@ -250,6 +256,8 @@ def test_no_password_is_ever_shown(made: Dataset, tmp_path: Path) -> None:
         ("1%,10%,rest", [0, 41, 451]),
         ("0.001%,rest", [0, 1]),
         ("25%, 25%, 50%", [0, 1024, 2048]),
+        ("canary,rest", [0, 1]),
+        ("canary,50%,rest", [0, 1, 2049]),
     ],
 )
 def test_waves_are_shares_of_the_buckets(spec: str, edges: list[int]) -> None:
@@ -259,10 +267,42 @@ def test_waves_are_shares_of_the_buckets(spec: str, edges: list[int]) -> None:
     assert [r.stop for r in found] == [*edges[1:], BUCKETS]
 
 
-@pytest.mark.parametrize("spec", ["", "1", "1%", "0%,rest", "-1%,rest", "60%,60%", "100%,rest", "rest,1%", "a,b", "%"])
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "",
+        "1",
+        "1%",
+        "1%,canary,rest",
+        "canary",
+        "50%,49%",
+        "0%,rest",
+        "-1%,rest",
+        "60%,60%",
+        "100%,rest",
+        "rest,1%",
+        "a,b",
+        "%",
+    ],
+)
 def test_shares_that_are_none_are_refused(spec: str) -> None:
     """What leaves ledgers out, or counts them twice, is no cut."""
     with pytest.raises(ValueError, match=r"share"):
+        parse_waves(spec)
+
+
+@pytest.mark.parametrize(
+    ("spec", "problem"),
+    [
+        ("60%,60%", "the shares come to 120 %"),
+        ("60%,60%,rest", "the shares come to 120 %, which leaves no rest"),
+        ("100%,rest", "the shares come to 100 %, which leaves no rest"),
+        ("60%", "the shares come to 60 % only; end with rest"),
+    ],
+)
+def test_shares_that_do_not_add_up_are_told(spec: str, problem: str) -> None:
+    """What they come to; and that nothing is left for the rest, where there shall be one."""
+    with pytest.raises(ValueError, match=f"^{problem}$"):
         parse_waves(spec)
 
 
@@ -358,3 +398,145 @@ def test_an_altered_plan_is_not_cut(made: Dataset, tmp_path: Path) -> None:
     with pytest.raises(PlanError, match="hash"):
         split_plan(edited, parse_waves("rest"), tmp_path / "cut")
     assert not (tmp_path / "cut" / "manifest.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("key", "expects", "text"),
+    [
+        ("/LAYOUT", None, "create node /LAYOUT if absent"),
+        ("//admin/x", 3, "create node /admin/x if version 3"),
+        ("/a//b", 0, "create node /a//b if version 0"),
+    ],
+)
+def test_an_action_says_where_and_on_which_condition(key: str, expects: int | None, text: str) -> None:
+    """Below the root, or anywhere in the store; if it is absent, or has a version, 0 among them."""
+    assert str(plan_reader.Line(0, 0, "create", "node", key, expects)) == text
+
+
+@pytest.fixture(scope="module")
+def layered(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    """A plan of three ledgers, two of other scopes, one id that two ledgers have, and of two nodes of upper layers."""
+    ledgers = [Ledger(n, [(0, NAMES)], scope=scope) for n, scope in ((3, 0), (1, 2), (2, 1))]
+    folder = tmp_path_factory.mktemp("layered")
+    made = write_plan(folder / "ledgers", ledgers, reused=[LedgerId(0, 5)])
+    edit_plan(made, Edits(nodes={"/a": NodeWrite(b"1"), "/a/b": NodeWrite(b"2")}), folder / "layered")
+    return open_dataset(folder / "layered", "plan")
+
+
+def test_what_is_shown_is_in_the_order_of_a_restore(layered: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ledgers by scope and id, with locks among them, then nodes of upper layers, then what is of no ledger."""
+    monkeypatch.setattr(plan_glance, "MOST_ROWS", 0)
+    found = plan_reader.overview(layered, shown=20)
+    assert found.problems == ()
+    kinds = [line.kind for line in found.first]
+    assert kinds == ["generator", "ledger", "reuse_lock", "ledger", "ledger", "subtree", "subtree", "layout",
+                     "instance_id"]  # fmt: skip
+    ledgers = {row["key"]: (row["scope"], row["ledger"]) for row in layered.read("actions").to_pylist()}
+    assert [ledgers[line.key] for line in found.first[1:5]] == [(0, 3), (0, 5), (1, 2), (2, 1)]
+    assert plan_glance.survey_plan(layered, shown=20).first == found.first
+    assert plan_glance.survey_plan(layered, shown=7).first == found.first[:7]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "change"),
+    [
+        ("ledger", "key", lambda _: "/00/0000/L9999"),
+        ("reuse_lock", "key", lambda _: "/00/0000/L0005"),
+        ("reuse_lock", "ledger", lambda _: 6),
+        ("subtree", "bucket", lambda bucket: bucket + 1),
+        ("subtree", "seq", lambda seq: seq + (1 << 32)),
+        ("layout", "bucket", lambda _: 4),
+        ("layout", "ledger", lambda _: 4),
+        ("layout", "seq", lambda seq: seq + (1 << 48)),
+        ("ledger", "seq", lambda seq: seq + (1 << 48)),
+        ("ledger", "ledger", lambda _: None),
+    ],
+)
+def test_an_action_that_is_not_where_its_kind_and_key_say_is_seen(
+    layered: Dataset, kind: str, name: str, change: Callable[[Any], object]
+) -> None:
+    """Bucket, phase, place in the order, and the key that its ledger has in this layout."""
+    rows = layered.read("actions").to_pylist()
+    layout = Layout.HIERARCHICAL
+    assert plan_reader._count_misplaced(pa.Table.from_pylist(rows, schema=tables.ACTIONS), layout) == 0
+    row = next(row for row in rows if row["kind"] == kind)
+    row[name] = change(row[name])
+    assert plan_reader._count_misplaced(pa.Table.from_pylist(rows, schema=tables.ACTIONS), layout) == 1
+
+
+def test_ledgers_that_stand_where_nobody_looks_are_seen(made: Dataset) -> None:
+    """What is said of a ledger, in a bucket that is not its own: also where every action is where it belongs."""
+    rows = made.read("reconstruction").to_pylist()
+    rows[0]["bucket"] = (rows[0]["bucket"] + 1) % BUCKETS
+    edited = pa.Table.from_pylist(rows, schema=tables.RECONSTRUCTION).sort_by("bucket")
+    problems = plan_reader.overview(_signed_again(Path(made.path), made, reconstruction=edited), shown=0).problems
+    assert "1 rows stand where nobody looks for them" in problems
+
+
+@pytest.mark.parametrize(("layout", "problem"), [(None, ""), ("cube", "was made for a layout 'cube'")])
+def test_keys_are_those_of_the_layout(made: Dataset, layout: str | None, problem: str) -> None:
+    """A plan of no layout has any; one of a layout that is not known is of another version."""
+    folder, old = Path(made.path), made.manifest
+    parts = {name: made.parts(name) for name in old["tables"]}
+    extra = {name: old[name] for name in ("counts", "reasons", "prior")}
+    hashes = plan_reader.overview(made, shown=0).hashes
+    binding = old["binding"] | {"layout": layout}
+    rest = {"coverage": old["coverage"], "secret": True, "extra": extra, "sign": hashes.sign}
+    write_manifest(folder, "plan", parts, binding=binding, **rest)
+    other = open_dataset(folder, "plan")
+    if problem:
+        with pytest.raises(PlanError, match=problem):
+            plan_reader.overview(other, shown=0)
+    else:
+        assert plan_reader.overview(other, shown=0).problems == ()
+
+
+def test_a_file_without_rows_is_no_contradiction(made: Dataset) -> None:
+    """Nothing is altered in it, and nothing misplaced."""
+    folder = Path(made.path)
+    empty = write_part(folder, "actions", "none", [tables.ACTIONS.empty_table()], secret=True)
+    parts = {name: made.parts(name) for name in made.manifest["tables"]}
+    parts["actions"] = [empty, *parts["actions"]]
+    extra = {name: made.manifest[name] for name in ("counts", "reasons", "prior")}
+    hashes = plan_reader.overview(made, shown=0).hashes
+    rest = {"coverage": made.manifest["coverage"], "secret": True, "extra": extra, "sign": hashes.sign}
+    write_manifest(folder, "plan", parts, binding=made.manifest["binding"], **rest)
+    found = plan_reader.overview(open_dataset(folder, "plan"), shown=0)
+    assert (found.altered, found.problems) == (0, ())
+
+
+RECORD = ledger_metadata.encode(
+    LedgerMetadata(1, 1, 1, 1, State.CLOSED, 0, 1, (Segment(0, ("b1",)),), Digest.CRC32C, b"")
+)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "text"),
+    [
+        (b"no record", RECORD, f"value 9 bytes → {len(RECORD)} other bytes"),
+        (RECORD, b"no record", f"value {len(RECORD)} bytes → 9 other bytes"),
+        (None, RECORD, f"value 0 bytes → {len(RECORD)} other bytes"),
+        (RECORD, None, f"value {len(RECORD)} bytes → 0 other bytes"),
+    ],
+)
+def test_what_is_no_record_differs_in_its_bytes(
+    made: Dataset, first: bytes | None, second: bytes | None, text: str, tmp_path: Path
+) -> None:
+    """How many each has; also where one plan writes none."""
+
+    def with_value(name: str, value: bytes | None) -> Dataset:
+        shutil.copytree(made.path, tmp_path / name)
+        rows = made.read("actions").to_pylist()
+        row = next(row for row in rows if row["op"] == "create" and row["kind"] == "ledger")
+        rows[rows.index(row)] = row | {"value": value}
+        return _signed_again(tmp_path / name, made, actions=with_ids(pa.Table.from_pylist(rows, schema=tables.ACTIONS)))
+
+    (difference,) = compare_plans(with_value("first", first), with_value("second", second))
+    assert str(difference).endswith(f": {text}")
+
+
+def test_a_field_that_is_only_named_has_no_sides(made: Dataset, tmp_path: Path) -> None:
+    """A password is one: not even that one side has none."""
+    other = write_plan(tmp_path / "other", [dataclasses.replace(LEDGERS[0], password=b"secret"), *LEDGERS[1:]])
+    (difference,) = compare_plans(made, other)
+    assert str(difference).endswith(": another password")
