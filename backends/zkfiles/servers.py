@@ -77,13 +77,23 @@ class History:
 
     def goes_on(self, previous: int, row: int) -> bool:
         """Tell whether a record can be the next one after a zxid; behind damage only the very next number is."""
-        zxid = int(self.rows["zxid"][row])
-        return zxid == previous + 1 or (not self.rows["cut"][row] and follows(previous, zxid))
+        return goes_on(previous, int(self.rows["zxid"][row]), cut=bool(self.rows["cut"][row]))
 
 
 def follows(previous: int, following: int) -> bool:
     """Tell whether a zxid can be the next one after another."""
     return following == previous + 1 or (following >> 32 > previous >> 32 and following & _COUNTER == 1)
+
+
+def goes_on(previous: int, following: int, *, cut: bool) -> bool:
+    """Tell whether a record can be the next one after a zxid.
+
+    Args:
+        previous: zxid of the record before, or of a snapshot.
+        following: of the record.
+        cut: the log before ends in damage, or the record is the first one of a log with another name.
+    """
+    return following == previous + 1 or (not cut and follows(previous, following))
 
 
 def find(path: Path) -> list[Server]:
@@ -96,16 +106,35 @@ def find(path: Path) -> list[Server]:
     try:
         if path.is_file():
             return [_of_file(path)]
-        if not path.is_dir():
-            raise NoSuchStoreError(str(path), "no such folder")
-        notes: list[str] = []
-        folders = [server for folder in _walk(path, notes) if (server := _of_folder(folder, path)) is not None]
     except OSError as error:
         raise UnavailableError(str(path), str(error)) from error
+    return find_all([path])
+
+
+def find_all(tops: Sequence[Path]) -> list[Server]:
+    """Return the servers whose files stand in or below some folders; symbolic links below them are not followed.
+
+    Raises:
+        NoSuchStoreError: there are none.
+        UnavailableError: a folder cannot be read.
+    """
+    notes: list[str] = []
+    folders = []
+    for top in tops:
+        try:
+            if not top.is_dir():
+                raise NoSuchStoreError(str(top), "no such folder")
+            for folder in _walk(top, notes):
+                server = _of_folder(folder, top, is_alone=len(tops) == 1)
+                if server is not None:
+                    folders.append(server)
+        except OSError as error:
+            raise UnavailableError(str(top), str(error)) from error
     servers = _pair(folders)
     if not servers:
-        detail = f"neither it nor a folder below it has snapshots or logs of ZooKeeper{_join_notes(notes)}"
-        raise NoSuchStoreError(str(path), detail)
+        places = "neither it nor a folder below it has" if len(tops) == 1 else "none of them has"
+        detail = f"{places} snapshots or logs of ZooKeeper{_join_notes(notes)}"
+        raise NoSuchStoreError(", ".join(map(format_path, tops)), detail)
     servers[0].notes += notes
     return servers
 
@@ -144,8 +173,8 @@ def format_path(path: Path) -> str:
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
-def _of_folder(folder: Path, top: Path) -> Server | None:
-    server = Server(format_path(folder.relative_to(top)) if folder != top else format_path(top))
+def _of_folder(folder: Path, top: Path, *, is_alone: bool) -> Server | None:
+    server = Server(format_path(folder.relative_to(top)) if folder != top and is_alone else format_path(folder))
     snapshots: list[tuple[int, Path]] = []
     logs: list[tuple[int, Path]] = []
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):

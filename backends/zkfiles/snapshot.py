@@ -97,6 +97,22 @@ class Node:
     owner: int
     pzxid: int
 
+    def copy(self) -> "Node":
+        """Return an equal one."""
+        return Node(
+            self.data,
+            self.acl,
+            self.czxid,
+            self.mzxid,
+            self.ctime,
+            self.mtime,
+            self.version,
+            self.cversion,
+            self.aversion,
+            self.owner,
+            self.pzxid,
+        )
+
     def digest(self, path: bytes) -> int:
         """Return what the node adds to the digest of its tree."""
         if path.startswith(_UNCOUNTED):

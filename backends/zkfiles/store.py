@@ -69,18 +69,19 @@ class ZooKeeperFiles:
     Args:
         path: a folder with the folders of servers in it, one folder of files, or one file.
         point: the point in time; None: the latest.
+        shown: a state that was made already, of files that are there or were; it has no history.
 
     Raises:
         NoSuchStoreError: there are no such files.
         UnavailableError: a folder cannot be read.
     """
 
-    def __init__(self, path: Path, *, point: At | None = None) -> None:
+    def __init__(self, path: Path, *, point: At | None = None, shown: Restored | None = None) -> None:
         self._name = f"zkfiles://{servers.format_path(path.absolute())}"
         self._at = point
-        self._servers = servers.find(path)
+        self._servers = servers.find(path) if shown is None else []
         self._lock = threading.Lock()
-        self._shown: _Shown | None = None
+        self._shown = None if shown is None else _Shown(shown, servers.history_of([])[0], (), ())
         self._closed = False
 
     @property

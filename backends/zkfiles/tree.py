@@ -114,9 +114,36 @@ class Tree:
         if transaction.void:
             self.results[VOID] += 1
         for change in transaction.changes:
-            self._change(change, transaction)
+            self.change(change, transaction)
 
-    def _change(self, change: Change, transaction: Transaction) -> None:
+    def list_touched(self, change: Change, session: int) -> list[bytes]:
+        """Return the paths of nodes that a change may make other ones, or make, or remove; of parents, too."""
+        match change:
+            case Create(path) | Delete(path):
+                return [parent_of(path), path] if path else [path]
+            case SetData(path) | SetAcl(path):
+                return [path]
+            case CloseSession(paths):
+                ended = dict.fromkeys((*paths, *sorted(self._list_owned(session))))
+                return [part for path in ended for part in (parent_of(path), path)]
+            case OpenSession():
+                return []
+
+    def put(self, path: bytes, node: Node | None) -> None:
+        """Have a node stand as it is given, or not at all; what is below it stays."""
+        current = self._touch(path)
+        if current is not None:
+            self._count(path, current, -1)
+            del self.changed[path]
+            if path:
+                self._children.get(parent_of(path), set()).discard(path)
+            if current.owner:
+                self._owned.get(current.owner, set()).discard(path)
+        if node is not None:
+            self._add(path, node)
+
+    def change(self, change: Change, transaction: Transaction) -> None:
+        """Apply one change of a transaction."""
         match change:
             case Create():
                 self._create(change, transaction)

@@ -37,7 +37,7 @@ VERSION: Final = 2
 _HEAD: Final = struct.Struct(">4siq")
 _FRAME: Final = struct.Struct(">qi")
 _END: Final = 0x42
-_WINDOW: Final = 1 << 20
+WINDOW: Final = 1 << 20
 _SEARCHED: Final = 1 << 26
 """Bytes whose checksum is tried when a valid record is looked for behind a damaged one."""
 _TRIED: Final = 64
@@ -109,7 +109,7 @@ class Log:
         return None if first is None else first - 1
 
 
-def open_file(path: Path, *, buffering: int = _WINDOW) -> IO[bytes]:
+def open_file(path: Path, *, buffering: int = WINDOW) -> IO[bytes]:
     """Open a regular file to be read; a symbolic link in its place is not followed, and a pipe is not waited for.
 
     Raises:
@@ -135,7 +135,7 @@ def survey(path: Path) -> Log:
         return Log(path, VERSION, np.empty(0, ENTRY), 0, End.UNREADABLE, 0, unread)
     with file:
         size = os.fstat(file.fileno()).st_size
-        frames = _Frames(file, size)
+        frames = Frames(file, size)
         parts = [np.empty(0, ENTRY)]
         try:
             if not frames.header():
@@ -152,6 +152,11 @@ def survey(path: Path) -> Log:
         return Log(path, frames.version, np.concatenate(parts), frames.at, frames.why, size, damage)
 
 
+def frame_of(crc: int, size: int) -> bytes:
+    """Return the bytes that a record begins with."""
+    return _FRAME.pack(crc, size)
+
+
 def first_of(name: str) -> int | None:
     """Return the zxid in a log's name; None: it is no such name."""
     match = NAME.fullmatch(name)
@@ -159,16 +164,34 @@ def first_of(name: str) -> int | None:
     return zxid if 0 <= zxid < 1 << 63 else None
 
 
-class _Frames:
-    """The valid records of an open log, one after the other, and where and why they end."""
+_NONE: Final = Transaction(0, 0, 0, (), None)
 
-    def __init__(self, file: IO[bytes], size: int) -> None:
+
+class Frames:
+    """The valid records of an open log, one after the other, and where and why they end.
+
+    Args:
+        file: its next byte is the one at `position`.
+        size: of the file.
+        position: 0, for the header to be read first, or where a frame begins.
+        passed: records up to this zxid are checked and not decoded.
+
+    Attributes:
+        at: first byte behind the last valid record.
+        why: what stands there.
+        problem: of a record that cannot be understood.
+        transaction: of the last record that was yielded and decoded.
+    """
+
+    def __init__(self, file: IO[bytes], size: int, position: int = 0, *, passed: int = -1) -> None:
         self._file = file
         self._size = size
+        self._passed = passed
         self.version = VERSION
-        self.at = 0
+        self.at = position
         self.why = End.FILE
         self.problem = ""
+        self.transaction = _NONE
 
     def header(self) -> bool:
         """Read the header; a file that a crash left without one is not damaged."""
@@ -207,11 +230,12 @@ class _Frames:
             if zlib.adler32(payload) != crc:
                 self.why = End.CHECKSUM
                 return
-            try:
-                decode(payload)
-            except MalformedError as error:
-                self.why, self.problem = End.UNKNOWN, f"{error.problem}, at byte {error.at} of it"
-                return
+            if length < HEADER.size or HEADER.unpack_from(payload)[2] > self._passed:
+                try:
+                    self.transaction = decode(payload)
+                except MalformedError as error:
+                    self.why, self.problem = End.UNKNOWN, f"{error.problem}, at byte {error.at} of it"
+                    return
             _, _, zxid, ms, kind = HEADER.unpack_from(payload)
             self.at = position + _FRAME.size + length + 1
             yield zxid, ms, kind, crc, length, position
@@ -236,7 +260,7 @@ class _Frames:
     def _not_zero(self, position: int) -> int | None:
         """Return where the first byte other than zero is, from `position` on."""
         self._file.seek(position)
-        while piece := self._file.read(_WINDOW):
+        while piece := self._file.read(WINDOW):
             if piece.count(0) != len(piece):
                 return position + len(piece) - len(piece.lstrip(b"\0"))
             position += len(piece)
@@ -251,7 +275,7 @@ class _Frames:
         left, position = _SEARCHED, self.at + 1
         while position + _FRAME.size + HEADER.size < self._size:
             self._file.seek(position)
-            window = self._file.read(_WINDOW + _FRAME.size)
+            window = self._file.read(WINDOW + _FRAME.size)
             for place in _candidates(window):
                 crc, length = _FRAME.unpack_from(window, place)
                 fits = HEADER.size <= length < self._size - position - place - _FRAME.size
