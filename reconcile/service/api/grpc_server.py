@@ -86,7 +86,7 @@ class GrpcServer:
     async def _tell_health(self) -> None:
         status = health_pb2.HealthCheckResponse
         while True:
-            now = status.SERVING if self._instance.is_ready else status.NOT_SERVING
+            now = status.SERVING if self._instance.seen.is_recent else status.NOT_SERVING
             for name in ("", SERVICE):
                 await self._health.set(name, now)
             await asyncio.sleep(_HEALTH_S)

@@ -300,9 +300,10 @@ class _HealthPaths:
             case "/healthz":
                 return _respond(b"ok\n", "text/plain")
             case "/readyz":
-                if self._instance.is_ready:
+                seen = self._instance.seen
+                if seen.is_recent:
                     return _respond(b"ok\n", "text/plain")
-                return _respond(f"not ready: {self._instance.seen.problem}\n".encode(), "text/plain", 503)
+                return _respond(f"not ready: {seen.problem}\n".encode(), "text/plain", 503)
             case "/metrics":
                 self._api.identify(request.headers.get("Authorization", ""))
                 text = await asyncio.to_thread(format_service, self._instance)

@@ -74,7 +74,7 @@ def make_page(instance: Instance) -> str:
             instance=config.name,
             leads=instance.leads,
             leader=state.leader,
-            ready=instance.is_ready,
+            ready=seen.is_recent,
             problem=seen.problem,
             made=_show(now),
             rows=tuple(rows),

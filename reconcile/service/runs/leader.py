@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -70,6 +70,11 @@ class Seen:
     state: State
     age_s: float | None
     problem: str
+
+    @property
+    def is_recent(self) -> bool:
+        """Whether that was lately: the service is ready."""
+        return self.age_s is not None and self.age_s < _LONGEST_WAIT_S
 
 
 class Instance:
@@ -129,13 +134,11 @@ class Instance:
     def seen(self) -> Seen:
         """The record as it was seen last."""
         seen_at = self._seen_at
-        return Seen(self._state, None if seen_at is None else time.monotonic() - seen_at, self._problem)
-
-    @property
-    def is_ready(self) -> bool:
-        """Whether the store was seen lately."""
-        age_s = self.seen.age_s
-        return age_s is not None and age_s < _LONGEST_WAIT_S
+        age_s = None if seen_at is None else time.monotonic() - seen_at
+        seen = Seen(self._state, age_s, self._problem)
+        if age_s is None or seen.is_recent or seen.problem:
+            return seen
+        return replace(seen, problem=f"the store has not answered for {age_s:.0f} s")
 
     def ask(self, name: str, by: str) -> State:
         """Have a job run now.
