@@ -115,7 +115,7 @@ def count_best(rows: pa.Table) -> Counter[str]:
     ledgers = rows["ledger"].to_numpy()
     starts = np.flatnonzero(np.append(True, ledgers[1:] != ledgers[:-1])[: len(ledgers)])
     rank = pc.index_in(rows["evidence"], value_set=pa.array(_SUREST_FIRST)).to_numpy()
-    best = np.bincount(np.minimum.reduceat(rank, starts)) if len(starts) else ()
+    best = np.bincount(np.minimum.reduceat(rank, starts))
     return Counter({name: int(count) for name, count in zip(_SUREST_FIRST, best, strict=False) if count})
 
 

@@ -22,7 +22,7 @@ from reconcile.rules.sides import ABSENT, Relation, unite
 from recovery.codecs import ledger_metadata
 from recovery.dataset import Dataset
 from recovery.model.ids import LedgerId, to_unsigned
-from recovery.model.metadata import NO_ENTRY, State
+from recovery.model.metadata import NO_ENTRY
 from recovery.model.tables import KEY_COLUMNS
 
 NO_SESSION: Final = "none"
@@ -267,8 +267,7 @@ def select_deleted_by(plan: Dataset, sessions: Sequence[int | None], *, restorab
 
 def _is_empty(record: bytes) -> bool:
     """Say whether a record is of a ledger that was closed without an entry."""
-    metadata = ledger_metadata.decode(record)
-    return metadata.state is State.CLOSED and metadata.last_entry == NO_ENTRY
+    return ledger_metadata.decode(record).last_entry == NO_ENTRY
 
 
 def _to_edit(plan: Dataset, buckets: range) -> Iterator[Mapping[str, Any]]:

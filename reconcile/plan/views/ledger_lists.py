@@ -108,7 +108,7 @@ def select_held(plan: Dataset, choice: HeldChoice) -> frozenset[LedgerId]:
         rows = rows.filter(pc.equal(rows["outcome"], "held"))
         if choice.reason is not None:
             rows = rows.filter(pc.equal(rows["reason"], choice.reason))
-        if choice.bookie is not None and rows.num_rows:
+        if choice.bookie is not None:
             lists = rows["holders"].combine_chunks()
             holding = pc.equal(lists.flatten(), choice.bookie)
             rows = rows.take(pc.unique(pc.list_parent_indices(lists).filter(holding)))

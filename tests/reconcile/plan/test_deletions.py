@@ -152,6 +152,7 @@ def test_a_session_says_what_it_deleted(
     assert str(session) == text
     told = session.to_json()
     assert told["session"] == (None if session.session is None else session.name)
+    assert parse_session(session.name) == session.session
     assert (told["first_at"], told["last_at"]) == when
     assert (told["ledgers"], told["purged"]) == (session.ledgers, session.purged)
 

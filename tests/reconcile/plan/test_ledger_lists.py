@@ -17,7 +17,7 @@ from reconcile.plan.views.ledger_lists import (
 from recovery.codecs import ledger_metadata
 from recovery.dataset import Dataset
 from recovery.model import tables
-from recovery.model.ids import LedgerId
+from recovery.model.ids import BUCKETS, LedgerId
 from recovery.model.metadata import Digest, LedgerMetadata, Segment, State
 from tests.support.plan_folder import Ledger, write_plan
 
@@ -121,3 +121,38 @@ def test_a_lock_keeps_workers_from_what_any_segment_names(made: Dataset, bookie:
 def test_ids_that_two_ledgers_have_are_locked(made: Dataset) -> None:
     """Those of scope 0 that a plan keeps; no other action of ledgers."""
     assert list(list_reuse_locked(made)) == [LedgerId(0, 20)]
+
+
+class Actions:
+    """The actions of a plan, and what reads them."""
+
+    def __init__(self, *rows: tuple[int, int, str, str]) -> None:
+        names = ("scope", "ledger", "kind", "op")
+        types = (pa.int64(), pa.int64(), pa.string(), pa.string())
+        self.table = pa.table(
+            {
+                name: pa.array(column, kind)
+                for name, kind, column in zip(names, types, zip(*rows, strict=True), strict=True)
+            }
+        )
+
+    def rows(self, _name: str) -> int:
+        """Return how many there are."""
+        return int(self.table.num_rows)
+
+    def read(self, _name: str, *, buckets: range, columns: list[str]) -> pa.Table:
+        """Return them all."""
+        assert buckets == range(BUCKETS)
+        return self.table.select(columns)
+
+
+def test_a_lock_of_an_id_is_the_plans_or_one_that_it_leaves() -> None:
+    """Not one that is removed; and what is left of records is no lock."""
+    plan = Actions(
+        (0, 1, "reuse_lock", "keep"),
+        (0, 2, "reuse_lock", "leave"),
+        (0, 3, "reuse_lock", "remove"),
+        (0, 4, "ledger", "leave"),
+        (5, 6, "reuse_lock", "keep"),
+    )
+    assert list(list_reuse_locked(plan)) == [LedgerId(0, 1), LedgerId(0, 2)]  # type: ignore[arg-type]  # what is read of it

@@ -46,6 +46,7 @@ WHOLE = [(0, BUCKETS, None)]
         ([(5, 0, 0)], [(0, BUCKETS, "0")]),
         # Of the system, of no rows, of no buckets, of upper layers' nodes: of no ledger.
         ([(1, -1, -1), (0, 2, 2), (4, None, None), (5, 0, 9), (3, BUCKETS, 5000)], [(0, BUCKETS, "3")]),
+        ([(4, None, 2), (4, 2, None), (5, 0, 9)], [(0, BUCKETS, "2")]),
         ([(1, -1, -1), (3, BUCKETS, BUCKETS)], WHOLE),
         # Two have rows of one bucket: no cut is between them.
         ([(5, 0, 9), (5, 9, 20)], WHOLE),
