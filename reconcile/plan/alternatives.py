@@ -230,7 +230,7 @@ def list_alternatives(rows: int, readings: Sequence[tuple[str, pa.Array, pa.Arra
     """
     kind = tables.ACTIONS.field("alternatives").type
     item = kind.value_type
-    if not readings or not rows:
+    if not readings:
         return pa.array([[]] * rows, kind)
     order = pa.array((np.arange(rows)[:, None] + np.arange(len(readings))[None, :] * rows).ravel())
     value = pa.concat_arrays([column.cast(pa.binary()) for _, column, _ in readings]).take(order)
@@ -262,8 +262,7 @@ def describe_records(parsed: pa.Table) -> pa.Array:
     )
     entries = pc.coalesce(pc.binary_join_element_wise(entries, " entries", ""), pa.scalar("no end yet"))
     texts = pc.binary_join_element_wise(parsed["state"], entries, shape, ", ")
-    filled = pc.fill_null(texts, "cannot be read")
-    return filled.combine_chunks() if isinstance(filled, pa.ChunkedArray) else filled
+    return pc.fill_null(texts, "cannot be read").combine_chunks()
 
 
 def find_guard(label: str) -> str | None:

@@ -13,15 +13,16 @@ from backends.memory import MemoryStore
 from reconcile.compare import three_way
 from reconcile.errors import PlanError
 from reconcile.plan import alternatives, plan_reader
-from reconcile.plan.actions import LEAVE, Passwords
+from reconcile.plan.actions import LEAVE, Passwords, make_ledger_actions
 from reconcile.plan.edits import Edits, edit_plan
 from reconcile.plan.plan_hash import Hashes, bucket_hashes, ledger_hashes
 from reconcile.rules import sides
-from reconcile.rules.holds import HOLD_MARK
+from reconcile.rules.holds import HOLD_MARK, HOLD_PASSWORD_SIZE
 from reconcile.write.apply import Options, apply
 from recovery.codecs import ledger_metadata
 from recovery.codecs.store import Layout, ledger_key
 from recovery.dataset import Dataset, open_dataset, sort_by_key, write_manifest, write_part
+from recovery.infer.refusal import Refusal
 from recovery.model import tables
 from recovery.model.ids import LedgerId
 from recovery.model.metadata import Digest, LedgerMetadata, Segment, State
@@ -170,3 +171,36 @@ def test_one_record_is_chosen_for_all_that_are_held_for_a_reason(
     assert {n for n in after if after[n] != before[n]} == {1, 6}
     assert after[1][1] == EARLIER[1]
     assert run(capsys, *edit[:-1], "limbo=restore", "--out", tmp_path / "none").code == 2
+
+
+def test_each_ledger_is_offered_its_own_records_where_there_is_a_choice() -> None:
+    """A hold, what an upper layer deleted, what only a snapshot has: and no ledger gets what another one offers.
+
+    What is restored offers nothing, nor what the store has, nor what only bytes are known of that nobody can read.
+    """
+    reasons = {1: "two_keys", 2: None, 3: str(Refusal.DELETED_BY_REFERENCE), 4: str(Refusal.DELETED_BY_REFERENCE)}
+    outcomes = {1: "held", 2: "restored", 3: "deleted", 4: "deleted"}
+    listed = [Ledger(n, SEGMENTS, last=n, length=n + 1, reason=reason).row() for n, reason in reasons.items()]
+    made = [row | {"outcome": outcomes[row["ledger"]]} for row in listed]
+    rows = sort_by_key(pa.Table.from_pylist(made, schema=tables.RECONSTRUCTION))
+    earlier = {n: ledger_metadata.encode(replace(RECORD, last_entry=n + 50)) for n in (1, 2, 10, 12)}
+    past, seen = sides.pick_newest_records([(catalog(earlier | {11: b"no record"}), 1)])
+    stored, history = catalog({4: ledger_metadata.encode(RECORD)}), tables.CATALOG_HISTORY.empty_table()
+    joined = sides.compare(rows, stored, past, seen, history, has_snapshot=True)
+    part = three_way.Range(rows, rows, stored, past, history, joined, np.zeros(joined.sides.num_rows, np.bool_))
+    layout, passwords = Layout.HIERARCHICAL, Passwords.from_candidates(())
+    planned = rows.filter(pc.is_in(rows["outcome"], pa.array(["held", "restored"])))
+    actions = make_ledger_actions(planned, layout, passwords, b"\0" * HOLD_PASSWORD_SIZE)
+    offered, left = alternatives.offer_alternatives(part, layout, passwords, actions, tables.COPIES.empty_table())
+    found = {row["ledger"]: row for row in offered.to_pylist()}
+    assert left == 3
+    assert {n: (row["op"], [one["label"] for one in row["alternatives"]]) for n, row in found.items()} == {
+        1: ("hold", [alternatives.RESTORE]),
+        2: ("create", []),
+        3: (LEAVE, [alternatives.FROM_BOOKIES]),
+        10: (LEAVE, [alternatives.RESTORE]),
+        12: (LEAVE, [alternatives.RESTORE]),
+    }
+    assert {n: found[n]["alternatives"][0]["value"] for n in (1, 10, 12)} == {n: earlier[n] for n in (1, 10, 12)}
+    assert ledger_metadata.decode(found[3]["alternatives"][0]["value"]).last_entry == 3
+    assert {(row["expects"], row["before"]) for row in found.values()} == {(None, None)}
