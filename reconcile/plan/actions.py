@@ -143,7 +143,7 @@ def _actions(columns: Mapping[str, Any], rows: int) -> pa.Table:
 def _ledger_seq(bucket: pa.ChunkedArray) -> pa.Array:
     """Number the rows, which are sorted by bucket, inside their buckets."""
     values = bucket.to_numpy().astype(np.int64)
-    starts = np.flatnonzero(np.r_[True, values[1:] != values[:-1]]) if len(values) else np.zeros(0, np.int64)
+    starts = np.flatnonzero(np.r_[True, values[1:] != values[:-1]])
     inside = np.arange(len(values)) - np.repeat(starts, np.diff(np.r_[starts, len(values)]))
     return pa.array((int(Phase.LEDGERS) << 48) | (values << 32) | inside)
 

@@ -335,6 +335,22 @@ def test_a_guarded_record_is_settled_by_a_proved_one() -> None:
     assert (further["op"], further["expects"], further["guard"]) == ("replace", 4, "lock")
 
 
+def test_what_has_no_end_reads_no_further() -> None:
+    """Neither a reading without an end, nor any reading over a record without one: it stays as it is."""
+    (closed,), (opened,) = (
+        actions_of(guarded(7, **changes)).to_pylist()
+        for changes in ({"last_entry": 8}, {"last_entry": None, "length": None, "state": "OPEN"})
+    )
+    assert released_from([in_store(7, closed["value"])], guarded(7, last_entry=None, length=None, state="OPEN")) == []
+    assert released_from([in_store(7, opened["value"])], guarded(7, last_entry=9)) == []
+
+
+def test_a_ledger_that_is_held_again_is_left_as_it_is() -> None:
+    """It has no record of its own to replace anything by: of segments it may have none."""
+    (before,) = actions_of(guarded(7)).to_pylist()
+    assert released_from([in_store(7, before["value"])], held(7, ["b0:1"]) | {"segments": None}) == []
+
+
 def test_a_guard_by_names_is_settled_without_a_lock() -> None:
     """A proved record replaces it unless it leaves out who holds copies that are missing; so does a longer reading."""
     mark = [{"key": holds.NAMED_MARK, "value": b"named"}]

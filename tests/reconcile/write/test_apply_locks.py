@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from backends.errors import UnavailableError
 from backends.memory import MemoryStore
 from backends.protocols import Write
-from reconcile.errors import GuardRefusedError, PlanError
+from reconcile.errors import GuardRefusedError, PartlyAppliedError, PlanError
 from reconcile.write import guards, undo
 from reconcile.write.apply import Options, apply
 from reconcile.write.apply_results import Applied, Conflict, Tally
@@ -226,6 +227,77 @@ def test_undo_leaves_the_lock_of_a_record_that_somebody_changed(tmp_path: Path) 
     assert value(store, lock(2)) == OURS
     assert (value(store, lock(3)), value(store, ROOT + record(3))) == (WORKER, b"record 3")
     assert dict(result.left) == {"replace": 2, "lock": 1, "release": 1}
+
+
+def test_undo_leaves_the_lock_of_a_record_that_was_there_before(tmp_path: Path) -> None:
+    """The record is not the apply's to take back, so what keeps its copies stays with it; the others go."""
+    store = filled(2)
+    store.write([Write(ROOT + record(1), b"record 1")])
+    result = applied(store, [guarded(1), replaced(2, "lock")], tmp_path / "j")
+    assert result.tallies["ledger", "create"] == Tally(1, 0, 1, 0, 0)
+    assert result.tallies["lock", "lock"] == Tally(2, 2, 0, 0, 0)
+    back = undone(store, tmp_path / "j")
+    assert (back.exit_code, dict(back.done), dict(back.left)) == (6, {"replace": 1, "lock": 1}, {"lock": 1})
+    assert (value(store, lock(1)), value(store, ROOT + record(1))) == (OURS, b"record 1")
+    assert (value(store, lock(2)), value(store, ROOT + record(2))) == (None, b"former")
+
+
+def test_undo_puts_a_record_back_whose_lock_was_gone_before(tmp_path: Path) -> None:
+    """The apply had no lock to end: none comes back, and the record does, as where a worker has the lock."""
+    store = filled(3, 4)
+    store.write([Write(lock(4), WORKER)])
+    before = {key: value(store, key) for key in store.dump()}
+    result = applied(store, [replaced(3, "release"), replaced(4, "release")], tmp_path / "j")
+    assert result.tallies["lock", "release"] == Tally(2, 0, 2, 0, 0)
+    back = undone(store, tmp_path / "j")
+    assert (back.exit_code, dict(back.done)) == (0, {"replace": 2})
+    assert {key: value(store, key) for key in store.dump()} == before
+
+
+def test_undo_takes_the_lock_of_a_record_that_somebody_else_made_meanwhile(tmp_path: Path) -> None:
+    """Between the lock and its record: what was refused is nobody's to keep copies for."""
+    store = MemoryStore()
+    inner_write = store.write
+
+    def write(changes: Any) -> list[int]:
+        versions = inner_write(changes)
+        if value(store, lock(1)) is not None and value(store, ROOT + record(1)) is None:
+            inner_write([Write(ROOT + record(1), b"somebody's")])
+        return versions
+
+    store.write = write  # type: ignore[method-assign]  # the store in memory, troubled
+    result = applied(store, [guarded(1)], tmp_path / "j")
+    assert result.tallies == {("ledger", "create"): Tally(1, 0, 0, 1, 0), ("lock", "lock"): Tally(1, 1, 0, 0, 0)}
+    assert value(store, lock(1)) == OURS
+    back = undone(store, tmp_path / "j")
+    assert (back.exit_code, dict(back.done)) == (0, {"lock": 1})
+    assert (value(store, lock(1)), value(store, ROOT + record(1))) == (None, b"somebody's")
+
+
+@pytest.mark.parametrize("is_taken", [False, True])
+def test_a_lock_that_a_broken_off_run_made_counts_once(is_taken: bool, tmp_path: Path) -> None:
+    """The run that goes on finds it, and writes its record; or a worker who took it meanwhile, whom it leaves it."""
+    store = MemoryStore()
+    inner_write = store.write
+
+    def write(changes: Any) -> list[int]:
+        if any(change.key == ROOT + record(1) for change in changes):
+            raise UnavailableError(store.uri, "gone")
+        return inner_write(changes)
+
+    store.write = write  # type: ignore[method-assign]  # the store in memory, troubled
+    with pytest.raises(PartlyAppliedError):
+        applied(store, [guarded(1), guarded(2)], tmp_path / "j")
+    store.write = inner_write  # type: ignore[method-assign]  # likewise
+    assert (value(store, lock(1)), value(store, ROOT + record(1))) == (OURS, None)
+    if is_taken:
+        store.write([Write(lock(1), None, 0)])
+        store.write([Write(lock(1), WORKER)])
+    again = applied(store, [guarded(1), guarded(2)], tmp_path / "j", resume=True)
+    assert again.exit_code == (6 if is_taken else 0)
+    assert value(store, ROOT + record(1)) == (None if is_taken else b"record 1")
+    assert again.tallies["ledger", "create"] == Tally(2, 1 if is_taken else 2, 0, int(is_taken), 0)
+    assert again.tallies["lock", "lock"].conflicts == int(is_taken)
 
 
 def test_a_record_whose_lock_cannot_come_back_is_said_to_stay(tmp_path: Path) -> None:
