@@ -388,7 +388,8 @@ class EtcdFile:
             values = self._read(older[known]).value
             # Where it is not known, the row that is taken is none.
             taken = pa.array(np.cumsum(known) - 1, mask=~known)
-            events = columns.Events(self._read(chosen), self._dead[chosen], values.take(taken))
+            no_leases = np.zeros(len(chosen), np.int64)
+            events = columns.Events(self._read(chosen), self._dead[chosen], values.take(taken), no_leases)
             rows = pages.below(pages.changes(events), root)
             if rows.num_rows:
                 yield rows

@@ -391,6 +391,14 @@ class ChangeFeed(Protocol):
         """How changes are seen: watch, logs, observer, polling."""
         ...
 
+    def identify(self) -> str | None:
+        """Return what tells this store's history from that of one that was put in its place; None: nothing does.
+
+        Raises:
+            UnavailableError: the store does not answer.
+        """
+        ...
+
     def open_base(self) -> MetadataStore:
         """Open what a base is captured from; the caller closes it.
 

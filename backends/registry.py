@@ -31,6 +31,7 @@ import pyarrow as pa
 from backends.errors import NoSuchStoreError, ReadOnlyStoreError, UnsupportedStoreError
 from backends.protocols import (
     Acl,
+    ChangeFeed,
     Election,
     MetadataStore,
     Point,
@@ -408,6 +409,43 @@ def open_election(
 
         return ZooKeeperElection(address.hosts, key, name, acl=acl, auth=auth, sasl=sasl, tls=tls, session_s=session_s)
     raise UnsupportedStoreError(uri, "files elect no leader: name the live store")
+
+
+def open_feed(
+    uri: str,
+    tops: Sequence[str],
+    *,
+    logs: Sequence[str] = (),
+    auth: tuple[str, str] | None = None,
+    sasl: Sasl | None = None,
+    tls: Tls | None = None,
+    session_s: float = 30.0,
+    patience_s: float = 60.0,
+) -> ChangeFeed:
+    """Return what gives the committed changes of a live store.
+
+    Args:
+        uri: of the store.
+        tops: keys that are followed, with all below them.
+        logs: folders of a ZooKeeper server's logs, which are read where they lie; none: its clients' port is asked.
+        auth: user and password; of ZooKeeper's digest scheme.
+        sasl: user and password for a ZooKeeper's SASL with DIGEST-MD5, or Kerberos.
+        tls: None: without encryption.
+        session_s: the longest wait for one answer.
+        patience_s: how long connecting, and a read of the base, is tried again.
+
+    Raises:
+        UnsupportedStoreError: malformed, or of a store that is not followed.
+    """
+    address = parse_store_uri(uri)
+    if address.kind == _ETCD:
+        if logs:
+            raise UnsupportedStoreError(uri, "etcd is watched; it has no logs to be read: leave --logs out")
+        from backends.etcd.feed import EtcdFeed  # noqa: PLC0415 - grpc, only where it is wanted
+
+        return EtcdFeed(address.hosts, tops, auth=auth, tls=tls, session_s=session_s, patience_s=patience_s)
+    del sasl
+    raise UnsupportedStoreError(uri, "only etcd is followed so far; capture a ZooKeeper instead")
 
 
 def _open_zk_files(address: StoreAddress, *, writable: bool, shown_at: str | None) -> OpenStore:

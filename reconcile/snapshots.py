@@ -1,7 +1,7 @@
 """What a store held earlier, named as it lies on a disk: what it is, its bytes say.
 
     given                                                  is taken as
-    a URI, or the folder of a capture                      that
+    a URI, backup:PLACE, or the folder of a capture        that
     a database of etcd, copied or of etcdctl snapshot      etcdfile:///PATH
     a folder that has one such file below it               etcdfile:///PATH of that file
     one snapshot or log of ZooKeeper                       zkfiles:///PATH
@@ -27,7 +27,7 @@ from backends.errors import NoSuchStoreError, UnavailableError
 from backends.files import open_regular
 from backends.registry import parse_store_uri
 from backends.zkfiles import servers, txnlog
-from reconcile.stores import catalog_path
+from reconcile.stores import catalog_path, is_backup
 from recovery.errors import InputError
 from recovery.inspect.file_kinds import HEAD, Kind, kind_of
 
@@ -132,7 +132,7 @@ def _unpack(archive: Path, folder: Path) -> None:
 
 
 def _name_root(scheme: str, live: str | None) -> str:
-    if live is None or catalog_path(live) is not None:
+    if live is None or catalog_path(live) is not None or is_backup(live):
         return ""
     address = parse_store_uri(live)
     if address.kind != _KINDS[scheme]:

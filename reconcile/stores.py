@@ -1,6 +1,8 @@
-"""Every store that a URI can name: those of `backends.registry`, and catalogs.
+"""Every store that a URI can name: those of `backends.registry`, catalogs, and backups.
 
-catalog:///dir    a capture, read-only, at the point in time that it was taken
+    catalog:///dir            a capture, read-only, at the point in time that it was taken
+    backup:PLACE              a backup, read-only, at its last transaction; PLACE is a folder or a URI of one
+    backup:PLACE?at=POINT     the same at a point in time, as `recovery.backup.point` takes it
 
 Whom a live store takes us for, and how the connection is secured, the caller says: `Access`.
 """
@@ -8,18 +10,23 @@ Whom a live store takes us for, and how the connection is secured, the caller sa
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
+from urllib.parse import quote, unquote
 
 from backends.errors import AccessDeniedError, UnsupportedStoreError
 from backends.protocols import Kerberos, Sasl, Tls
 from backends.registry import UNPACED, OpenStore, parse_store_uri
 from backends.registry import open_store as open_live_store
 from reconcile.errors import Advice, GuardRefusedError, Remedy
+from recovery.backup.chain import open_backup
+from recovery.backup.store import BackupStore
 from recovery.capture.catalog_store import CatalogStore
 from recovery.codecs.store_kind import kind_of
 from recovery.dataset import MANIFEST, Dataset, open_dataset
 from recovery.place import is_remote
 
 CATALOG = "catalog"
+_BACKUP: Final = "backup:"
+_AT: Final = "?at="
 _SASL: Final = "sasl:"
 _SESSION_SCHEMES: Final = (_SASL, "x509:")
 """Of principals that a connection is as soon as it stands."""
@@ -111,13 +118,33 @@ def catalog_path(uri: str) -> str | None:
     return uri if (Path(uri) / MANIFEST).is_file() else None
 
 
+def is_backup(uri: str) -> bool:
+    """Say whether a URI names a backup."""
+    return uri.startswith(_BACKUP)
+
+
+def name_backup(place: object, at: str | None = None) -> str:
+    """Return the URI of a backup at a point in time; None: its last."""
+    return f"{_BACKUP}{place}" + ("" if at is None else f"{_AT}{quote(at, safe=':')}")
+
+
+def add_point(uri: str, at: str | None) -> str:
+    """Return the URI of a store at a point in time, where it is of a backup and names none itself."""
+    return name_backup(uri.removeprefix(_BACKUP), at) if is_backup(uri) and at and _AT not in uri else uri
+
+
+def is_store(name: str) -> bool:
+    """Say whether a name is of a store, or of a copy of one; else it is of a file."""
+    return "://" in name or name.startswith((_BACKUP, "metadata-store:")) or catalog_path(name) is not None
+
+
 def is_live(uri: str) -> bool:
     """Say whether servers answer at a URI; else it is of a copy in files.
 
     Raises:
         UnsupportedStoreError: malformed, or of a store that is not read.
     """
-    return catalog_path(uri) is None and parse_store_uri(uri).is_live
+    return catalog_path(uri) is None and not is_backup(uri) and parse_store_uri(uri).is_live
 
 
 def demand_store_uri(uri: str) -> None:
@@ -126,7 +153,7 @@ def demand_store_uri(uri: str) -> None:
     Raises:
         UnsupportedStoreError: malformed, or of a store that is not read.
     """
-    if catalog_path(uri) is None:
+    if catalog_path(uri) is None and not is_backup(uri):
         parse_store_uri(uri)
 
 
@@ -152,6 +179,10 @@ def open_store(
         InputError: the access names something that cannot be used.
     """
     path = catalog_path(uri)
+    if is_backup(uri):
+        if writable:
+            raise UnsupportedStoreError(uri, "a backup is never written to; name the store")
+        return _open_backup(uri, at)
     if path is None:
         return open_live_store(
             uri,
@@ -180,6 +211,14 @@ def choose_identity(access: Access, uri: str) -> tuple[str, str] | None:
         UnsupportedStoreError: malformed, or of a store that is not read.
     """
     return access.digest if kind_of(parse_store_uri(uri).layout_hint).has_acls else access.etcd
+
+
+def _open_backup(uri: str, at: str | None) -> OpenStore:
+    place, separator, named = uri.removeprefix(_BACKUP).partition(_AT)
+    if separator and at is not None:
+        raise UnsupportedStoreError(uri, f"it names a point in time, and so does --at {at}: name one")
+    store = BackupStore(open_backup(place), unquote(named) if separator else at)
+    return OpenStore(store, store.root, None if store.layout is None else str(store.layout), uri)
 
 
 def of_catalog(dataset: Dataset, uri: str) -> OpenStore:

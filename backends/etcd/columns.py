@@ -57,11 +57,13 @@ class Events:
         keys: after the write; of a removal only `key` and `modified`.
         deleted: (rows,), bool.
         before: binary, the value that was there; null where none is said.
+        lease_before: int64, of the key that was there; 0: none, or not said.
     """
 
     keys: Keys
     deleted: npt.NDArray[np.bool_]
     before: pa.Array
+    lease_before: Ints
 
 
 def read_keys(raws: Sequence[bytes]) -> Keys:
@@ -91,12 +93,14 @@ def read_events(raws: Sequence[bytes]) -> Events:
         types = fields[_TYPE].number
         if keys is not None and previous is not None and bool(np.isin(types, (0, 1)).all()):
             text = pa.array(fields[_BEFORE].there)
-            return Events(keys, types == 1, pc.if_else(text, previous.value, pa.scalar(None, pa.binary())))
+            before = pc.if_else(text, previous.value, pa.scalar(None, pa.binary()))
+            return Events(keys, types == 1, before, previous.lease)
     events = [rpc.Event.FromString(raw) for raw in raws]
     return Events(
         _keys_of([event.kv for event in events]),
         np.array([event.type == rpc.Event.DELETE for event in events], np.bool_),
         pa.array([e.prev_kv.value if e.HasField("prev_kv") else None for e in events], pa.binary()),
+        np.array([event.prev_kv.lease for event in events], np.int64),
     )
 
 

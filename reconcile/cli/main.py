@@ -33,6 +33,7 @@ COMMANDS: Final = {
     "thaw": "Give the bookies back what freeze took.",
     "collect": "Read one bookie's disks into an inventory.",
     "capture": "Read a metadata store into a catalog.",
+    "backup": "Follow a store's metadata change by change, and restore any moment of it.",
     "recover": "Turn inventories into a plan that brings lost metadata back.",
     "undelete": "Bring deleted ledgers back, from the store's history alone.",
     "explain": "Say everything that is known of one ledger.",

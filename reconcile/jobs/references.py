@@ -14,7 +14,7 @@ from reconcile.findings.table import Run, make_rows
 from reconcile.jobs.context import Context, connect
 from reconcile.references import References, of_store, read
 from reconcile.rules import reference_checks
-from reconcile.stores import catalog_path
+from reconcile.stores import is_store
 from recovery.capture.records import read_records
 from recovery.codecs.store import Layout
 from recovery.dataset import Dataset, sort_by_key
@@ -39,7 +39,7 @@ def read_references(names: Sequence[str], context: Context) -> References | None
     """
     parts = []
     for name in names:
-        if "://" not in name and not name.startswith("metadata-store:") and catalog_path(name) is None:
+        if not is_store(name):
             parts.append(References(read(Path(name))))
             continue
         with connect(name, context) as opened:

@@ -19,7 +19,7 @@ from reconcile.deletes.verification.evidence import Listing
 from reconcile.jobs.context import Context, connect
 from reconcile.jobs.deletes.clusters import now_ms
 from reconcile.references import TOPICS, References, find_pravega, has_topics, of_store, read_listing
-from reconcile.stores import catalog_path
+from reconcile.stores import is_store
 from recovery.dataset import Dataset
 
 _RUNNING: Final = ("zk:", "zk+", "etcd:", "metadata-store:")
@@ -64,7 +64,7 @@ def list_references(names: Sequence[str], opened: OpenStore, context: Context) -
     except BackendError as error:
         problems.append(f"the upper layer's records could not be read ({error})")
     for name in dict.fromkeys(names):
-        if "://" not in name and not name.startswith("metadata-store:") and catalog_path(name) is None:
+        if not is_store(name):
             path = Path(name)
             rows, stated_ms = read_listing(path)
             parts.append(References(rows))

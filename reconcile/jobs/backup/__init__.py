@@ -1,0 +1,1 @@
+"""Backups of metadata: followed, listed, verified, pruned, and opened as stores."""

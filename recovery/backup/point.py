@@ -1,0 +1,152 @@
+"""The point in time that is wanted of a backup, and what shows it: a base, and the changes behind it.
+
+at               shows
+nothing          the last transaction that is sealed
+a number         that transaction: decimal or 0x…
+a time           the last change until then: by the store's clock, where it keeps none by when it was received
+before:SESSION   what was there before a session's first delete; where it deleted nothing, before its first change
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recovery.backup.chain import Backup
+from recovery.backup.manifest import BaseLink, SegmentLink, list_windows
+from recovery.errors import InputError
+
+_NUMBER: Final = re.compile(r"[0-9]+|0[xX][0-9a-fA-F]+")
+_BEFORE: Final = "before:"
+_LIST: Final = "bkmeta backup list shows what can be restored"
+
+
+@dataclass(frozen=True, slots=True)
+class ShownPoint:
+    """A point in time of a backup.
+
+    Attributes:
+        base: the base that it begins with.
+        segments: those with changes between the base and the point.
+        txn: the last transaction that is shown.
+        at_ms: when the store was so, ms since 1970.
+        notes: what a person should know of how it was chosen.
+    """
+
+    base: BaseLink
+    segments: tuple[SegmentLink, ...]
+    txn: int
+    at_ms: int
+    notes: tuple[str, ...] = ()
+
+
+def choose_point(backup: Backup, at: str | None) -> ShownPoint:
+    """Return what shows a point in time.
+
+    Raises:
+        InputError: the backup does not reach it, or it is none.
+    """
+    where = str(backup.place)
+    manifest = backup.manifest
+    windows = list(list_windows(manifest))
+    if not windows:
+        raise InputError(where, "has no base yet: nothing can be restored", "let bkmeta backup follow run on")
+    last = max(manifest.through, windows[-1][1])
+    txn, at_ms = (last, manifest.until_ms) if at is None else _find_txn(backup, at, last)
+    if txn > last:
+        problem = f"ends at transaction {last:#x}, before {txn:#x}"
+        raise InputError(where, problem, _LIST)
+    notes = []
+    if at is not None and at_ms is not None and at_ms > manifest.until_ms:
+        behind_s = (at_ms - manifest.until_ms) / 1000
+        notes.append(f"that time was not reached: the backup ends {behind_s:.3f} s before")
+        at_ms = manifest.until_ms
+    base = max((base for base in manifest.bases if base.txn <= txn), key=lambda base: base.txn, default=None)
+    if base is None:
+        problem = f"begins at transaction {windows[0][1]:#x}, behind {txn:#x}"
+        raise InputError(where, problem, _LIST)
+    for gap in manifest.gaps:
+        if gap.after < txn < gap.until:
+            problem = f"has a gap there: {gap.why}; transactions from {gap.after:#x} to {gap.until:#x} are not in it"
+            raise InputError(where, problem, f"name {gap.after} or {gap.until}")
+    segments = tuple(link for link in manifest.segments if link.through > base.txn and link.after < txn)
+    if at_ms is None:
+        at_ms = _find_time(backup, segments, base, txn)
+    return ShownPoint(base, segments, txn, at_ms, tuple(notes))
+
+
+def _find_txn(backup: Backup, at: str, last: int) -> tuple[int, int | None]:
+    if _NUMBER.fullmatch(at):
+        return int(at, 0) if at[1:2] in ("x", "X") else int(at), None
+    if at.startswith(_BEFORE):
+        return _find_before(backup, at), None
+    try:
+        time = datetime.fromisoformat(at)
+        at_ms = int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)
+    except (ValueError, OverflowError) as error:
+        problem = "is no transaction, no ISO 8601 time and no before:SESSION"
+        raise InputError(at, problem, "write e.g. 2026-05-31T12:00:00Z, 0x1a2b or before:0x1000a2b") from error
+    manifest = backup.manifest
+    if at_ms >= manifest.until_ms:
+        return last, at_ms
+    found = max((base.txn for base in manifest.bases if base.until_ms <= at_ms), default=0)
+    for link in manifest.segments:
+        if link.from_ms > at_ms:
+            continue
+        if link.until_ms <= at_ms:
+            found = max(found, link.through)
+            continue
+        for rows in backup.read_changes([link], ["txn", "at", "received_at"]):
+            early = pc.less_equal(_milliseconds(rows), at_ms)
+            found = max(found, pc.max(rows["txn"].filter(early)).as_py() or 0)
+    return found, at_ms
+
+
+def _find_before(backup: Backup, at: str) -> int:
+    text = at.removeprefix(_BEFORE)
+    try:
+        session = int(text, 16 if re.search("[xXa-fA-F]", text) else 10)
+    except ValueError as error:
+        raise InputError(at, "names no session", "write before:0x1000a2b, as undelete shows sessions") from error
+    # ZooKeeper's are 64 bits, and signed in datasets.
+    session -= (1 << 64) if session >= 1 << 63 else 0
+    first = dict[bool, int]()
+    for rows in backup.read_changes(backup.manifest.segments, ["txn", "session", "op"]):
+        own = rows.filter(pc.equal(rows["session"], session))
+        for deletes in (True, False):
+            some = own.filter(pc.equal(own["op"], "deleted")) if deletes else own
+            least = pc.min(some["txn"]).as_py()
+            if least is not None:
+                first[deletes] = min(first.get(deletes, least), least)
+    if not first:
+        raise InputError(at, "is a session that changed nothing in this backup", _LIST)
+    return first.get(True, first[False]) - 1
+
+
+def _find_time(backup: Backup, segments: tuple[SegmentLink, ...], base: BaseLink, txn: int) -> int:
+    found = base.until_ms
+    for link in segments:
+        if link.through <= txn:
+            found = max(found, link.until_ms)
+            continue
+        for rows in backup.read_changes([link], ["txn", "at", "received_at"]):
+            times = _milliseconds(rows.filter(pc.less_equal(rows["txn"], txn)))
+            found = max(found, pc.max(times).as_py() or 0)
+    return found
+
+
+def _milliseconds(rows: pa.Table) -> pa.ChunkedArray:
+    """Return when changes were made, where that is known, or received, ms since 1970."""
+    times = pc.coalesce(rows["at"], rows["received_at"])
+    return times.cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64())
+
+
+def read_until(backup: Backup, point: ShownPoint) -> Iterator[pa.Table]:
+    """Yield the changes between a point's base and the point."""
+    for rows in backup.read_changes(point.segments):
+        inside = pc.and_(pc.greater(rows["txn"], point.base.txn), pc.less_equal(rows["txn"], point.txn))
+        yield rows.filter(inside)
