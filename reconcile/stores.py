@@ -17,8 +17,6 @@ from backends.protocols import Kerberos, Sasl, Tls
 from backends.registry import UNPACED, OpenStore, parse_store_uri
 from backends.registry import open_store as open_live_store
 from reconcile.errors import Advice, GuardRefusedError, Remedy
-from recovery.backup.chain import open_backup
-from recovery.backup.store import BackupStore
 from recovery.capture.catalog_store import CatalogStore
 from recovery.codecs.store_kind import kind_of
 from recovery.dataset import MANIFEST, Dataset, open_dataset
@@ -217,6 +215,10 @@ def _open_backup(uri: str, at: str | None) -> OpenStore:
     place, separator, named = uri.removeprefix(_BACKUP).partition(_AT)
     if separator and at is not None:
         raise UnsupportedStoreError(uri, f"it names a point in time, and so does --at {at}: name one")
+    # Loaded where a backup is named.
+    from recovery.backup.chain import open_backup  # noqa: PLC0415 - see above
+    from recovery.backup.store import BackupStore  # noqa: PLC0415 - see above
+
     store = BackupStore(open_backup(place), unquote(named) if separator else at)
     return OpenStore(store, store.root, None if store.layout is None else str(store.layout), uri)
 

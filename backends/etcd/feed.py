@@ -22,6 +22,7 @@ import grpc
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
 
 from backends.errors import AccessDeniedError, CorruptStoreError, UnavailableError
 from backends.etcd import columns, pages, rpc
@@ -87,6 +88,12 @@ class EtcdFeed:
         self._auth, self._tls = auth, tls
         self._waits = session_s, patience_s
         self._channel = Channel(hosts, uri=self._uri, auth=auth, tls=tls, answer_s=session_s)
+        self._patient = Retrying(
+            retry=retry_if_exception(lambda error: isinstance(error, UnavailableError) and not self._channel.closed),
+            stop=stop_after_delay(patience_s),
+            wait=wait_random_exponential(multiplier=0.1, max=5),
+            reraise=True,
+        )
         self._may_see_all = True
 
     @property
@@ -101,10 +108,13 @@ class EtcdFeed:
         self._channel.close()
 
     def identify(self) -> str:
+        # A server that is restored from a snapshot is of another cluster.
+        return f"{int(self._patient(self._look).cluster_id):x}"
+
+    def _look(self) -> Any:  # noqa: ANN401 - a message
         request = rpc.RangeRequest(key=self._low, keys_only=True)
         asked = self._channel.send(lambda client: client.kvstub.Range, request)
-        # A server that is restored from a snapshot is of another cluster.
-        return f"{int(self._channel.answer(asked, self._tops[0]).header.cluster_id):x}"
+        return self._channel.answer(asked, self._tops[0]).header
 
     def open_base(self) -> EtcdStore:
         session_s, patience_s = self._waits

@@ -188,7 +188,8 @@ def _find_highest(place: DatasetPlace) -> int:
     number = 0
     with suppress(OSError, ValueError, KeyError, TypeError):
         number = int(json.loads((place / _HEAD).read_bytes())["number"])
-    if not number:
+    if not number or not _locate(place, number).is_file():
+        number = 0
         with suppress(FileNotFoundError):
             names = [path.name for path in (place / _MANIFESTS).iterdir()]
             number = max((int(name[:-5]) for name in names if name[:-5].isdigit()), default=0)

@@ -34,15 +34,18 @@ _FEW: Final = 1 << 18
 Ints = npt.NDArray[np.int64]
 
 
-def fold_states(base: Iterable[pa.RecordBatch], changes: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
+def fold_states(
+    base: Iterable[pa.RecordBatch], changes: Iterable[pa.Table], *, at_once: int = _FEW
+) -> Iterator[pa.RecordBatch]:
     """Yield the keys that are there after all changes, as `KEYS`, each once, in no particular order.
 
     Args:
         base: `KEYS`.
         changes: BACKUP_CHANGES in the order in which they happened.
+        at_once: steps that are sorted without files.
     """
     steps = chain((_begin(batch, _BASE, -1) for batch in base), _follow(changes))
-    for part in _part(steps):
+    for part in _part(steps, at_once):
         yield from _take_last(part)
 
 
@@ -54,7 +57,7 @@ def compare_states(left: Iterable[pa.RecordBatch], right: Iterable[pa.RecordBatc
         right: the same.
     """
     sides = chain((_begin(batch, _LEFT, 0) for batch in left), (_begin(batch, _RIGHT, 1) for batch in right))
-    for part in _part(sides):
+    for part in _part(sides, _FEW):
         yield _find_differences(part)
 
 
@@ -77,7 +80,7 @@ def _find_differences(rows: pa.Table) -> pa.Table:
     return pa.table({"key": key.take(pa.array(differs)), "side": sides})
 
 
-def _part(steps: Iterable[pa.Table]) -> Iterator[pa.Table]:
+def _part(steps: Iterable[pa.Table], at_once: int) -> Iterator[pa.Table]:
     """Yield all steps in parts, those of a key in one; a few in one part."""
     steps = iter(steps)
     waiting: list[pa.Table] = []
@@ -85,7 +88,7 @@ def _part(steps: Iterable[pa.Table]) -> Iterator[pa.Table]:
     for table in steps:
         waiting.append(table)
         rows += table.num_rows
-        if rows > _FEW:
+        if rows > at_once:
             break
     else:
         if rows:

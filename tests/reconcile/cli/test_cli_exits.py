@@ -12,10 +12,11 @@ import pytest
 
 from reconcile.cli.command import Exit
 from reconcile.deletes.certificate import CertifiedLedger, encode_certificate, make_certificate
+from recovery.backup.chain import BackupWriter
 from recovery.dataset import Dataset, open_dataset, write_manifest, write_part
 from recovery.model.ids import LedgerId
 from recovery.testing.bookie_dir import BOOKIE, BookieDir, make_bookie
-from tests.support import impact_judge
+from tests.support import backups, impact_judge
 from tests.support.command import ROOT, Done, commands, run
 from tests.support.impacts import write_catalog
 from tests.support.inventories import write_inventory
@@ -29,6 +30,7 @@ STORE = "zk+hierarchical://127.0.0.1:1/ledgers"
 """Where nothing listens."""
 VERIFY = "reconcile/check/test_verify_zookeeper.py"
 ETCD = "etcd://127.0.0.1:2379/ledgers"
+GONE_ETCD = "etcd://127.0.0.1:1/ledgers"
 FOUR = [f"bk{number}:3181" for number in range(1, 5)]
 LEDGERS = [Ledger(n, [(0, ("b1", "b2", "b3"))], last=n, length=n + 1) for n in range(1, 9)]
 CLOSED = [impact_judge.Ledger(number, (2, 2, 2), "CLOSED", 9, ((0, (FOUR[0], FOUR[1])),)) for number in (1, 2)]
@@ -81,6 +83,20 @@ class World:
     def doubtful(self) -> Dataset:
         """The same, of which a part could not be read."""
         return write_catalog(self.root / "doubtful", FOUR, CLOSED, gaps=["/ledgers/00: access denied"])
+
+    def make_backup(self, *, gap: str | None = None, damaged: bool = False) -> Path:
+        """Make a backup with two bases, and perhaps a gap before the second, or a segment that was cut."""
+        writer, store = backups.make_backup(self.root / "backup")
+        backups.write_base(writer, store, gap)
+        if damaged:
+            segment = self.root / "backup" / writer.manifest.segments[0].part.file
+            segment.write_bytes(segment.read_bytes()[:-1])
+        return self.root / "backup"
+
+    def begin_backup(self) -> Path:
+        """Begin a backup that has no base yet."""
+        BackupWriter(self.root / "backup", backups.BINDING).begin_base()
+        return self.root / "backup"
 
     @property
     def new(self) -> Path:
@@ -184,6 +200,18 @@ LINES: dict[tuple[str, Exit], Line] = {
     ("collect", Exit.UNDECIDABLE): cut,
     ("capture", Exit.FAILED): lambda w: ["capture", "--metadata", STORE, "--out", w.new],
     ("capture", Exit.USAGE): lambda w: ["capture", "--metadata", "nonsense", "--out", w.new],
+    ("backup follow", Exit.FAILED): lambda w: ["backup", "follow", "--metadata", GONE_ETCD, "--to", w.new],
+    ("backup follow", Exit.USAGE): lambda w: ["backup", "follow", "--metadata", "nonsense", "--to", w.new],
+    ("backup list", Exit.DONE): lambda w: ["backup", "list", w.make_backup()],
+    ("backup list", Exit.USAGE): lambda w: ["backup", "list", w.new],
+    ("backup list", Exit.FOUND): lambda w: ["backup", "list", w.make_backup(gap="a test")],
+    ("backup list", Exit.UNDECIDABLE): lambda w: ["backup", "list", w.begin_backup()],
+    ("backup verify", Exit.DONE): lambda w: ["backup", "verify", w.make_backup()],
+    ("backup verify", Exit.USAGE): lambda w: ["backup", "verify", w.make_backup(), "--at", "yesterday"],
+    ("backup verify", Exit.FOUND): lambda w: ["backup", "verify", w.make_backup(damaged=True)],
+    ("backup prune", Exit.DONE): lambda w: ["backup", "prune", w.make_backup(), "--keep", "1d"],
+    ("backup prune", Exit.USAGE): lambda w: ["backup", "prune", w.new, "--keep", "1d"],
+    ("backup prune", Exit.FAILED): lambda w: ["backup", "prune", w.make_backup(), "--keep", "1d"],
     ("rescue", Exit.DONE): lambda w: ["rescue", "status", "--out", w.new],
     ("rescue", Exit.USAGE): lambda w: ["rescue", "--out", w.new],
     ("undelete", Exit.FAILED): lambda w: ["undelete", "--metadata", STORE, "--out", w.new],
@@ -288,7 +316,7 @@ LINES: dict[tuple[str, Exit], Line] = {
 }  # fmt: skip
 """Command lines that end so, and need neither Spark nor a server."""
 
-FULL_DISK = {(name, Exit.FAILED) for name in ("collect", "plan split", "plan edit", "export")}
+FULL_DISK = {(name, Exit.FAILED) for name in ("collect", "plan split", "plan edit", "export", "backup prune")}
 """Of these, on a full disk."""
 
 COLLECT, CHECK, CLI, WRITE = "recovery/collect", "reconcile/check", "reconcile/cli", "reconcile/write"
@@ -298,6 +326,7 @@ UNDELETE = "reconcile/jobs/undelete/test_undelete.py"
 ORPHANS = "reconcile/jobs/orphans/test_orphans_real.py"
 PIPELINE = "reconcile/jobs/deletes/test_deletes_pipeline_real.py"
 ELSEWHERE: dict[tuple[str, Exit], str] = {
+    ("backup follow", Exit.DONE): f"{CLI}/test_backup_commands.py::test_a_lost_store_comes_back_from_its_backup",
     ("collect", Exit.FOUND): f"{COLLECT}/test_vanished_files.py::test_the_first_line_says_so_and_the_last_what_to_do",
     ("preflight", Exit.FOUND): f"{CHECK}/test_preflight_zookeeper.py::test_no_root",
     ("freeze", Exit.DONE): f"{FREEZING}/test_freeze_zookeeper.py::test_frozen_as_others_see_it_and_thawed_as_it_was",
