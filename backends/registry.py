@@ -440,7 +440,7 @@ def open_feed(
     address = parse_store_uri(uri)
     if address.kind == _ETCD:
         if logs:
-            raise UnsupportedStoreError(uri, "etcd is watched; it has no logs to be read: leave --logs out")
+            raise UnsupportedStoreError(uri, "etcd is watched; it has no logs to be read: name none")
         from backends.etcd.feed import EtcdFeed  # noqa: PLC0415 - grpc, only where it is wanted
 
         return EtcdFeed(address.hosts, tops, auth=auth, tls=tls, session_s=session_s, patience_s=patience_s)

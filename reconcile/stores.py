@@ -121,14 +121,14 @@ def is_backup(uri: str) -> bool:
     return uri.startswith(_BACKUP)
 
 
-def name_backup(place: object, at: str | None = None) -> str:
+def name_backup(place: object, moment: str | None = None) -> str:
     """Return the URI of a backup at a point in time; None: its last."""
-    return f"{_BACKUP}{place}" + ("" if at is None else f"{_AT}{quote(at, safe=':')}")
+    return f"{_BACKUP}{place}" + ("" if moment is None else f"{_AT}{quote(moment, safe=':')}")
 
 
-def add_point(uri: str, at: str | None) -> str:
+def add_point(uri: str, moment: str | None) -> str:
     """Return the URI of a store at a point in time, where it is of a backup and names none itself."""
-    return name_backup(uri.removeprefix(_BACKUP), at) if is_backup(uri) and at and _AT not in uri else uri
+    return name_backup(uri.removeprefix(_BACKUP), moment) if is_backup(uri) and moment and _AT not in uri else uri
 
 
 def is_store(name: str) -> bool:
@@ -211,15 +211,15 @@ def choose_identity(access: Access, uri: str) -> tuple[str, str] | None:
     return access.digest if kind_of(parse_store_uri(uri).layout_hint).has_acls else access.etcd
 
 
-def _open_backup(uri: str, at: str | None) -> OpenStore:
+def _open_backup(uri: str, moment: str | None) -> OpenStore:
     place, separator, named = uri.removeprefix(_BACKUP).partition(_AT)
-    if separator and at is not None:
-        raise UnsupportedStoreError(uri, f"it names a point in time, and so does --at {at}: name one")
+    if separator and moment is not None:
+        raise UnsupportedStoreError(uri, f"it names a point in time, and {moment} was asked for: name one")
     # Loaded where a backup is named.
     from recovery.backup.chain import open_backup  # noqa: PLC0415 - see above
     from recovery.backup.store import BackupStore  # noqa: PLC0415 - see above
 
-    store = BackupStore(open_backup(place), unquote(named) if separator else at)
+    store = BackupStore(open_backup(place), unquote(named) if separator else moment)
     return OpenStore(store, store.root, None if store.layout is None else str(store.layout), uri)
 
 

@@ -120,17 +120,18 @@ class EtcdFeed:
         session_s, patience_s = self._waits
         options: dict[str, Any] = {"auth": self._auth, "tls": self._tls}
         options |= {"top": self._tops[0], "session_s": session_s, "patience_s": patience_s}
-        now = EtcdStore(self._hosts, **options)
+        latest = EtcdStore(self._hosts, **options)
         try:
-            revision = now.point().txn
+            revision = latest.point().txn
         finally:
-            now.close()
+            latest.close()
         return EtcdStore(self._hosts, **options, revision=revision)
 
     def follow(self, after: int) -> Iterator[Followed | FeedGap]:
         through, until_ms = after, 0
         while not self._channel.closed:
-            connection = _Connection(self._channel, self._low, self._high, through + 1)
+            begun = through
+            connection = _Connection(self._channel, self._low, self._high, begun + 1)
             try:
                 latest: _Seen | None = None
                 previous: _Item | None = None
@@ -146,8 +147,9 @@ class EtcdFeed:
                     rows = FOLLOWED.empty_table()
                     if isinstance(item, _Seen):
                         latest = item
-                        if item.revision < through:
-                            problem = f"its revision is {item.revision}, and changes up to {through} were given before"
+                        # It may have been read before the last changes came.
+                        if item.revision < begun:
+                            problem = f"its revision is {item.revision}, and changes up to {begun} were given before"
                             raise CorruptStoreError(self._uri, f"{problem}: it was restored, or is another cluster")
                         if item.revision > through and isinstance(previous, _Seen):
                             through = self._prove(through, item.revision)

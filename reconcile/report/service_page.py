@@ -58,6 +58,7 @@ class ServiceView:
         notes: category → how many findings are notes.
         passed_over: reason → ledgers that were not judged.
         trend: scrutinies, the oldest first.
+        backup: what the backup is worth now, a sentence; empty: there is none.
     """
 
     instance: str
@@ -75,6 +76,7 @@ class ServiceView:
     notes: "Mapping[str, int]"
     passed_over: "Mapping[str, int]"
     trend: "Sequence[TrendPoint]"
+    backup: str = ""
 
 
 def draw_service(view: ServiceView) -> str:

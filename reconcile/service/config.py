@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 from reconcile.operator_files import read_operator_text
-from reconcile.service.runs.commands import OVER_WIRE, OWN
+from reconcile.service.runs.commands import OF_BACKUP, OVER_WIRE, OWN
 from reconcile.service.runs.schedule import Timing
 from recovery.errors import InputError
 
@@ -210,6 +210,21 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
+class Backup:
+    """A backup that the elected instance follows the store into.
+
+    Attributes:
+        to: its folder, or a URI of one that all instances reach; empty: there is none.
+        keep: every moment of so long can be restored; empty: nothing is removed.
+        arguments: further ones of `bkmeta backup follow`.
+    """
+
+    to: str = ""
+    keep: str = ""
+    arguments: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """The whole file.
 
@@ -219,7 +234,7 @@ class Config:
         instance: name of this instance; empty: the host's.
         acl: rights of bkmeta's own root, where it is made; empty: those of the ledgers root.
         spark_master: of scrutinies, drills and impact checks, as `spark-submit --master` takes it; empty: this host.
-        election, listen, access, requests, gates, cache: tables of these names.
+        election, listen, access, requests, gates, cache, backup: tables of these names.
         jobs: by the name of their command.
     """
 
@@ -234,6 +249,7 @@ class Config:
     requests: Requests = field(default_factory=Requests)
     gates: Gates = field(default_factory=Gates)
     cache: Cache = field(default_factory=Cache)
+    backup: Backup = field(default_factory=Backup)
     jobs: Mapping[str, Job] = field(default_factory=dict)
 
     @property
@@ -377,6 +393,13 @@ def _check(config: Config, source: str) -> None:
         demand(f"requests.{name}", "is out of range", "write 1 to 64", holds=1 <= getattr(config.requests, name) <= 64)
     anonymous = config.access.anonymous
     demand("access.anonymous", f"{anonymous!r} is unknown", 'write "none" or "read"', holds=anonymous in (NONE, READ))
+    own = next((word for word in config.backup.arguments if word.partition("=")[0] in OF_BACKUP), "")
+    demand("backup.arguments", f"{own} is given by the service", "leave it out", holds=not own)
+    is_duration = _DURATION.fullmatch(config.backup.keep) is not None
+    problem = f"{config.backup.keep!r} is no duration"
+    demand(
+        "backup.keep", problem, 'write a number and s, m, h or d: "30d"', holds=not config.backup.keep or is_duration
+    )
     for name in config.listen.names:
         fits = _NAME.fullmatch(name) is not None
         demand("listen.names", f"{name!r} is not a host name", "write it without a port", holds=fits)

@@ -102,7 +102,7 @@ class Backup:
                     for batch in pq.ParquetFile(path).iter_batches(_BATCH, columns=columns, use_threads=False):
                         yield pa.Table.from_batches([batch])
                 except pa.ArrowException as error:
-                    raise self._altered(link.part.file) from error
+                    raise self._name_altered(link.part.file) from error
 
     def as_dataset(self, links: Sequence[SegmentLink]) -> Dataset:
         """Return some segments as a dataset; they are not encrypted."""
@@ -131,7 +131,7 @@ class Backup:
 
     def _demand_sealed(self, catalog: Dataset, link: BaseLink) -> Dataset:
         if catalog.digest != link.digest:
-            raise self._altered(link.folder)
+            raise self._name_altered(link.folder)
         return catalog
 
     @contextmanager
@@ -148,11 +148,11 @@ class Backup:
                 raise DatasetError(f"{self.place}/{file}", "is missing, or cannot be read", _REMEDY) from error
             with kept.open("rb") as copied:
                 if hash_whole(copied) != digest:
-                    raise self._altered(file)
+                    raise self._name_altered(file)
             decrypt(self.manifest.encryption, kept, plain)
             yield plain
 
-    def _altered(self, file: str) -> DatasetError:
+    def _name_altered(self, file: str) -> DatasetError:
         return DatasetError(f"{self.place}/{file}", "is not the file that the backup sealed", "copy the backup again")
 
 
@@ -233,13 +233,13 @@ class BackupWriter:
 
     def _demand_same(self, binding: dict[str, Any], tool: str | None) -> None:
         if self.manifest.encryption != tool:
-            there = self.manifest.encryption or "nothing"
-            problem = f"is encrypted with {there}, and {tool or 'nothing'} was asked for"
+            earlier_tool = self.manifest.encryption or "nothing"
+            problem = f"is encrypted with {earlier_tool}, and {tool or 'nothing'} was asked for"
             raise DatasetError(str(self._place), problem, "follow into another folder")
         for name in ("root", "tops", "instance_id", "history"):
-            earlier, now = self.manifest.binding.get(name), binding.get(name)
-            if earlier != now and None not in (earlier, now):
-                problem = f"is a backup of another {name} ({earlier}), not of {now}"
+            earlier, wanted = self.manifest.binding.get(name), binding.get(name)
+            if earlier != wanted and None not in (earlier, wanted):
+                problem = f"is a backup of another {name} ({earlier}), not of {wanted}"
                 raise DatasetError(str(self._place), problem, "follow into another folder")
 
     @property
@@ -287,8 +287,8 @@ class BackupWriter:
         self._publish(replace(manifest, links=links, seals=seals, through=through, until_ms=until_ms))
         self._remove_replaced(now_ms)
         run = self._list_last()
-        while (some := run[-_MERGED:]) and len(some) == _MERGED and len({_level(link) for link in some}) == 1:
-            if not self._merge(some, now_ms):
+        while (equals := run[-_MERGED:]) and len(equals) == _MERGED and len({_level(link) for link in equals}) == 1:
+            if not self._merge(equals, now_ms):
                 break
             run = self._list_last()
 
@@ -312,11 +312,11 @@ class BackupWriter:
             last, part=self._write(rows), first_seal=first.first_seal, after=first.after, from_ms=first.from_ms
         )
         names = {link.part.file for link in links}
-        others = list(self.manifest.links)
-        at = others.index(first)
-        others[at : at + len(links)] = [merged]
+        shorter = list(self.manifest.links)
+        position = shorter.index(first)
+        shorter[position : position + len(links)] = [merged]
         replaced = [*self.manifest.replaced, *(ReplacedFile(name, now_ms) for name in sorted(names))]
-        self._publish(replace(self.manifest, links=others, replaced=replaced))
+        self._publish(replace(self.manifest, links=shorter, replaced=replaced))
         for name in names:
             self._recent.pop(name, None)
         return True
@@ -430,10 +430,10 @@ class BackupWriter:
             now_ms: the time, of what is replaced.
         """
         links = list(self.manifest.links)
-        at = next(n for n, link in enumerate(links) if isinstance(link, BaseLink) and link.txn == txn)
+        position = next(n for n, link in enumerate(links) if isinstance(link, BaseLink) and link.txn == txn)
         # What was sealed before the base may reach beyond its transaction.
-        beyond = (n for n, link in enumerate(links[:at]) if isinstance(link, SegmentLink) and link.through > txn)
-        first = next(beyond, at)
+        beyond = (n for n, link in enumerate(links[:position]) if isinstance(link, SegmentLink) and link.through > txn)
+        first = next(beyond, position)
         gone, kept = links[:first], links[first:]
         if not gone:
             return 0

@@ -92,5 +92,5 @@ def require_tool(tool: str) -> None:
 def _run(words: Sequence[str], subject: str) -> None:
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode:
-        said = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()[0]
-        raise InputError(subject, f"{words[0]} refuses: {said}", f"see that {words[0]} has the key")
+        message = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()[0]
+        raise InputError(subject, f"{words[0]} refuses: {message}", f"see that {words[0]} has the key")

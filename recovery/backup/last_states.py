@@ -108,12 +108,12 @@ def _drain(tables: list[pa.Table]) -> Iterator[pa.Table]:
 def _part_steps(steps: Iterable[pa.Table], folder: Path) -> list[Path]:
     paths = [folder / f"{number}.parquet" for number in range(_PARTS)]
     writers = [pq.ParquetWriter(path, STEPS, compression="lz4") for path in paths]
-    held: list[list[pa.Table]] = [[] for _ in paths]
+    rows_of: list[list[pa.Table]] = [[] for _ in paths]
     rows = [0] * _PARTS
 
     def write(number: int) -> None:
-        writers[number].write_table(pa.concat_tables(held[number]))
-        held[number], rows[number] = [], 0
+        writers[number].write_table(pa.concat_tables(rows_of[number]))
+        rows_of[number], rows[number] = [], 0
 
     for table in steps:
         part = _number_parts(table["key"].combine_chunks())
@@ -123,12 +123,12 @@ def _part_steps(steps: Iterable[pa.Table], folder: Path) -> list[Path]:
         for number in range(_PARTS):
             count = int(edges[number + 1] - edges[number])
             if count:
-                held[number].append(sorted_steps.slice(int(edges[number]), count))
+                rows_of[number].append(sorted_steps.slice(int(edges[number]), count))
                 rows[number] += count
                 if rows[number] > _FEW // _PARTS:
                     write(number)
     for number, writer in enumerate(writers):
-        if held[number]:
+        if rows_of[number]:
             write(number)
         writer.close()
     return paths
@@ -142,8 +142,8 @@ def _number_parts(keys: pa.Array) -> Ints:
     ends = np.frombuffer(offsets, np.int32, len(raw) + 1, raw.offset * 4)[1:].astype(np.int64)
     letters = np.frombuffer(data, np.uint8).astype(np.int64) if data is not None else np.zeros(1, np.int64)
     last = np.where(lengths > 0, letters[np.maximum(ends - 1, 0)], 0)
-    before = np.where(lengths > 1, letters[np.maximum(ends - 2, 0)], 0)
-    numbers: Ints = (last * 31 + before * 7 + lengths) % _PARTS
+    second_last = np.where(lengths > 1, letters[np.maximum(ends - 2, 0)], 0)
+    numbers: Ints = (last * 31 + second_last * 7 + lengths) % _PARTS
     return numbers
 
 

@@ -44,7 +44,7 @@ class ShownPoint:
     notes: tuple[str, ...] = ()
 
 
-def choose_point(backup: Backup, at: str | None) -> ShownPoint:
+def choose_point(backup: Backup, moment: str | None) -> ShownPoint:
     """Return what shows a point in time.
 
     Raises:
@@ -56,12 +56,12 @@ def choose_point(backup: Backup, at: str | None) -> ShownPoint:
     if not windows:
         raise InputError(where, "has no base yet: nothing can be restored", "let bkmeta backup follow run on")
     last = max(manifest.through, windows[-1][1])
-    txn, at_ms = (last, manifest.until_ms) if at is None else _find_txn(backup, at, last)
+    txn, at_ms = (last, manifest.until_ms) if moment is None else _find_txn(backup, moment, last)
     if txn > last:
         problem = f"ends at transaction {last:#x}, before {txn:#x}"
         raise InputError(where, problem, _LIST)
     notes = []
-    if at is not None and at_ms is not None and at_ms > manifest.until_ms:
+    if moment is not None and at_ms is not None and at_ms > manifest.until_ms:
         behind_s = (at_ms - manifest.until_ms) / 1000
         notes.append(f"that time was not reached: the backup ends {behind_s:.3f} s before")
         at_ms = manifest.until_ms
@@ -79,64 +79,64 @@ def choose_point(backup: Backup, at: str | None) -> ShownPoint:
     return ShownPoint(base, segments, txn, at_ms, tuple(notes))
 
 
-def _find_txn(backup: Backup, at: str, last: int) -> tuple[int, int | None]:
-    if _NUMBER.fullmatch(at):
-        return int(at, 0) if at[1:2] in ("x", "X") else int(at), None
-    if at.startswith(_BEFORE):
-        return _find_before(backup, at), None
+def _find_txn(backup: Backup, moment: str, last: int) -> tuple[int, int | None]:
+    if _NUMBER.fullmatch(moment):
+        return int(moment, 0) if moment[1:2] in ("x", "X") else int(moment), None
+    if moment.startswith(_BEFORE):
+        return _find_before(backup, moment), None
     try:
-        time = datetime.fromisoformat(at)
+        time = datetime.fromisoformat(moment)
         at_ms = int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)
     except (ValueError, OverflowError) as error:
         problem = "is no transaction, no ISO 8601 time and no before:SESSION"
-        raise InputError(at, problem, "write e.g. 2026-05-31T12:00:00Z, 0x1a2b or before:0x1000a2b") from error
+        raise InputError(moment, problem, "write e.g. 2026-05-31T12:00:00Z, 0x1a2b or before:0x1000a2b") from error
     manifest = backup.manifest
     if at_ms >= manifest.until_ms:
         return last, at_ms
-    found = max((base.txn for base in manifest.bases if base.until_ms <= at_ms), default=0)
+    latest = max((base.txn for base in manifest.bases if base.until_ms <= at_ms), default=0)
     for link in manifest.segments:
         if link.from_ms > at_ms:
             continue
         if link.until_ms <= at_ms:
-            found = max(found, link.through)
+            latest = max(latest, link.through)
             continue
         for rows in backup.read_changes([link], ["txn", "at", "received_at"]):
             early = pc.less_equal(_milliseconds(rows), at_ms)
-            found = max(found, pc.max(rows["txn"].filter(early)).as_py() or 0)
-    return found, at_ms
+            latest = max(latest, pc.max(rows["txn"].filter(early)).as_py() or 0)
+    return latest, at_ms
 
 
-def _find_before(backup: Backup, at: str) -> int:
-    text = at.removeprefix(_BEFORE)
+def _find_before(backup: Backup, moment: str) -> int:
+    text = moment.removeprefix(_BEFORE)
     try:
         session = int(text, 16 if re.search("[xXa-fA-F]", text) else 10)
     except ValueError as error:
-        raise InputError(at, "names no session", "write before:0x1000a2b, as undelete shows sessions") from error
+        raise InputError(moment, "names no session", "write before:0x1000a2b, as undelete shows sessions") from error
     # ZooKeeper's are 64 bits, and signed in datasets.
     session -= (1 << 64) if session >= 1 << 63 else 0
     first = dict[bool, int]()
     for rows in backup.read_changes(backup.manifest.segments, ["txn", "session", "op"]):
         own = rows.filter(pc.equal(rows["session"], session))
         for deletes in (True, False):
-            some = own.filter(pc.equal(own["op"], "deleted")) if deletes else own
-            least = pc.min(some["txn"]).as_py()
+            chosen = own.filter(pc.equal(own["op"], "deleted")) if deletes else own
+            least = pc.min(chosen["txn"]).as_py()
             if least is not None:
                 first[deletes] = min(first.get(deletes, least), least)
     if not first:
-        raise InputError(at, "is a session that changed nothing in this backup", _LIST)
+        raise InputError(moment, "is a session that changed nothing in this backup", _LIST)
     return first.get(True, first[False]) - 1
 
 
 def _find_time(backup: Backup, segments: tuple[SegmentLink, ...], base: BaseLink, txn: int) -> int:
-    found = base.until_ms
+    latest = base.until_ms
     for link in segments:
         if link.through <= txn:
-            found = max(found, link.until_ms)
+            latest = max(latest, link.until_ms)
             continue
         for rows in backup.read_changes([link], ["txn", "at", "received_at"]):
             times = _milliseconds(rows.filter(pc.less_equal(rows["txn"], txn)))
-            found = max(found, pc.max(times).as_py() or 0)
-    return found
+            latest = max(latest, pc.max(times).as_py() or 0)
+    return latest
 
 
 def _milliseconds(rows: pa.Table) -> pa.ChunkedArray:

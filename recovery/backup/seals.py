@@ -60,9 +60,9 @@ def hash_base(previous: str, txn: int, digest: str) -> str:
     return _hash_words(previous, "base", txn, digest)
 
 
-def hash_gap(previous: str, after: int, until: int, why: str) -> str:
+def hash_gap(previous: str, begin: int, until: int, why: str) -> str:
     """Return the hash of a gap behind another hash."""
-    return _hash_words(previous, "gap", after, until, why)
+    return _hash_words(previous, "gap", begin, until, why)
 
 
 def _hash_words(*words: Any) -> str:  # noqa: ANN401 - texts and numbers

@@ -35,15 +35,15 @@ class BackupStore:
 
     Args:
         backup: opened.
-        at: the point in time, as `recovery.backup.point` takes it; None: the last one.
+        moment: the point in time, as `recovery.backup.point` takes it; None: the last one.
 
     Raises:
         InputError: the backup does not reach that point.
     """
 
-    def __init__(self, backup: Backup, at: str | None = None) -> None:
+    def __init__(self, backup: Backup, moment: str | None = None) -> None:
         self._backup = backup
-        self._shown = choose_point(backup, at)
+        self._shown = choose_point(backup, moment)
         self._gaps: tuple[str, ...] | None = None
         self._catalog: CatalogStore | None = None
         self._found: dict[str, Versioned | None] = {}
@@ -103,18 +103,18 @@ class BackupStore:
         # A lease is not who made a change.
         has_sessions = kind_of(self.layout).keeps_times
         for rows in self._backup.read_changes(self._list_history(), names):
-            some = _select_below(rows, rows["path"], root)
+            changes = _select_below(rows, rows["path"], root)
             wanted = pc.and_(
-                pc.less_equal(some["txn"], self._shown.txn), pc.is_in(some["op"], value_set=pa.array(_VALUES))
+                pc.less_equal(changes["txn"], self._shown.txn), pc.is_in(changes["op"], value_set=pa.array(_VALUES))
             )
-            some = some.filter(wanted)
-            times = pc.coalesce(some["at"], some["received_at"]).cast(pa.timestamp("ms", "UTC"), safe=False)
+            changes = changes.filter(wanted)
+            times = pc.coalesce(changes["at"], changes["received_at"]).cast(pa.timestamp("ms", "UTC"), safe=False)
             columns = {
-                "key": some["path"],
-                "txn": some["txn"],
+                "key": changes["path"],
+                "txn": changes["txn"],
                 "at_ms": times.cast(pa.int64()),
-                "session": some["session"] if has_sessions else pa.nulls(some.num_rows, pa.int64()),
-                **{name: some[name] for name in ("op", "before", "after")},
+                "session": changes["session"] if has_sessions else pa.nulls(changes.num_rows, pa.int64()),
+                **{name: changes[name] for name in ("op", "before", "after")},
             }
             made = pa.table({name: columns[name] for name in CHANGES.names}).cast(CHANGES)
             yield from made.combine_chunks().to_batches()

@@ -283,7 +283,10 @@ BACKUP_CHANGES: Final = pa.schema(
         _field("children_created", _I64, null=True, says="what a sequential child would be numbered next"),
     ]
 )
-"""Changes of a backup, in the order in which they happened; what a feed gives is `backends.protocols.FOLLOWED`."""
+"""Changes of a backup, in the order in which they happened; what a feed gives is `backends.protocols.FOLLOWED`.
+
+From `version` on, the key as it is then: null where it was deleted; else null says that it is as it was before.
+"""
 
 GRADED: Final = (
     "ensemble_size",

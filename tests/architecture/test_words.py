@@ -113,6 +113,7 @@ OPTIONS_THAT_STAY: Final = {
     "reconcile/findings/": "what a finding suggests is stored in FINDINGS, and read beside the program",
     "reconcile/report/": "pages that name the next command, as the command line does",
     "reconcile/explain/ledger.py": "names the command that chose a reading",
+    "recovery/backup/encryption.py": "the command lines of age and gpg",
     "reconcile/service/runs/commands.py": "the command lines that the service runs",
     "recovery/testing/": "programs with options of their own",
 }

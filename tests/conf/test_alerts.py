@@ -23,6 +23,7 @@ HOURS: Final = 52
 STEPS: Final = HOURS * 15
 SERVICE: Final = "bookkeeper_metadata_service_"
 SCRUTINY: Final = "bookkeeper_metadata_scrutiny_"
+BACKUP: Final = "bookkeeper_metadata_backup_"
 LATER: Final = f"{60 * 10**6}x{STEPS}"
 """Always due, and looked at, in a time to come."""
 HEALTHY: Final = {
@@ -39,6 +40,9 @@ HEALTHY: Final = {
     f'{SCRUTINY}copies{{instance="one",state="asked"}}': f"100x{STEPS}",
     f'{SCRUTINY}copies{{instance="one",state="judged"}}': f"99x{STEPS}",
     f'{SCRUTINY}bookies{{instance="one",state="silent"}}': f"0x{STEPS}",
+    f'{BACKUP}readable{{instance="one"}}': f"1x{STEPS}",
+    f'{BACKUP}rpo_seconds{{instance="one"}}': f"4x{STEPS}",
+    f'{BACKUP}gaps{{instance="one"}}': f"1x{STEPS}",
 }
 """Figures each four minutes, for two days and more, of a cluster that nobody need look at."""
 BAD: Final[Mapping[str, Mapping[str, str]]] = {
@@ -53,6 +57,9 @@ BAD: Final[Mapping[str, Mapping[str, str]]] = {
     "BkmetaRunOverdue": {f'{SERVICE}due_seconds{{instance="one",command="capture"}}': f"0x{STEPS}"},
     "BkmetaRunsMissed": {f'{SERVICE}missed_total{{instance="one",command="capture"}}': f"0+1x{STEPS}"},
     "BkmetaVerdictOld": {f'{SERVICE}verdict_seconds{{instance="one",command="scrutinize"}}': f"0x{STEPS}"},
+    "BkmetaBackupBehind": {f'{BACKUP}rpo_seconds{{instance="one"}}': f"600x{STEPS}"},
+    "BkmetaBackupUnreadable": {f'{BACKUP}readable{{instance="one"}}': f"0x{STEPS}"},
+    "BkmetaBackupGap": {f'{BACKUP}gaps{{instance="one"}}': f"0+1x{STEPS}"},
     "BkmetaMaintenanceReleased": {f'{SERVICE}maintenances{{instance="one",state="RELEASED"}}': f"1x{STEPS}"},
 }
 

@@ -22,6 +22,7 @@ from backends.errors import UnavailableError
 from backends.protocols import ChangeFeed, FeedGap, Followed, LiveStore, ScannableStore
 from backends.registry import OpenStore, StoreAddress, open_feed, parse_store_uri
 from reconcile.estimates import Step
+from reconcile.jobs.backup.prune import forget_before
 from reconcile.jobs.capture import capture_store
 from reconcile.jobs.context import Context, Progress
 from reconcile.stores import choose_identity
@@ -54,6 +55,7 @@ class FollowRequest:
         seal_bytes: or as soon as there are so many bytes of them.
         base_every: until the next base.
         recipient: who can read the backup; None: it is not encrypted.
+        keep: every moment of so long can be restored; what is older goes with each new base. None: nothing goes.
     """
 
     uri: str
@@ -64,6 +66,7 @@ class FollowRequest:
     seal_bytes: int = 1 << 20
     base_every: timedelta = timedelta(hours=24)
     recipient: Recipient | None = None
+    keep: timedelta | None = None
 
 
 @dataclass(slots=True)
@@ -253,19 +256,19 @@ class _Run:
             # What it captures begins before the gap's end is known.
             self._capturing.join()
             self._capturing = None
-        thread = self._begin_base(now=True)
+        thread = self._begin_base(at_once=True)
         while thread.error is not None:
             if gap is None or not isinstance(thread.error, UnavailableError):
                 raise thread.error
             _LOG.warning("no base yet: %s", thread.error)
             if self._ended.wait(1):
                 return
-            thread = self._begin_base(now=True)
+            thread = self._begin_base(at_once=True)
         self._add_base(thread, gap)
 
-    def _begin_base(self, *, now: bool = False) -> "_BaseThread":
+    def _begin_base(self, *, at_once: bool = False) -> "_BaseThread":
         thread = _BaseThread(self._request, self._context, self._feed, self._address, self._writer.begin_base())
-        if now:
+        if at_once:
             thread.run()
         else:
             thread.start()
@@ -299,6 +302,9 @@ class _Run:
             raise InputError(self._request.uri, problem, "follow into another folder")
         self._writer.add_base(thread.folder, thread.txn, thread.at_ms, self._now_ms(), gap)
         self._status.bases += 1
+        if self._request.keep is not None:
+            forget_before(self._writer, self._request.keep, 1, self._now_ms())
+            self._writer.remove_strays(self._now_ms())
         if gap is not None:
             self._status.gaps += 1
             self._status.gap = gap
@@ -342,18 +348,18 @@ class _BaseThread(threading.Thread):
         with closing(self._feed.open_base()) as store:
             opened = OpenStore(store, self._address.root, self._address.layout_hint, self._request.uri)
             self.at_ms = int(self._context.now().timestamp() * 1000)
-            before = store.latest_txn() if isinstance(store, LiveStore) else None
+            shown_txn = store.latest_txn() if isinstance(store, LiveStore) else None
             summary = capture_store(
                 opened, self.folder, self._context, with_history=False, subtrees=self._request.subtrees
             )
             if isinstance(store, ScannableStore):
                 point = store.point()
-                before = point.txn
+                shown_txn = point.txn
                 self.at_ms = point.at_ms or self.at_ms
             if summary.gaps:
                 _LOG.warning("the base lacks what could not be read: %s", summary.gaps[0])
             open_dataset(self.folder, "catalog")
-            self.txn = before or 0
+            self.txn = shown_txn or 0
             self.summary = summary
 
 
@@ -368,8 +374,8 @@ def _as_changes(rows: pa.Table) -> pa.Table:
         "received_at": _as_times(rows["received_ms"]),
         "created_at": _as_times(rows["created_ms"]),
     }
-    same = {name: rows[name] for name in _NONE.column_names if name in rows.column_names}
-    return pa.table({name: (same | columns)[name] for name in _NONE.column_names}, schema=_NONE.schema)
+    unchanged = {name: rows[name] for name in _NONE.column_names if name in rows.column_names}
+    return pa.table({name: (unchanged | columns)[name] for name in _NONE.column_names}, schema=_NONE.schema)
 
 
 def _as_times(milliseconds: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -46,15 +46,23 @@ def prune_backup(place: DatasetPlace, keep: timedelta, keep_bases: int, context:
     recipient = None if tool is None else Recipient(tool, "")
     writer = BackupWriter(place, dict(manifest.binding), recipient)
     now_ms = int(context.now().timestamp() * 1000)
-    horizon_ms = now_ms - int(keep / _MS)
-    bases = sorted(manifest.bases, key=lambda base: base.until_ms)
-    old = [base for base in bases if base.until_ms <= horizon_ms][-1:]
-    # The last base before the horizon is what everything behind it is made of.
-    candidates = [*old, *bases[: max(0, len(bases) - max(1, keep_bases) + 1)][-1:]]
-    links = 0
-    if old and bases:
-        first = min(candidates, key=lambda base: base.until_ms)
-        links = writer.drop_before(first.txn, now_ms)
+    links = forget_before(writer, keep, keep_bases, now_ms)
     strays = writer.remove_strays(now_ms)
     kept = writer.manifest.bases
     return Pruned(links, strays, min((base.txn for base in kept), default=None))
+
+
+def forget_before(writer: BackupWriter, keep: timedelta, keep_bases: int, now_ms: int) -> int:
+    """Forget what is older than wanted; return how many links are gone.
+
+    Args:
+        writer: of the backup.
+        keep: every point in time of so long stays.
+        keep_bases: so many bases stay in any case, at least one.
+        now_ms: the time.
+    """
+    bases = sorted(writer.manifest.bases, key=lambda base: base.until_ms)
+    horizon_ms = now_ms - int(keep / _MS)
+    # The last base before the horizon is what everything behind it is made of.
+    old = [base for base in bases[: len(bases) - max(1, keep_bases) + 1] if base.until_ms <= horizon_ms]
+    return writer.drop_before(old[-1].txn, now_ms) if old else 0

@@ -50,12 +50,12 @@ class VerifiedBackup:
     at_keys: int | None = None
 
 
-def verify_backup(place: DatasetPlace | str, at: str | None, context: Context) -> VerifiedBackup:
+def verify_backup(place: DatasetPlace | str, moment: str | None, context: Context) -> VerifiedBackup:
     """Compute every hash of a backup again, and rebuild each base.
 
     Args:
         place: the backup's folder.
-        at: a point in time that is restored, too; None: none.
+        moment: a point in time that is restored, too; None: none.
         context: of the job.
 
     Raises:
@@ -63,20 +63,20 @@ def verify_backup(place: DatasetPlace | str, at: str | None, context: Context) -
         InputError: it cannot be decrypted, or does not reach the point.
     """
     backup = open_backup(place)
-    found = VerifiedBackup(problems=[f"manifest {number} cannot be read" for number in backup.damaged])
+    verified = VerifiedBackup(problems=[f"manifest {number} cannot be read" for number in backup.damaged])
     with context.reporter.progress("verifying the backup", "links") as progress:
-        _verify_chain(backup, found, progress)
-    if not found.problems:
+        _verify_chain(backup, verified, progress)
+    if not verified.problems:
         with context.reporter.progress("rebuilding bases", "bases") as progress:
-            _verify_bases(backup, found, progress)
-    if at is not None and not found.problems:
-        store = BackupStore(backup, at)
-        found.at_keys = sum(batch.num_rows for batch in store.scan("/"))
+            _verify_bases(backup, verified, progress)
+    if moment is not None and not verified.problems:
+        store = BackupStore(backup, moment)
+        verified.at_keys = sum(batch.num_rows for batch in store.scan("/"))
         store.close()
-    return found
+    return verified
 
 
-def _verify_chain(backup: Backup, found: VerifiedBackup, progress: Progress) -> None:
+def _verify_chain(backup: Backup, verified: VerifiedBackup, progress: Progress) -> None:
     manifest = backup.manifest
     previous = manifest.start
     through: int | None = None
@@ -84,43 +84,43 @@ def _verify_chain(backup: Backup, found: VerifiedBackup, progress: Progress) -> 
         progress(number, len(manifest.links))
         try:
             if isinstance(link, SegmentLink):
-                hashed = _hash_segment(backup, link, previous, found)
+                hashed = _hash_segment(backup, link, previous, verified)
                 if through is not None and link.after != through:
-                    found.problems.append(f"{link.part.file} begins behind {link.after:#x}, not behind {through:#x}")
+                    verified.problems.append(f"{link.part.file} begins behind {link.after:#x}, not behind {through:#x}")
                 through = link.through
             elif isinstance(link, BaseLink):
                 hashed = hash_base(previous, link.txn, link.digest)
                 with backup.open_base(link) as catalog:
                     catalog.verify()
-                found.bases += 1
+                verified.bases += 1
                 through = link.txn if through is None else through
             else:
                 hashed = hash_gap(previous, link.after, link.until, link.why)
-                found.gaps += 1
+                verified.gaps += 1
                 through = link.until
         except DatasetError as error:
-            found.problems.append(str(error))
+            verified.problems.append(str(error))
             hashed = link.hash
         if hashed != link.hash:
-            found.problems.append(f"{_name(link)}: its hash is not the one of the chain")
+            verified.problems.append(f"{_name(link)}: its hash is not the one of the chain")
         previous = link.hash
     # What a base at the head shows may lie behind all that was sealed.
     if through is not None and through > manifest.through:
-        found.problems.append(f"the chain reaches {through:#x}, its manifest says {manifest.through:#x}")
+        verified.problems.append(f"the chain reaches {through:#x}, its manifest says {manifest.through:#x}")
 
 
-def _hash_segment(backup: Backup, link: SegmentLink, previous: str, found: VerifiedBackup) -> str:
+def _hash_segment(backup: Backup, link: SegmentLink, previous: str, verified: VerifiedBackup) -> str:
     """Return the hash of the chain behind a segment, seal by seal."""
     rows = 0
     for seal, table in _group_seals(backup.read_changes([link])):
         previous = hash_seal(previous, seal, table)
-        found.seals += 1
+        verified.seals += 1
         rows += table.num_rows
         if pc.max(table["txn"]).as_py() > link.through or pc.min(table["txn"]).as_py() <= link.after:
-            found.problems.append(f"{link.part.file}: a transaction of seal {seal} is outside of its bounds")
-    found.changes += rows
+            verified.problems.append(f"{link.part.file}: a transaction of seal {seal} is outside of its bounds")
+    verified.changes += rows
     if rows != link.part.rows:
-        found.problems.append(f"{link.part.file} has {rows} changes, the manifest says {link.part.rows}")
+        verified.problems.append(f"{link.part.file} has {rows} changes, the manifest says {link.part.rows}")
     return previous
 
 
@@ -150,7 +150,7 @@ def _name(link: BaseLink | SegmentLink | GapLink) -> str:
     return link.folder if isinstance(link, BaseLink) else f"the gap behind {link.after:#x}"
 
 
-def _verify_bases(backup: Backup, found: VerifiedBackup, progress: Progress) -> None:
+def _verify_bases(backup: Backup, verified: VerifiedBackup, progress: Progress) -> None:
     """Rebuild each base from the one before it, where no gap is between them and changes reach it."""
     manifest = backup.manifest
     bases = sorted(manifest.bases, key=lambda base: base.txn)
@@ -158,11 +158,11 @@ def _verify_bases(backup: Backup, found: VerifiedBackup, progress: Progress) -> 
         progress(number, len(bases))
         if any(earlier.txn <= gap.after < later.txn for gap in manifest.gaps) or later.txn > manifest.through:
             continue
-        _compare(backup, earlier, later, found)
-        found.rebuilt += 1
+        _compare(backup, earlier, later, verified)
+        verified.rebuilt += 1
 
 
-def _compare(backup: Backup, earlier: BaseLink, later: BaseLink, found: VerifiedBackup) -> None:
+def _compare(backup: Backup, earlier: BaseLink, later: BaseLink, verified: VerifiedBackup) -> None:
     layout = backup.manifest.binding.get("layout")
     root = str(backup.manifest.binding.get("root", ""))
     segments = tuple(link for link in backup.manifest.segments if link.through > earlier.txn and link.after < later.txn)
@@ -171,12 +171,12 @@ def _compare(backup: Backup, earlier: BaseLink, later: BaseLink, found: Verified
         rebuilt = fold_states(CatalogStore(old, root).scan("/"), read_until(backup, between))
         sides = (_take_kept(batches, layout, root) for batches in (rebuilt, CatalogStore(new, root).scan("/")))
         differing = pa.concat_tables([_NONE, *compare_states(*sides)]).sort_by("key")
-        found.keys += sum(new.rows(name) for name in ("ledgers", "nodes", "own_root", "subtrees"))
+        verified.keys += sum(new.rows(name) for name in ("ledgers", "nodes", "own_root", "subtrees"))
     words = {"left": "is not in the base", "right": "is in the base", "both": "is another one in the base"}
     for row in differing.slice(0, _SHOWN).to_pylist():
-        found.problems.append(f"{later.folder}: {row['key']} {words[row['side']]}, not so by the changes before it")
+        verified.problems.append(f"{later.folder}: {row['key']} {words[row['side']]}, not so by the changes before it")
     if differing.num_rows > _SHOWN:
-        found.problems.append(f"{later.folder}: and {differing.num_rows - _SHOWN} more keys")
+        verified.problems.append(f"{later.folder}: and {differing.num_rows - _SHOWN} more keys")
 
 
 def _take_kept(batches: Iterable[pa.RecordBatch], layout: str | None, root: str) -> Iterator[pa.RecordBatch]:

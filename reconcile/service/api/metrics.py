@@ -17,6 +17,14 @@
 
     and, of Prometheus' own client, process_open_fds, process_resident_memory_bytes and others; and process_threads
 
+where a backup is configured, each beginning with bookkeeper_metadata_backup_
+
+    readable                    1: it can be read
+    rpo_seconds                 age of what is sealed: so much would be lost now; missing: it has no base yet
+    through                     last transaction that is sealed
+    bases, segments, gaps       in it
+    bytes                       of its segments
+
 and those of the last scrutiny (`reconcile.jobs.scrutiny.metrics`), of all shares together.
 
 Source: https://prometheus.io/docs/instrumenting/exposition_formats/, text format 0.0.4.
@@ -34,6 +42,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.metrics_core import Metric
 
 from reconcile.findings.categories import TRAITS, Category
+from reconcile.jobs.backup.status import read_status
 from reconcile.jobs.scrutiny.metrics import format_families, list_metrics, make_family
 from reconcile.jobs.scrutiny.request import Scrutinized
 from reconcile.service.runs import schedule
@@ -41,7 +50,7 @@ from reconcile.service.runs.folders import OUT
 from reconcile.service.runs.leader import Instance
 from reconcile.service.runs.schedule import GateState, JobState, State
 from recovery.dataset import open_dataset
-from recovery.errors import DatasetError
+from recovery.errors import DatasetError, RecoveryError
 
 _LOG: Final = logging.getLogger(__name__)
 _PROCESS: Final = CollectorRegistry()
@@ -50,7 +59,8 @@ ProcessCollector(registry=_PROCESS)
 
 def format_service(instance: Instance) -> str:
     """Return the text of /metrics."""
-    families = [*_list_service(instance), *_list_scrutinies(instance.config.data, instance.seen.state)]
+    families = [*_list_service(instance), *_list_backup(instance)]
+    families += _list_scrutinies(instance.config.data, instance.seen.state)
     return format_families(families, further=_PROCESS)
 
 
@@ -90,6 +100,29 @@ def _list_service(instance: Instance) -> Iterator[Metric]:
     for name, text, label, gauge in gauges:
         yield from make_family(f"bookkeeper_metadata_service_{name}", text, label, gauge)
     yield from make_family("process_threads", "Threads.", "", {"": threading.active_count()})
+
+
+def _list_backup(instance: Instance) -> Iterator[Metric]:
+    """Yield the figures of the backup, whichever instance follows; none where none is configured."""
+    place = instance.config.backup.to
+    if not place:
+        return
+    try:
+        status = read_status(place, instance.now_ms())
+    except (RecoveryError, OSError):
+        status = None
+    known: list[tuple[str, str, float | None]] = [("readable", "1: the backup can be read.", int(status is not None))]
+    if status is not None:
+        known += [
+            ("rpo_seconds", "Age of what is sealed: so much would be lost now.", status.rpo_s),
+            ("through", "Last transaction that is sealed.", status.through),
+            ("bases", "In the backup.", len(status.bases)),
+            ("segments", "In the backup.", len(status.segments)),
+            ("gaps", "In the backup.", len(status.gaps)),
+            ("bytes", "Of its segments.", status.bytes),
+        ]
+    for name, text, value in known:
+        yield from make_family(f"bookkeeper_metadata_backup_{name}", text, "", {} if value is None else {"": value})
 
 
 def _list_scrutinies(data: Path, state: State) -> Iterator[Metric]:

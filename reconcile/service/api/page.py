@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from reconcile.findings.categories import SEVERITY_ORDER
 from reconcile.findings.view import FindingView
+from reconcile.jobs.backup.status import read_status
 from reconcile.report.service_page import FindingRow, JobRow, ServiceView, draw_service
 from reconcile.report.trend import UNDECIDABLE, TrendPoint
 from reconcile.service.api.metrics import add_results, list_newest_last, read_results
@@ -23,7 +24,7 @@ from reconcile.service.runs.leader import Instance
 from reconcile.service.runs.schedule import GateState, JobState, Timing
 from reconcile.words import count_noun
 from recovery.dataset import open_dataset
-from recovery.errors import DatasetError
+from recovery.errors import DatasetError, RecoveryError
 
 _RUNS: Final = 60
 _FINDINGS: Final = 50
@@ -85,12 +86,28 @@ def make_page(instance: Instance) -> str:
             worst=tuple(_list_worst(paths, config.metadata)),
             notes=_count_notes(paths),
             passed_over={} if scrutinized is None else {**scrutinized.skipped, **scrutinized.undecided},
+            backup=_describe_backup(config.backup.to, now),
             trend=tuple(
                 TrendPoint(_word_end(point.at), point.failing, point.covered_pct, point.exit_code)
                 for point in read_points(config.data / "scrutinize", _RUNS)
             ),
         )
     )
+
+
+def _describe_backup(place: str, now_ms: int) -> str:
+    """Return in a sentence what the backup is worth now; empty: none is configured."""
+    if not place:
+        return ""
+    try:
+        status = read_status(place, now_ms)
+    except (RecoveryError, OSError) as error:
+        return f"it cannot be read: {error}"
+    if not status.windows or status.rpo_s is None:
+        return "it has no base yet: nothing can be restored"
+    gaps = f"; {count_noun(len(status.gaps), 'gap')}" if status.gaps else ""
+    begin = _show(status.windows[-1].from_ms)
+    return f"every moment since {begin} UTC can be restored; its end is {status.rpo_s:.0f} s old{gaps}"
 
 
 def _show(at_ms: int) -> str:

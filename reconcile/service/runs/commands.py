@@ -11,6 +11,8 @@ OWN: Final = (
     "--max-age", "--evidence",
 )  # fmt: skip
 """Options that the service gives itself."""
+OF_BACKUP: Final = ("--metadata", "--to", "--keep", "--json", "--progress")
+"""Options of `backup follow` that the service gives itself."""
 OVER_WIRE: Final = ("--wire",)
 """How bookies are looked at, where the configuration says nothing else."""
 ON_SPARK: Final = ("scrutinize", "drill")
@@ -87,6 +89,12 @@ def word_purge(target: Sequence[str], certificate: Path, confirmed: str, approva
     words = ["delete", "purge", *target, "--certificate", str(certificate)]
     words += [word for path in approvals for word in ("--approval", str(path))]
     return [*words, f"--confirm={confirmed}"] if confirmed else words
+
+
+def word_backup(uri: str, to: str, keep: str, arguments: Sequence[str]) -> list[str]:
+    """Return the command that follows the store into a backup."""
+    words = ["backup", "follow", "--metadata", uri, "--to", to, *(["--keep", keep] if keep else [])]
+    return [*words, *arguments]
 
 
 def word_target(uri: str, journal: Path, acl: str) -> list[str]:

@@ -3,6 +3,7 @@
 <data>/cluster.json                      whose runs these are: ledgers_root, instance_id
 <data>/<job>/<time>-<epoch>-<number>/    result.json, log.txt
                                     out/ the dataset that the command wrote
+<data>/backup/                           what the follower of the backup says: result.json, log.txt
 <data>/deletes/                          the journal of deletes
 <data>/impact/                           captures that check-impact keeps
 <data>/requests/                         of requests that are under way

@@ -3,6 +3,7 @@
     thread      does
     leader      connects, campaigns, runs jobs one after the other
     gates       while this instance leads: looks whether maintenances are safe by now
+    backup      while this instance leads: has the store followed into a backup, where one is configured
     watcher     reads the record every few seconds, so that requests never wait for the store
     records     captures the store again before the captures are too old
     bookies     watches who is registered: where that changes, maintenances are checked at once
@@ -50,6 +51,7 @@ from recovery.errors import RecoveryError
 _LOG: Final = logging.getLogger(__name__)
 _AGAIN_S: Final = 2.0
 """Between looks at the record, and between attempts to reach the store."""
+_BACKUP_AGAIN_S: Final = 5.0
 _LONGEST_WAIT_S: Final = 30.0
 """A clock that jumps is noticed within this."""
 _FAILED: Final = 1
@@ -245,12 +247,15 @@ class Instance:
             self._epoch = None
         gates = threading.Thread(target=self._check_gates, args=(epoch, children), name="gates", daemon=True)
         gates.start()
+        backup = threading.Thread(target=self._follow_backup, args=(epoch, children), name="backup", daemon=True)
+        backup.start()
         try:
             while self._epoch == epoch and not self._stopping.is_set():
                 self._do_next(record, children, epoch)
         finally:
             self._lose()
             gates.join()
+            backup.join()
 
     def _do_next(self, record: ServiceRecord, children: Children, epoch: int) -> None:
         """Run what is due, or wait until something is."""
@@ -318,6 +323,18 @@ class Instance:
             else:
                 self._take(state)
                 return
+
+    def _follow_backup(self, epoch: int, children: Children) -> None:
+        """Have the store followed for as long as this instance leads; what ended is begun again."""
+        backup = self.config.backup
+        while backup.to and self._epoch == epoch and not children.is_stopped:
+            with self._survive(), suppress(StoppedError):
+                folder = folders.make_private(self.config.data / "backup")
+                words = commands.word_backup(self.config.metadata, backup.to, backup.keep, backup.arguments)
+                finished = children.run(words, folder, timeout_s=threading.TIMEOUT_MAX, given_up=threading.Event())
+                self._say(f"backup: it ended, and is begun again: {finished.verdict}")
+            with self._wake:
+                self._wake.wait_for(lambda: self._epoch != epoch, _BACKUP_AGAIN_S)
 
     # Maintenances
 

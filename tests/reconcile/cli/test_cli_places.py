@@ -52,11 +52,14 @@ NO_PLACES: Final = frozenset(
             "--by",
             "--to",
             "--checksum",
+            "--encrypt-to",
+            "--logs",
         ),
         *("--session", "--from-time", "--to-time", "--topic"),
     }
 )
-"""Texts that name something else: bookies register in living stores alone; `--to` of an archive is kept as it is."""
+"""Texts that name something else: bookies register in living stores alone; `--to` of an archive is kept as it is;
+logs are read where a server writes them."""
 
 
 def _name(parameter: click.Parameter) -> str:

@@ -35,16 +35,16 @@ class _SealAfter(click.ParamType[tuple[timedelta, int]]):
         """Return after how long, and after how many bytes, changes are sealed."""
         if isinstance(value, tuple):
             return value
-        after, size = timedelta(seconds=5), 1 << 20
+        duration, size = timedelta(seconds=5), 1 << 20
         for part in str(value).split("|"):
             match = _SIZE.fullmatch(part)
             if match is not None:
                 size = max(1, int(match[1])) * _UNITS[match[2]]
                 continue
-            after = Duration().convert(part, param, ctx)
-            if not timedelta(0) < after <= _LONGEST_SEAL:
+            duration = Duration().convert(part, param, ctx)
+            if not timedelta(0) < duration <= _LONGEST_SEAL:
                 self.fail(f"{part} is not from 1s to 1h", param, ctx)
-        return after, size
+        return duration, size
 
 
 @click.command(
@@ -77,6 +77,11 @@ class _SealAfter(click.ParamType[tuple[timedelta, int]]):
     "--base-every", type=Duration(), default="24h", show_default=True, help="Capture the whole store so often."
 )
 @click.option(
+    "--keep",
+    type=Duration(),
+    help="Every moment of so long can be restored; what is older goes with each new base. [default: nothing goes]",
+)
+@click.option(
     "--encrypt-to",
     metavar="age1…|gpg:KEY",
     help="Encrypt all files for this recipient, by the system's age or gpg. [default: mode 0600, not encrypted]",
@@ -89,6 +94,7 @@ def follow(
     subtrees: tuple[str, ...],
     seal_after: tuple[timedelta, int],
     base_every: timedelta,
+    keep: timedelta | None,
     encrypt_to: str | None,
     *,
     pulsar: bool,
@@ -115,6 +121,7 @@ def follow(
         seal_after=seal_after[0],
         seal_bytes=seal_after[1],
         base_every=base_every,
+        keep=keep,
         recipient=None if encrypt_to is None else Recipient.parse(encrypt_to),
     )
     said_at = 0.0

@@ -34,21 +34,22 @@ def verify(place: DatasetPlace, at: str | None, **shared: Any) -> None:  # noqa:
     from reconcile.jobs.backup.verify import verify_backup
 
     output = make_output(shared)
-    found = verify_backup(place, at, make_context(output))
-    made = f"{count_noun(found.seals, 'seal')}, {count_noun(found.bases, 'base')}, {count_noun(found.rebuilt, 'base')}"
-    verdict = f"verified: {made} rebuilt, {count_noun(found.gaps, 'gap')}"
-    if found.problems:
-        verdict = f"not what was sealed: {count_noun(len(found.problems), 'problem')}"
+    verified = verify_backup(place, at, make_context(output))
+    hashed = f"{count_noun(verified.seals, 'seal')}, {count_noun(verified.bases, 'base')}"
+    rebuilt = f"{count_noun(verified.rebuilt, 'base')} rebuilt, {count_noun(verified.gaps, 'gap')}"
+    verdict = f"verified: {hashed}, {rebuilt}"
+    if verified.problems:
+        verdict = f"not what was sealed: {count_noun(len(verified.problems), 'problem')}"
     result = Result(
         "backup-verify",
         verdict,
-        Exit.FOUND if found.problems else Exit.DONE,
-        counts={name: getattr(found, name) for name in ("seals", "changes", "bases", "rebuilt", "keys", "gaps")},
+        Exit.FOUND if verified.problems else Exit.DONE,
+        counts={name: getattr(verified, name) for name in ("seals", "changes", "bases", "rebuilt", "keys", "gaps")},
         details=[
-            *found.problems[:_SHOWN],
-            *([] if found.at_keys is None else [f"{count_noun(found.at_keys, 'key')} at {at}"]),
+            *verified.problems[:_SHOWN],
+            *([] if verified.at_keys is None else [f"{count_noun(verified.at_keys, 'key')} at {at}"]),
         ],
-        following="" if not found.problems else quote_command("bkmeta", "backup", "list", place),
-        facts={"problems": found.problems, "at_keys": found.at_keys},
+        following="" if not verified.problems else quote_command("bkmeta", "backup", "list", place),
+        facts={"problems": verified.problems, "at_keys": verified.at_keys},
     )
     sys.exit(output.show(result))
