@@ -80,7 +80,7 @@ def _split(groups: KeyedGroups) -> tuple[KeyedGroups, KeyedGroups]:
     # Ends as small numbers, so that keys can be set apart by adding: the reach so far is one accumulated maximum.
     known, small = np.unique(end, return_inverse=True)
     shift = (np.cumsum(heads(key)) - 1) * len(known)
-    reach = known[np.maximum.accumulate(small + shift) - shift] if len(key) else end
+    reach = known[np.maximum.accumulate(small + shift) - shift]
     clear = heads(key)
     clear[1:] |= first[1:] >= reach[:-1]
     clear[:-1] &= clear[1:]
@@ -106,8 +106,8 @@ def _regroup(laid: KeyedGroups, kept: KeyedGroups) -> KeyedGroups:
     amount = np.cumsum(run_counts(laid.first, laid.last, laid.period)) // _AT_ONCE
     # Cut where a stretch begins.
     begin = np.flatnonzero(heads(stretch))
-    cuts = begin[heads(amount[begin])] if len(begin) else begin
+    cuts = begin[heads(amount[begin])]
     parts = [union(_take(laid, part)) for part in np.split(np.arange(len(key)), cuts[1:])]
     merged = _concatenate(parts)
-    first_of = np.append(0, np.cumsum(np.bincount(stretch)))[merged.key] if len(stretch) else merged.key
+    first_of = np.append(0, np.cumsum(np.bincount(stretch)))[merged.key]
     return merged._replace(key=key[first_of])

@@ -249,7 +249,7 @@ def _is_one_bookie(shapes: ShapeCounts, copies: int) -> bool:
         if (large or by_chance < CHANCE) and count * (bookies - copies - 1) <= SLACK * larger * (copies + 1):
             return True
     active = len({bookie for taking_part in shapes.members.values() for bookie in taking_part})
-    if smaller and count in members.values():
+    if count in members.values():
         by_chance = active * (copies / active) ** count
         return by_chance < CHANCE and count * (active - copies + 1) <= SLACK * smaller * (copies - 1)
     return False
@@ -276,7 +276,7 @@ def find_striped(copies: CopyColumns) -> Mask:
 
 def _find_periodic(copies: CopyColumns) -> Mask:
     runs = run_counts(copies.first, copies.last, copies.period)
-    periodic: Mask = (runs >= _PERIODIC) & (copies.size < copies.period) & (copies.period < LARGEST)
+    periodic: Mask = (runs >= _PERIODIC) & (copies.period < LARGEST)
     return periodic
 
 

@@ -155,14 +155,13 @@ class _Case:
             # Who should have had the entry depends on the shape: each that explains the copies as well has to say so.
             ends = [_choose_end(held_copies, solution, end, lac, prior, doubt) for solution in likely[1:]]
             cut = cut if all(stop is not None and stop <= cut for stop in ends) else None
-        stated = all(prior.is_ack_stated(other.ensemble, other.write) for other in likely)
-        if cut is not None and stated and self._may_be_closed_before(solutions[0]):
+        is_stated = len(likely) == 1 and prior.is_ack_stated(solutions[0].ensemble, solutions[0].write)
+        if is_stated and self._may_be_closed_before(solutions[0]):
             by_acks = replace(doubt, policy=Tail.ACKNOWLEDGED)
-            ends = [_choose_end(held_copies, solution, end, lac, prior, by_acks) for solution in likely]
-            cut = min(cut, max(cut if stop is None else stop for stop in ends))
+            cut = _choose_end(held_copies, solutions[0], end, lac, prior, by_acks)
+        if cut is not None and cut >= 0 and read_length(known, self._ledger, cut) < 0:
+            cut = None
         end_refusal = Refusal.RAGGED_TAIL if cut is None else Refusal.NOT_FROM_ZERO if cut < 0 else None
-        if end_refusal is None and cut is not None and cut < end and read_length(known, self._ledger, cut) < 0:
-            end_refusal, cut = Refusal.RAGGED_TAIL, None
         if cut is None or cut < 0:
             # Where it ends is open; what reads all that is seen is not.
             cut = end
@@ -174,7 +173,7 @@ class _Case:
         length = read_length(known, self._ledger, end)
         chosen = solutions[0]
         similar = [s for s in solutions[1:] if s.cost <= chosen.cost + _SIMILAR][:_LISTED]
-        refusal = end_refusal or self._find_doubt(chosen, held_copies, length, prior)
+        refusal = end_refusal or self._find_doubt(chosen, held_copies, prior)
         shapes = tuple((s.ensemble, s.write) for s in similar)
         least = min(lac, end, _find_denied(held_copies, chosen, end) - 1 if chosen.missing else end)
         return SearchResult(refusal, chosen, end, length, shapes, least)
@@ -190,12 +189,10 @@ class _Case:
         is_all_seen = not (doubt.hiding or doubt.has_unseen or doubt.wiped)
         return is_all_seen and bool(self._known.newest_copy[self._ledger] >= chosen.first[-1])
 
-    def _find_doubt(self, chosen: Solution, held_copies: Copies, length: int, prior: Prior) -> Refusal | None:
+    def _find_doubt(self, chosen: Solution, held_copies: Copies, prior: Prior) -> Refusal | None:
         """Return what speaks against the cheapest history; None where nothing does."""
         if _has_second_history(held_copies, self._known, self._rows, chosen) or _is_forced(held_copies, chosen, prior):
             return Refusal.TWO_HISTORIES
-        if length < 0:
-            return Refusal.NO_LAST_HEADER
         unsettled = _is_unsettled(self._known, self._ledger, held_copies, chosen, self.shapes, self._doubt)
         hidden = self._doubt.hiding >= prior.fewest_acked(chosen.ensemble, chosen.write)
         return Refusal.SOURCE_INCOMPLETE if unsettled or (chosen.missing and hidden) else None
@@ -253,7 +250,7 @@ class _CopyPattern(NamedTuple):
         number, runs = copies.row_ledger[copies.group_row], run_counts(copies.first, copies.last, copies.period)
         entries = np.zeros(copies.ledgers, np.int64)
         np.add.at(entries, number, runs * copies.size)
-        striped = np.flatnonzero((runs > 1) & (copies.size < copies.period) & (copies.period < LARGEST))
+        striped = np.flatnonzero((copies.size < copies.period) & (copies.period < LARGEST))
         shape = copies.period[striped] * LARGEST + copies.size[striped]
         order = np.lexsort((shape, number[striped]))
         striped, shape = striped[order], shape[order]

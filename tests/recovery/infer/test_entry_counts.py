@@ -5,6 +5,7 @@ from random import Random
 import numpy as np
 import pytest
 
+from recovery.infer import entry_counts
 from recovery.infer.copies import CopyColumns
 from recovery.infer.entry_counts import count_below, find_thin
 from recovery.model.groups import KeyedGroups, group_entries
@@ -61,3 +62,25 @@ def test_the_first_entry_with_too_few_copies(seed: int) -> None:
         counts = [sum(entry in own for own in bookies) for entry in range(end + 1)]
         expected.append(next((entry for entry, count in enumerate(counts) if count < fewest), end + 1))
     assert find_thin(copies, wanted).tolist() == expected
+
+
+def test_who_holds_nothing_is_counted_with_every_position() -> None:
+    """One position where all hold everything."""
+    none = KeyedGroups(*(np.zeros(0, np.int64) for _ in range(5)))
+    row, place = np.zeros((1, 2), np.int64), np.array([3, 5])
+    assert count_below(none, row, place, 3, 2)[1].tolist() == [[[0, 0]] * 3]
+    assert count_below(none, row, place, 3, 3)[1].tolist() == [[[0, 0]]]
+
+
+@pytest.mark.parametrize(("runs", "most", "first"), [(3, 3, 9), (3, 2, 9), (2, 3, 0), (2, 2, 0)])
+def test_a_ledger_of_very_many_runs_may_lack_any(
+    runs: int, most: int, first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless enough bookies hold all of it: entry 8 is the last one; whole copies, and one with gaps."""
+    monkeypatch.setattr(entry_counts, "_MOST_RUNS", most)
+    whole, gaps = [0, 0, 9, 0], [0, 8, 1, 8 // max(runs - 1, 1)]
+    rows = [whole, whole, gaps] if first else [whole, gaps]
+    columns = [np.array(column) for column in zip(*rows, strict=True)]
+    copies = CopyColumns.sum_up(1, np.zeros(len(rows), np.int64), np.arange(len(rows)), *columns)
+    expected = {9: 9, 0: 1 if 1 + runs <= most else 0}[first]
+    assert find_thin(copies, np.array([2])).tolist() == [expected]

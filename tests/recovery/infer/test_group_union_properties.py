@@ -1,6 +1,7 @@
 """Uniting the groups of several rows: the same entries, ascending and disjoint, however they were divided."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -57,3 +58,59 @@ def test_divided_entries_come_together(sets: list[tuple[list[int], str, int]]) -
     none, refused = unite_groups(joined, np.ones(len(sets), np.bool_), keys, 0)
     assert refused.all()
     assert not len(none.key)
+
+
+Group = tuple[int, int, int, int]
+"""First, last, size, period."""
+
+
+def unite(rows: list[list[Group]], several: list[bool], limit: int = 1 << 20) -> tuple[list[list[Group]], list[bool]]:
+    """Unite the groups of keys 0, 1, …, each of a ledger of its own; return these, and which had too many runs."""
+    keys = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
+    columns = np.array([group for row in rows for group in row], np.int64).reshape(-1, 4).T
+    found, too_many = unite_groups(KeyedGroups(keys, *columns), np.array(several), np.arange(len(rows)), limit)
+    united: list[list[Group]] = [[] for _ in rows]
+    for key, *group in zip(*(column.tolist() for column in found), strict=True):
+        united[key].append((group[0], group[1], group[2], group[3]))
+    return united, too_many.tolist()
+
+
+PLAIN: Group = (0, 0, 5, 0)
+
+
+@pytest.mark.parametrize(
+    ("groups", "wanted"),
+    [
+        ([(0, 0, 5, 0), (3, 3, 4, 0)], [(0, 0, 7, 0)]),
+        ([(0, 0, 5, 0), (5, 5, 4, 0)], [(0, 0, 9, 0)]),
+        ([(0, 0, 5, 0), (6, 6, 4, 0)], [(0, 0, 5, 0), (6, 6, 4, 0)]),
+        ([(6, 6, 4, 0), (0, 0, 5, 0)], [(0, 0, 5, 0), (6, 6, 4, 0)]),
+    ],
+    ids=["overlap", "touch", "apart", "out of order"],
+)
+@pytest.mark.parametrize("beside", [[], [PLAIN]], ids=["alone", "beside another"])
+@pytest.mark.parametrize("several", [False, True], ids=["one row", "several rows"])
+def test_groups_of_a_key_are_sorted_and_joined(
+    groups: list[Group], wanted: list[Group], beside: list[Group], *, several: bool
+) -> None:
+    """Whether they came from one row or from more, and whatever stands beside them."""
+    for rows, flags in (([groups, beside], [several, False]), ([beside, groups], [False, several])):
+        expected = [wanted if row is groups else row for row in rows]
+        assert unite(rows, flags) == (expected, [False, False])
+
+
+def test_what_a_long_run_covers_is_not_kept_beside_it() -> None:
+    """A group of many runs in a run that began earlier, with a short one between: all is one run."""
+    assert unite([[(0, 0, 500, 0), (10, 10, 3, 0), (20, 420, 2, 4)]], [True]) == ([[(0, 0, 500, 0)]], [False])
+
+
+def test_as_many_runs_as_the_limit_are_laid_out() -> None:
+    """One more is too many, and the ledger beside it is united all the same."""
+    rows: list[list[Group]] = [[(0, 8, 1, 2), (1, 1, 1, 0)], [PLAIN, (5, 5, 1, 0)]]
+    assert unite(rows, [True, True], 6) == ([[(0, 0, 3, 0), (4, 8, 1, 2)], [(0, 0, 6, 0)]], [False, False])
+    assert unite(rows, [True, True], 5) == ([[], [(0, 0, 6, 0)]], [True, False])
+
+
+def test_of_nothing_nothing_is_united() -> None:
+    """Keys that have no groups stay so."""
+    assert unite([[], []], [True, False]) == ([[], []], [False, False])

@@ -2,10 +2,21 @@
 
 from random import Random
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
-from recovery.infer.prior import Prior, ShapeCounts, Source, count_shapes, list_supported
+from recovery.infer.copies import CopyColumns
+from recovery.infer.prior import (
+    LARGEST,
+    Prior,
+    ShapeCounts,
+    Source,
+    count_shapes,
+    find_striped,
+    list_supported,
+    read_shapes,
+)
 from recovery.model import tables
 from recovery.testing import simulator
 from recovery.testing.simulator import copy_row
@@ -154,3 +165,102 @@ def test_changes_with_as_many_copies_throughout_are_evidence() -> None:
     counts = count_shapes(pa.Table.from_pylist(rows, schema=tables.COPIES), tables.BOOKIES.empty_table())
     assert counts.full == {2: 1}
     assert set(counts.members[2]) == {"b0:3181", "b1:3181", "b2:3181"}
+
+
+def test_bookkeepers_own_default_gives_an_ack_quorum_only_where_nobody_says_any() -> None:
+    """A snapshot's records or the operator's word, of whatever shape, show that clients say their own."""
+    told = (2, Source.WRITE_QUORUM)
+    assert Prior.build(ShapeCounts(), {(4, 4, 3): 1}).ack_quorum(3, 2) == told
+    assert Prior.build(ShapeCounts(), None, (4, 4, 3)).ack_quorum(3, 2) == told
+
+
+def test_an_unseen_bookie_is_tolerated_up_to_the_next_wider_shape_that_is_stated() -> None:
+    """The nearest of them counts, stated by a snapshot or by the operator; what nobody states tolerates none."""
+    prior = Prior.build(ShapeCounts(), {(2, 2, 2): 1, (4, 4, 2): 1}, (7, 7, 4))
+    assert [prior.count_tolerated(n, n) for n in (2, 3, 4)] == [1, 0, 2]
+    assert prior.count_tolerated(7, 7) > 1000
+
+
+def test_an_ack_quorum_is_stated_of_the_operators_shape_alone() -> None:
+    """Records of a snapshot are of other ledgers, and the operator's word is of one shape."""
+    prior = Prior.build(ShapeCounts(), {(3, 3, 2): 9}, (4, 4, 3))
+    assert [prior.is_ack_stated(n, n) for n in (3, 4)] == [False, True]
+    assert not Prior.build(ShapeCounts(), {(3, 3, 2): 9}).is_ack_stated(3, 3)
+
+
+def test_a_shape_needs_two_in_a_hundred() -> None:
+    """Just so many are enough, one less is not."""
+    assert list_supported(shapes({3: 98, 2: 2})) == [2, 3]
+    assert list_supported(shapes({3: 99, 2: 2})) == [3]
+
+
+@pytest.mark.parametrize(
+    ("full", "without", "wanted"),
+    [
+        # On ten bookies, 3/3 and one bookie lost: 7 in 30 of 3/3 had it, so up to SLACK * 4 / 7 as many have two left.
+        ({3: 112, 2: 60}, 2, [3]),
+        ({3: 112, 2: 61}, 2, [2, 3]),
+        # Of a hundred each bookie of a shape takes part; of fewer it may be chance that one does not.
+        ({3: 97, 2: 3}, 2, [3]),
+        ({3: 96, 2: 3}, 2, [2, 3]),
+        ({3: 60, 2: 32}, 2, [3]),
+    ],
+)
+def test_how_many_one_lost_bookie_explains(full: dict[int, int], without: int, wanted: list[int]) -> None:
+    """Ledgers of two copies, none of them on one of ten bookies."""
+    members = {without: dict.fromkeys(MANY - {"b0:3181"}, 1)}
+    assert list_supported(shapes(full, members)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("full", "wanted"),
+    [({3: 56, 4: 30}, [3]), ({3: 56, 4: 31}, [3, 4]), ({4: 30, 9: 70}, [4, 9])],
+)
+def test_how_many_leftovers_of_one_bookie_explain(full: dict[int, int], wanted: list[int]) -> None:
+    """Ledgers of four copies, all of them with one on the same of ten bookies: those of three and a leftover."""
+    members = {4: dict.fromkeys(MANY, 1) | {"b0:3181": full[4]}}
+    assert list_supported(shapes(full, members)) == wanted
+
+
+def test_stripes_need_three_runs() -> None:
+    """Two runs are at some distance by chance; E stays below what a shape can say."""
+
+    def shape_of(first: int, last: int, size: int, period: int) -> tuple[int, int]:
+        one = [np.array([n]) for n in (0, first, last, size, period)]
+        columns = CopyColumns.sum_up(1, np.array([0]), *one)
+        ensemble, write = (int(column[0]) for column in read_shapes(columns))
+        assert find_striped(columns)[0] == (ensemble > 0)
+        return ensemble, write
+
+    assert shape_of(0, 6, 2, 3) == (3, 2)
+    assert shape_of(0, 3, 2, 3) == (0, 0)
+    assert shape_of(0, 2 * (LARGEST - 1), 2, LARGEST - 1) == (LARGEST - 1, 2)
+    assert shape_of(0, 2 * LARGEST, 2, LARGEST) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    "doubt",
+    [
+        {"groups": [{"first": 5, "last": 2, "size": 1, "period": 1}]},
+        {"source": "log", "bookie": "b9:3181"},
+        {"source": "log"},
+        {"incarnation": 2, "source": "journal"},
+    ],
+    ids=["impossible groups", "a leftover", "entries beside", "two incarnations"],
+)
+def test_a_row_too_many_takes_a_ledgers_word_away(doubt: dict[str, object]) -> None:
+    """A row beside three full copies that says something odd: the ledger is no evidence of how ledgers are written."""
+    rows = [copy_row(ledger, f"b{n}:3181", range(9)) for n in range(3) for ledger in (1, 2)]
+    rows.append({**rows[0], "bookie": "b0:3181", **doubt})
+    counts = count_shapes(pa.Table.from_pylist(rows, schema=tables.COPIES), simulator.bookies(["b9:3181", "b0:3181"]))
+    assert counts.full == {3: 1}
+    assert counts.members == {3: dict.fromkeys(("b0:3181", "b1:3181", "b2:3181"), 1)}
+
+
+def test_what_begins_late_or_has_gaps_shows_no_full_copies() -> None:
+    """All that is held begins at entry 1; a bookie lacks one in the middle, and nobody came for it; two of them do."""
+    rows = [copy_row(1, f"b{n}:3181", range(1, 9)) for n in range(2)]
+    rows += [copy_row(2, "b0:3181", range(9)), copy_row(2, "b1:3181", {*range(9)} - {4})]
+    rows += [copy_row(3, f"b{n}:3181", {*range(9)} - {4}) for n in range(2)]
+    counts = count_shapes(pa.Table.from_pylist(rows, schema=tables.COPIES), tables.BOOKIES.empty_table())
+    assert counts.full == {}

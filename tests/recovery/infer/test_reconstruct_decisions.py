@@ -1,0 +1,53 @@
+"""All that is said of ledgers in which one rule decides, by each way to reconstruct them; no guarantee is broken.
+
+`python -m tests.recovery.infer.test_reconstruct_decisions` writes the file anew: read what it changes.
+"""
+
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pytest
+
+from recovery.infer.prior import Prior, count_shapes
+from recovery.infer.reconstruct import Options, reconstruct
+from recovery.infer.search import Tail
+from recovery.testing import judge
+from recovery.testing.cluster_judge import Quorums
+from recovery.testing.evidence import Evidence
+from recovery.testing.inventories import Inventory
+from recovery.testing.row_truth import PASSWORDS
+from tests.support import decided_ledgers
+from tests.support.decided_ledgers import Cluster
+
+FILE: Final = Path(__file__).with_name("decisions.jsonl")
+
+
+def reconstruct_doubted(
+    inventory: Inventory,
+    *,
+    tail: Tail = Tail.INCLUSIVE,
+    quorums: Quorums | None = None,
+    evidence: Evidence = judge.NOTHING,
+) -> pa.Table:
+    """Reconstruct where a person takes what would be held for its content."""
+    prior = Prior.build(count_shapes(inventory.copies, inventory.bookies), quorums, unscanned=inventory.unscanned)
+    options = Options(PASSWORDS, unscanned_bookies=inventory.unscanned, tail=tail, is_doubt_accepted=True)
+    known = (evidence.catalog(), evidence.reference_table())
+    return reconstruct(inventory.copies, inventory.bookies, inventory.damage, prior, options, *known)
+
+
+WAYS: Final = {"alone": judge.reconstruct_alone, "rest": judge.reconstruct_rest, "doubted": reconstruct_doubted}
+KEPT: Final = decided_ledgers.load(FILE)
+
+
+@pytest.mark.parametrize("cluster", KEPT, ids=lambda cluster: cluster.name)
+def test_each_rule_decides_as_it_did(cluster: Cluster) -> None:
+    """Every column of each ledger is as it was; and no guarantee is broken, unless doubts were accepted."""
+    decided, broken = decided_ledgers.decide(cluster, WAYS)
+    assert {ledger: decided.get(ledger) for ledger in KEPT[cluster]} == KEPT[cluster]
+    assert not broken or cluster.how == "doubted"
+
+
+if __name__ == "__main__":
+    decided_ledgers.rewrite(FILE, WAYS)
