@@ -27,7 +27,7 @@ import sys
 import traceback
 from collections import Counter
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -42,6 +42,7 @@ from recovery.testing.evidence import Evidence
 from recovery.testing.inventories import Inventory
 from recovery.testing.nasty import NASTY
 from recovery.testing.profiles import CLASSES, SCANS, profile_of
+from recovery.testing.protocol import World
 from recovery.testing.row_truth import PASSWORDS
 from recovery.testing.tally import (
     HEAD,
@@ -124,6 +125,35 @@ def run(
     return tally
 
 
+class Lived(NamedTuple):
+    """A cluster's history, lived to its end.
+
+    Attributes:
+        world: what is true.
+        inventory: what is seen of it.
+        evidence: what is known beside.
+        quorums: (E, W, A) to ledgers, as a snapshot states them; None: there is none.
+    """
+
+    world: World
+    inventory: Inventory
+    evidence: Evidence
+    quorums: Quorums | None
+
+
+def live(name: str, seed: int, ledgers: int, *, is_snapshot_known: bool = False) -> Lived:
+    """Return one cluster's history; arguments as of `judge`."""
+    history, _, kind = name.partition("@")
+    make = nasty.make if history in NASTY else histories.make
+    world, view = make(history, seed, ledgers)
+    evidence = NOTHING
+    if kind:
+        evidence = others.make(kind, history, seed, world, lambda: make(history, seed + _ELSEWHERE, ledgers)[0])
+    quorums = Counter((record.ensemble, record.write, record.ack) for record in world.records.values())
+    stated = evidence.quorums() or (quorums if is_snapshot_known else None)
+    return Lived(world, inventories.inventory(world, view), evidence, stated)
+
+
 def judge(
     name: str,
     seed: int,
@@ -143,15 +173,7 @@ def judge(
         is_snapshot_known: a snapshot says how many ledgers have which quorums.
         reconstruct: what is judged.
     """
-    history, _, kind = name.partition("@")
-    make = nasty.make if history in NASTY else histories.make
-    world, view = make(history, seed, ledgers)
-    evidence = NOTHING
-    if kind:
-        evidence = others.make(kind, history, seed, world, lambda: make(history, seed + _ELSEWHERE, ledgers)[0])
-    inventory = inventories.inventory(world, view)
-    quorums = Counter((record.ensemble, record.write, record.ack) for record in world.records.values())
-    stated = evidence.quorums() or (quorums if is_snapshot_known else None)
+    world, inventory, evidence, stated = live(name, seed, ledgers, is_snapshot_known=is_snapshot_known)
     try:
         rows = reconstruct(inventory, tail=tail, quorums=stated, evidence=evidence).to_pylist()
     except Exception as error:  # noqa: BLE001 - whatever it is, the history that brings it back must be named

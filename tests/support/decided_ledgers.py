@@ -1,22 +1,18 @@
-"""Ledgers of histories in each of which one rule decides, and all that is said of them, a cluster a line.
+"""Clusters of which all that is said of each ledger is kept: that of some ledgers in words, that of the others hashed.
 
 They were chosen as those in which a change of one comparison, mask or condition changes something. So what becomes of
 them is no promise: a test that fails shows what a change of the rules does, and whoever wanted that writes the file
-anew (`rewrite`), and reads the difference. That no guarantee is broken meanwhile is asked of the same clusters.
+anew (`rewrite`), and reads the difference. What is promised of such clusters, `recovery.testing.judge` has.
 """
 
+import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-import pyarrow as pa
-
 from recovery.infer.search import Tail
-from recovery.testing.cluster_judge import Quorums
-from recovery.testing.evidence import Evidence
-from recovery.testing.inventories import Inventory
-from recovery.testing.judge import NOTHING, Reconstruct, judge
+from recovery.testing.judge import Reconstruct, live
 from recovery.testing.row_truth import Row
 from recovery.testing.row_words import describe_segments, short_name
 
@@ -44,35 +40,33 @@ class Cluster(NamedTuple):
         return f"{self.history} {self.seed} {self.count} {self.tail}{' told' if self.told else ''} {self.how}"
 
 
-def load(path: Path) -> dict[Cluster, Mapping[str, str]]:
-    """Return clusters, and of each what becomes of some ledgers."""
+class Kept(NamedTuple):
+    """What became of a cluster's ledgers; shown: of some, in words; others: of all others, a hash of the words."""
+
+    shown: Mapping[str, str]
+    others: str
+
+
+def load(path: Path) -> dict[Cluster, Kept]:
+    """Return what a file has of clusters."""
     rows = map(json.loads, path.read_text().splitlines())
-    return {Cluster(*cluster): decided for cluster, decided in rows}
+    return {Cluster(*cluster): Kept(shown, others) for cluster, shown, others in rows}
 
 
-def decide(cluster: Cluster, ways: Mapping[str, Reconstruct]) -> tuple[dict[str, str], list[str]]:
-    """Return what becomes of all ledgers of a cluster, in words, and which guarantees are broken."""
-    rows: list[Row] = []
-
-    def watched(
-        inventory: Inventory, *, tail: Tail = Tail.INCLUSIVE, quorums: Quorums | None = None, evidence: Evidence = NOTHING
-    ) -> pa.Table:
-        table = ways[cluster.how](inventory, tail=tail, quorums=quorums, evidence=evidence)
-        rows.extend(table.to_pylist())
-        return table
-
-    history, seed, count, tail, told, _ = cluster
-    tally = judge(history, seed, count, tail=Tail(tail), is_snapshot_known=told, reconstruct=watched)
-    return {str(row["ledger"]): describe(row) for row in rows}, list(map(str, tally.violations))
+def decide(cluster: Cluster, shown: Iterable[str], ways: Mapping[str, Reconstruct]) -> Kept:
+    """Return what becomes of a cluster's ledgers."""
+    history, seed, count, tail, told, how = cluster
+    _, inventory, evidence, quorums = live(history, seed, count, is_snapshot_known=told)
+    rows = ways[how](inventory, tail=Tail(tail), quorums=quorums, evidence=evidence).to_pylist()
+    words = {str(row["ledger"]): describe(row) for row in rows}
+    found = {ledger: words.pop(ledger, "no row") for ledger in shown}
+    return Kept(found, hashlib.sha256(json.dumps(words).encode()).hexdigest()[:16])
 
 
 def rewrite(path: Path, ways: Mapping[str, Reconstruct]) -> None:
     """Write down what becomes of the ledgers of a file now."""
-    lines = []
-    for cluster, decided in load(path).items():
-        rows, _ = decide(cluster, ways)
-        lines.append(json.dumps([cluster, {ledger: rows.get(ledger, "no row") for ledger in decided}]))
-    path.write_text("".join(f"{line}\n" for line in lines))
+    kept = {cluster: decide(cluster, kept.shown, ways) for cluster, kept in load(path).items()}
+    path.write_text("".join(f"{json.dumps([cluster, *kept[cluster]])}\n" for cluster in kept))
 
 
 def describe(row: Row) -> str:
@@ -80,7 +74,7 @@ def describe(row: Row) -> str:
     shape = "/".join(str(row[name]) for name in ("ensemble_size", "write_quorum", "ack_quorum"))
     said = [
         " ".join(str(row[name]) for name in ("outcome", "class", "reason", "reading")),
-        f"{shape} {row['state']} {row['last_entry']} {row['length']} {row['digest']} {row['password']}",
+        f"{shape} {row['state']} {row['last_entry']} {row['length']} {row['digest']} format {row['format']}",
     ]
     if row["segments"] is not None:
         said.append(describe_segments((segment["first"], segment["members"]) for segment in row["segments"]))
@@ -98,7 +92,9 @@ def describe(row: Row) -> str:
     for one in row["contradictions"] or ():
         said.append(f"but {one['field']} {one['earlier']}, bookies: {one['bookies']}")
     if row["raw"] is not None:
-        said.append("as recorded")
+        said.append(
+            f"record {hashlib.sha256(row['raw']).hexdigest()[:16]}, ctime {row['ctime']}, custom {row['custom']}"
+        )
     return "; ".join(said)
 
 
