@@ -4,20 +4,26 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from recovery.codecs import ledger_metadata
+from recovery.infer import facts, open_records
+from recovery.infer.open_records import can_stay_open
 from recovery.infer.prior import Prior, count_shapes
 from recovery.infer.reconstruct import Options, reconstruct
 from recovery.infer.search import Tail
-from recovery.model.metadata import State
-from recovery.testing import evidence, histories, inventories, nasty
+from recovery.infer.segment_cases import Copies
+from recovery.model import tables
+from recovery.model.metadata import LedgerMetadata, Segment, State
+from recovery.testing import evidence, histories, inventories, nasty, simulator
 from recovery.testing.cluster_judge import ClusterJudge
 from recovery.testing.evidence import Evidence
 from recovery.testing.inventories import View
 from recovery.testing.protocol import World, Writer
 from recovery.testing.row_truth import PASSWORDS
+from recovery.testing.simulator import copy_row
 from tests.recovery.infer.test_search_open_repaired import (
     BEFORE,
     ORDINARY,
@@ -164,3 +170,58 @@ def test_no_order_of_answers_loses_what_is_left_open(name: str, seed: int) -> No
     tally = judged.judge_rows(rows)
     assert not tally.violations, "\n".join(map(str, tally.violations[:3]))
     assert tally.opened > 0
+
+
+@pytest.mark.parametrize(
+    ("ends", "lac", "first", "stays"),
+    [
+        # Three full copies of an ensemble whose A is 2: as long as two hold each entry from the LAC on.
+        ((9, 9, 9), 8, 0, True),
+        ((9, 9, 4), 8, 0, True),
+        ((9, 4, 4), 8, 0, False),
+        ((9, 9, 9), 9, 0, True),
+        # A LAC above what anybody holds: what was acknowledged is gone.
+        ((9, 9, 9), 10, 0, False),
+        # Before the last segment a recovery looks at nothing; its first entry is asked for all the same.
+        ((9, 9, 9), -1, 5, True),
+        ((9, 4, 4), -1, 9, False),
+        ((9, 4, 4), -1, 10, True),
+        ((9, 4, 4), 9, 5, False),
+        # Nothing of the last segment is held, and the LAC is where it begins, or no bookie has all before it.
+        ((9, 9, 9), -1, 10, True),
+        ((9, 9, 9), -1, 11, False),
+    ],
+)
+def test_which_entries_a_recovery_has_to_read(ends: tuple[int, ...], lac: int, first: int, *, stays: bool) -> None:
+    """From the last segment on, or from behind the LAC: each on as many members as acknowledge one."""
+    names = ["a:3181", "b:3181", "c:3181"]
+    rows = [
+        copy_row(
+            7,
+            name,
+            range(end + 1),
+            headers=[{"entry": end, "lac": min(lac, 8), "length": 9, "size": 46, "digest": None}],
+        )
+        | {"explicit_lac": lac if lac >= 0 else None}
+        for name, end in zip(names, ends, strict=True)
+    ]
+    known = facts.read(pa.Table.from_pylist(rows, schema=tables.COPIES), simulator.bookies(names))
+    segments = (Segment(0, tuple(names)),) if first == 0 else (Segment(0, tuple(names)), Segment(first, tuple(names)))
+    stored = LedgerMetadata(3, 3, 3, 2, State.OPEN, None, None, segments)
+    copies = Copies.from_columns(known.copies, slice(0, 3), known.row_bookie, known.row_copied)
+    assert can_stay_open(known, 0, stored, copies, np.arange(3)) == stays
+
+
+@pytest.mark.parametrize(("tail", "stays"), [(6, True), (5, False)])
+def test_only_so_many_entries_behind_the_lac_are_looked_through(
+    tail: int, monkeypatch: pytest.MonkeyPatch, *, stays: bool
+) -> None:
+    """With more of them the ledger is closed."""
+    monkeypatch.setattr(open_records, "TAIL", tail)
+    names = ["a:3181", "b:3181"]
+    head = {"entry": 9, "lac": 3, "length": 9, "size": 46, "digest": None}
+    rows = [copy_row(7, name, range(10), headers=[head]) for name in names]
+    known = facts.read(pa.Table.from_pylist(rows, schema=tables.COPIES), simulator.bookies(names))
+    stored = LedgerMetadata(3, 2, 2, 2, State.OPEN, None, None, (Segment(0, tuple(names)),))
+    copies = Copies.from_columns(known.copies, slice(0, 2), known.row_bookie, known.row_copied)
+    assert can_stay_open(known, 0, stored, copies, np.arange(2)) == stays

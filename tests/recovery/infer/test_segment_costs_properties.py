@@ -1,9 +1,11 @@
 """What is not weighed could not have been part of the cheapest segments: they cost what weighing everything says."""
 
 import math
+import random
 from collections.abc import Sequence
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment
@@ -11,6 +13,7 @@ from scipy.optimize import linear_sum_assignment
 from recovery.infer import segment_cases, segment_costs
 from recovery.infer.copies import Ints
 from recovery.model.groups import group_entries
+from recovery.testing import simulator
 
 ENTRIES = 40
 
@@ -79,3 +82,48 @@ def test_the_cheapest_segments_are_found(rows: list[list[int]], copied: list[boo
     assert len(path.first) == len(path.members) == len(path.shares)
     limited = segment_cases.Problem(0, held, ENTRIES - 1, segment_cases.TriedShape(*shape, 0.0), limit=path.cost + 1e-6)
     assert segment_costs.find_cheapest(cases, [limited])[0] is not None
+
+
+def test_what_a_wipe_would_explain_may_cost_so_much_more() -> None:
+    """Where a bookie may have lost all; not where none can have, nor where one was not looked at."""
+    held = segment_cases.Copies(np.arange(1), np.zeros(1, np.bool_), group_entries(np.arange(3)))
+    allowed = {
+        lost: segment_costs.allowance(segment_cases.Problem(0, held, 2, segment_cases.TriedShape(1, 1, 0.5), 7.0, lost))
+        for lost in segment_cases.Lost
+    }
+    assert allowed == {
+        segment_cases.Lost.NOTHING: 6.5,
+        segment_cases.Lost.WIPED: 6.5 + segment_costs.WIPED,
+        segment_cases.Lost.UNSEEN: 6.5,
+    }
+
+
+@pytest.mark.parametrize("together", [1, 3, 512])
+def test_a_limit_leaves_out_what_costs_more_and_nothing_else(together: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of histories in one batch, long and short, striped and not, each found at its own cost, and not below it."""
+    monkeypatch.setattr(segment_costs, "_TOGETHER", together)
+    rng, cluster = random.Random(5), simulator.Cluster(lengths=(1, 2, 5, 20, 60, 200), changes=(0, 1, 3))
+    made = [simulator.history(rng, number, cluster) for number in range(12)]
+    copies, ends = [], []
+    for history in made:
+        rows = [sorted(entries) for entries in history.held.values() if entries]
+        keys = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
+        groups = group_entries(np.concatenate([np.array(row, np.int64) for row in rows]), keys)
+        copies.append(segment_cases.Copies(np.arange(len(rows)), np.zeros(len(rows), np.bool_), groups))
+        ends.append(max(row[-1] for row in rows))
+    cases = segment_cases.Cases.build(copies, ends)
+    shapes = {*((history.ensemble, history.write) for history in made), (1, 1), (70, 2), (3, 3)}
+    free = [
+        segment_cases.Problem(number, copies[number], ends[number], segment_cases.TriedShape(*shape, 0.0))
+        for number in range(len(made))
+        for shape in sorted(shapes)
+    ]
+    paths = segment_costs.find_cheapest(cases, free)
+    assert all(path is not None for path in paths)
+    costs = [path.cost for path in paths if path is not None]
+    for more, is_found in ((1e-6, True), (-0.2, False)):
+        limited = [problem._replace(limit=cost + more) for problem, cost in zip(free, costs, strict=True)]
+        found = segment_costs.find_cheapest(cases, limited)
+        assert [path is not None for path in found] == [is_found] * len(free)
+        if is_found:
+            assert [path.cost for path in found if path is not None] == pytest.approx(costs)
