@@ -79,7 +79,10 @@ def describe(row: Row) -> str:
     if row["segments"] is not None:
         said.append(describe_segments((segment["first"], segment["members"]) for segment in row["segments"]))
         said.append("from " + _join(segment["first_low"] for segment in row["segments"]))
-        assumed = [f"{number}.{at}" for number, one in enumerate(row["segments"]) for at, is_so in enumerate(one["assumed"]) if is_so]  # fmt: skip
+        flags = [
+            (number, at, flag) for number, one in enumerate(row["segments"]) for at, flag in enumerate(one["assumed"])
+        ]
+        assumed = [f"{number}.{at}" for number, at, flag in flags if flag]
         said += [f"assumed {_join(assumed)}"] if assumed else []
     said.append("grades " + _join(f"{name}={grade}" for name, grade in row["grades"].items() if grade != "unknown"))
     said.append(_join(f"{name}={row[name]}" for name in ("lac_low", "acked_high", "missing", "extra", "highest")))

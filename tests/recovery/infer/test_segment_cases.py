@@ -77,7 +77,7 @@ def test_a_segment_may_begin_where_somebody_comes_or_goes() -> None:
 def test_of_many_places_those_with_the_widest_gap_are_taken(
     cuts: int, main: int, wanted: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A bookie that begins or stops for good, then one that is away for long, then for short; of two, where it comes."""
+    """A bookie that begins or stops for good, one that is away for long, then for short; of two, where it comes."""
     monkeypatch.setattr(segment_cases, "_CUTS", cuts)
     monkeypatch.setattr(segment_cases, "_MAIN", main)
     # Row 0 begins at 3 and stays; row 1 is away from 10 to 15, from 20 to 22, where it stays to the end.
