@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from reconcile.compare.knowledge import MOST_LINES, StatedQuorums
+from reconcile.compare.knowledge import MOST_LINES, Knowledge, StatedQuorums
 from recovery.errors import InputError
 from recovery.infer.prior import Prior, ShapeCounts, Source
 from recovery.infer.reconstruct import Options, reconstruct
@@ -74,3 +74,38 @@ def test_what_is_stated_is_taken_where_copies_are_silent() -> None:
     stated = usual.with_stated((5, 2, 1))
     assert [one.source for one in stated.shapes] == [Source.DEFAULT_QUORUM]
     assert shape(stated) == (5, 2, 1)
+
+
+def test_a_range_of_one_and_an_ack_quorum_of_one_are_statements(tmp_path: Path) -> None:
+    """As many lines as are read are read."""
+    assert [str(one) for one in read(tmp_path, "7..7 3/3/1\n").statements] == ["7..7 3/3/1"]
+    assert len(read(tmp_path, "".join(f"{n} 3/2/2\n" for n in range(MOST_LINES))).statements) == MOST_LINES
+
+
+def test_owners_are_known_by_references_alone(tmp_path: Path) -> None:
+    """Without these a file that names some is refused; one that does not is read, and none states nothing."""
+    file = tmp_path / "owners"
+    file.write_text("owner=audit 4/4/3\n")
+    assert StatedQuorums.read_for(file, has_references=True).names_owners
+    with pytest.raises(InputError, match="names owners"):
+        StatedQuorums.read_for(file, has_references=False)
+    file.write_text("7 4/4/3\n")
+    assert len(StatedQuorums.read_for(file, has_references=False).statements) == 1
+    assert StatedQuorums.read_for(None, has_references=False) == StatedQuorums()
+
+
+def test_an_owner_is_named_whole_unless_it_ends_in_a_star(tmp_path: Path) -> None:
+    """The last letter of a name is part of it."""
+    stated = read(tmp_path, "owner=audit 4/4/3\n")
+    keys = pa.table({"scope": [0, 0], "ledger": [1, 2]})
+    references = pa.table({"scope": [0, 0], "ledger": [1, 2], "owner": ["audi", "audit"]})
+    assert {q: np.flatnonzero(mask).tolist() for q, mask in stated.split(keys, references)} == {
+        None: [0],
+        (4, 4, 3): [1],
+    }
+
+
+def test_passwords_are_not_in_what_a_log_may_show() -> None:
+    """Neither of what the operator knows, nor of what a run goes by."""
+    for known in (Knowledge(passwords=(b"hunter2",)), Options(passwords=(b"hunter2",))):
+        assert "hunter2" not in repr(known)
