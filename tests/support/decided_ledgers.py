@@ -21,7 +21,7 @@ class Cluster(NamedTuple):
     """A cluster's history, and how it is looked at.
 
     Attributes:
-        history, seed, count: as `recovery.testing.judge.judge` takes them.
+        history, seed, ledgers: as `recovery.testing.judge.judge` takes them.
         tail: how ledgers are closed.
         told: whether a snapshot says how many ledgers have which quorums.
         how: name of what decides.
@@ -29,7 +29,7 @@ class Cluster(NamedTuple):
 
     history: str
     seed: int
-    count: int
+    ledgers: int
     tail: str
     told: bool
     how: str
@@ -37,7 +37,7 @@ class Cluster(NamedTuple):
     @property
     def name(self) -> str:
         """Return it in short, unique in a file."""
-        return f"{self.history} {self.seed} {self.count} {self.tail}{' told' if self.told else ''} {self.how}"
+        return f"{self.history} {self.seed} {self.ledgers} {self.tail}{' told' if self.told else ''} {self.how}"
 
 
 class Kept(NamedTuple):

@@ -18,6 +18,7 @@ from reconcile.findings.categories import TRAITS, Category
 from reconcile.findings.table import Run
 from reconcile.rules.segments import copy_findings
 from reconcile.rules.segments.copies import Sight
+from reconcile.rules.sides import Relation
 from recovery.dataset import sort_by_key
 from recovery.infer.references import SCHEMA
 from recovery.model import tables
@@ -123,7 +124,7 @@ def test_logs_alone_are_told_of_those_whose_index_dropped_the_ledger() -> None:
 def test_what_was_probably_deleted_is_said_of_those_alone() -> None:
     """Of two records that only a snapshot has, the one that is marked."""
     part, held = settle(snapshot=catalog(CLOSED, replace(CLOSED, last_entry=3)))
-    places = part.compared.where(range_findings.Relation.SNAPSHOT_ONLY)
+    places = part.compared.where(Relation.SNAPSHOT_ONLY)
     marked = replace(part, deleted_since=places[:1])
     told = find_all(PLAIN, marked, held, sight(), range(4096), RUN)
     plain = find_all(PLAIN, replace(part, deleted_since=np.zeros(0, np.int64)), held, sight(), range(4096), RUN)

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from reconcile.compare import single_ledger
+from reconcile.compare.evidence import Catalog
 from reconcile.compare.knowledge import Knowledge
 from reconcile.compare.single_ledger import (
     StoredLedger,
@@ -108,7 +109,7 @@ def test_an_open_record_of_the_last_store_alone_stays_open(monkeypatch: pytest.M
     """Where its files were read to their end; of an earlier one nobody knows what came after it."""
     empty = replace(OPEN, segments=OPEN.segments[:1])
     fake: Any = SimpleNamespace(is_last=True, taken_at=7.0)
-    monkeypatch.setattr(single_ledger.Catalog, "read", lambda dataset: dataset)
+    monkeypatch.setattr(Catalog, "read", lambda dataset: dataset)
     snapshot = stored(empty, "files", catalog_of=fake)
     last = single_ledger._select_last([snapshot])
     assert last is not None

@@ -228,7 +228,7 @@ def test_a_late_copy_of_an_earlier_segment_ends_nothing() -> None:
         }
         if copied == 6:
             heads["d"] = [header(6, lac=10), header(10, lac=9)]
-        assert find(held, stated, **heads).end == wanted, copied
+        assert find(held, stated, PLAIN, **heads).end == wanted, copied
 
 
 def test_ledgers_of_empty_entries_have_a_length() -> None:
@@ -237,14 +237,14 @@ def test_ledgers_of_empty_entries_have_a_length() -> None:
     none = [header(e, lac=-1, length=0, size=36) for e in range(20)]
     for held, end in (({**with_hole(9, 0), "a": [*range(7), 8]}, 8), (with_hole(9), 8)):
         heads = {name: [none[e] for e in own] for name, own in held.items()}
-        result = find(held, stated, **heads)
+        result = find(held, stated, PLAIN, **heads)
         assert (result.refusal, result.end, result.length) == (None, end, 0)
 
 
 def test_an_end_of_which_no_header_was_read_cannot_be_said() -> None:
     """The hole ends it, and neither the entry before it nor the hole shows how long it is."""
     heads = {n: [HEADS[own[-1]]] if n == "a" else [HEADS[2]] for n, own in with_hole(9).items()}
-    result = find(with_hole(9), prior_of((3, 3), stated=(3, 3, 2)), **heads)
+    result = find(with_hole(9), prior_of((3, 3), stated=(3, 3, 2)), PLAIN, **heads)
     assert (result.refusal, result.end, result.length) == (Refusal.RAGGED_TAIL, 10, 110)
 
 

@@ -7,12 +7,13 @@ import pyarrow as pa
 import pytest
 
 from recovery.infer import snapshot_records
+from recovery.infer.snapshot_agreement import mark_agreeing
 from recovery.testing.judge import live, reconstruct_alone
 
 
 def say(table: pa.Table) -> list[dict[str, Any]]:
     """Return all columns of all rows, but for which members are assumed: of those taken at once, a record says all."""
-    rows = table.to_pylist()
+    rows: list[dict[str, Any]] = table.to_pylist()
     for row in rows:
         for segment in row["segments"] or ():
             del segment["assumed"]
@@ -29,10 +30,9 @@ def test_what_is_taken_at_once_is_what_a_look_at_each_would_take(history: str, m
     agreeing = []
 
     def look_at_each(*given: object) -> object:
-        agreeing.append(mark(*given))  # type: ignore[arg-type]  # what it is given
+        agreeing.append(mark_agreeing(*given))  # type: ignore[arg-type]  # what it is given
         return np.zeros_like(agreeing[-1])
 
-    mark = snapshot_records.mark_agreeing
     monkeypatch.setattr(snapshot_records, "mark_agreeing", look_at_each)
     assert say(reconstruct_alone(inventory, evidence=evidence)) == say(at_once)
     assert agreeing[0].any() or "foreign" in history
