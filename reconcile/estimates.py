@@ -1,5 +1,8 @@
 """How long a step takes: a start, and a share for each thing that it goes through, as the runbook has them.
 
+What this process does in a few seconds it does itself; for what takes longer Spark is started, or where a master is
+named.
+
 The machine that measured had two cores, did other things besides, and had servers and disks of its own. A faster one is
 faster; a disk that waits, or a store far away, is slower. So a figure is right to a factor of three or so.
 """
@@ -13,7 +16,11 @@ class Step(StrEnum):
     """A step whose time is known before it begins."""
 
     RECOVER = "recover"
-    """Of each copy of a ledger in the inventories."""
+    """Of each copy of a ledger in the inventories, and each record of the store and of snapshots."""
+    SCRUTINIZE = "scrutinize"
+    """Of each ledger, whose bookies may be asked."""
+    CHECK_IMPACT = "check-impact"
+    """Of each ledger."""
     APPLY = "apply"
     """Of each write."""
 
@@ -26,7 +33,14 @@ class Rate:
     each_s: float
 
 
-RATES: Final = {Step.RECOVER: Rate(10, 5e-6), Step.APPLY: Rate(1, 0.8e-3)}
+RATES: Final = {
+    Step.RECOVER: Rate(10, 5e-6),
+    Step.SCRUTINIZE: Rate(5, 1e-4),
+    Step.CHECK_IMPACT: Rate(1, 1e-6),
+    Step.APPLY: Rate(1, 0.8e-3),
+}
+HERE_S: Final = 10.0
+"""So much is done without Spark, whose start and workers take as long."""
 _MINUTE: Final = 60
 _HOUR: Final = 3_600
 
@@ -40,6 +54,11 @@ def estimate_s(step: Step, things: int) -> float:
     """
     rate = RATES[step]
     return rate.start_s + rate.each_s * things
+
+
+def is_short(step: Step, things: int) -> bool:
+    """Whether a step is done sooner in this process than by Spark."""
+    return RATES[step].each_s * things <= HERE_S
 
 
 def in_words(seconds: float) -> str:

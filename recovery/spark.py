@@ -37,6 +37,8 @@ _JAVA_OPTIONS: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 _LOG_SETTINGS: Final = "log4j2-quiet.properties"
 _OLDEST_JAVA: Final = 17
 _BROKEN: Final = "dataset error"
+HERE: Final = "local[*]"
+"""The master of a session on this host alone."""
 _INSTALL: Final = "install it beside this program: pip install 'pyspark>=4,<5' 'pandas<3'"
 _RUN_AGAIN: Final = "run it again, into the same folder: what was begun there is cleared first"
 _MISSING_MODULE: Final = re.compile(
@@ -213,7 +215,7 @@ def _shorten(text: str) -> str:
 
 
 def over_buckets(
-    spark: "SparkSession",
+    spark: "SparkSession | None",
     task: Callable[[range], Mapping[str, Any]],
     ranges: Sequence[range],
     *,
@@ -222,7 +224,7 @@ def over_buckets(
     """Run a task for each bucket range and return the answer of each, in the order of the ranges.
 
     Args:
-        spark: the session.
+        spark: the session; None: this process.
         task: a picklable pure function of its range; what it returns must be small, and JSON. It may run more than once
             for a range (Spark repeats what failed), so what it writes must replace what an earlier try wrote.
         ranges: one task each.
@@ -232,6 +234,8 @@ def over_buckets(
         DatasetError: the first that a task raised.
         SparkError: Spark itself failed, or its Java process ended.
     """
+    if spark is None:
+        return _run_here(task, ranges, done)
     from py4j.protocol import Py4JError, Py4JJavaError  # noqa: PLC0415 - as in session
     from pyspark.errors import PySparkException, PythonException  # noqa: PLC0415 - as in session
 
@@ -274,6 +278,23 @@ def over_buckets(
             kind, *facts = answer[_BROKEN]
             raise (DiskError if kind == DiskError.__name__ else DatasetError)(*facts)
     return [answers[index] for index in range(len(edges))]
+
+
+def _run_here(
+    task: Callable[[range], Mapping[str, Any]], ranges: Sequence[range], done: Callable[[int, int], None]
+) -> list[dict[str, Any]]:
+    answers = []
+    for number, buckets in enumerate(ranges):
+        done(number, len(ranges))
+        # As Spark gives them back.
+        answers.append(dict(json.loads(json.dumps(task(buckets)))))
+    done(len(ranges), len(ranges))
+    return answers
+
+
+def count_parallel(spark: "SparkSession | None") -> int:
+    """Return how many tasks run at the same time."""
+    return 1 if spark is None else max(1, spark.sparkContext.defaultParallelism)
 
 
 def _watch(spark: "SparkSession", ended: threading.Event, done: Callable[[int, int], None], tasks: int) -> None:

@@ -188,7 +188,8 @@ def _walk(
     step("4. recover", "All inventories together: the lost records, worked out, and a plan to write them.")
     plan = work / "plan"
     asked = ("--passwords", passwords, "--expect-bookies", bookies, "--out", plan)
-    bkmeta("recover", *of_inventories, *store, *asked)
+    # So few ledgers need no Spark; a master that is named has it carry them.
+    bkmeta("recover", *of_inventories, *store, *asked, "--master", "local[2]")
 
     step("5. plan show", "Review it. Nothing has been written yet.")
     bkmeta("plan", "show", plan)

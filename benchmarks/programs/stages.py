@@ -160,10 +160,10 @@ def apply(plan: str, uri: str, root: str, journal: str) -> dict[str, Any]:
 
 def impact(folder: str) -> dict[str, Any]:
     """Take every rack alone."""
-    return _timed(lambda: _take_racks(folder))
+    return _timed(lambda: _take_racks(folder, None))
 
 
-def _take_racks(folder: str) -> dict[str, Any]:
+def _take_racks(folder: str, master: str | None) -> dict[str, Any]:
     from benchmarks.data.impacts import AT, RACKS
     from reconcile.check.impact.names import Level
     from reconcile.cli.output import Output
@@ -174,7 +174,7 @@ def _take_racks(folder: str) -> dict[str, Any]:
 
     context = Context(NOBODY, Output(as_json=True, progress="none"), lambda: AT)
     request = ImpactRequest(
-        uri=f"catalog://{folder}", cache=Path(folder), topology=RACKS, drill=Level.RACK, master=MASTER
+        uri=f"catalog://{folder}", cache=Path(folder), topology=RACKS, drill=Level.RACK, master=master
     )
     answer = check_impact(request, context)
     if len(answer.drill) != len(set(RACKS.values())):
@@ -184,10 +184,7 @@ def _take_racks(folder: str) -> dict[str, Any]:
 
 def impact_spread(folder: str) -> dict[str, Any]:
     """Take every rack alone, by Spark."""
-    from reconcile.jobs.impact import check
-
-    vars(check)["SPREAD_LEDGERS"] = 0  # the size from which on Spark is used
-    return _timed(lambda: _take_racks(folder))
+    return _timed(lambda: _take_racks(folder, MASTER))
 
 
 def impact_pass(folder: str) -> dict[str, Any]:

@@ -103,6 +103,12 @@ ops_option = click.option(
 )
 
 
+master_option = click.option(
+    "--master",
+    help="Spark's, as spark-submit takes it. [default: this process; for work of more than some seconds local[*]]",
+)
+
+
 def executor_option(command: Callable[P, R]) -> Callable[P, R]:
     """Add --executor-python: what executors of a cluster run the program with."""
     return click.option(

@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from reconcile.estimates import Step
+from reconcile.estimates import Step, is_short
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -98,11 +98,11 @@ def connect(
 
 
 @contextmanager
-def start_spark(master: str, python: Path | None, context: Context) -> "Iterator[SparkSession]":
+def start_spark(master: str | None, python: Path | None, context: Context) -> "Iterator[SparkSession]":
     """Give a session, as `recovery.spark.session` does.
 
     Args:
-        master: as `spark-submit --master` takes it.
+        master: as `spark-submit --master` takes it; None: this host.
         python: what executors run as their Python; None: what they have.
         context: of the job.
 
@@ -111,9 +111,32 @@ def start_spark(master: str, python: Path | None, context: Context) -> "Iterator
     """
     with ExitStack() as stack:
         with context.reporter.progress("starting Spark", "sessions"):
-            from recovery.spark import session  # noqa: PLC0415 - only jobs that need Spark load it
+            from recovery.spark import HERE, session  # noqa: PLC0415 - only jobs that need Spark load it
 
-            spark = stack.enter_context(session(master, python=python))
+            spark = stack.enter_context(session(master or HERE, python=python))
+        yield spark
+
+
+@contextmanager
+def choose_spark(
+    step: Step, things: int, master: str | None, python: Path | None, context: Context
+) -> "Iterator[SparkSession | None]":
+    """Give what carries a step over bucket ranges: a session, or None for this process.
+
+    Args:
+        step: which.
+        things: how many of what its rate is of.
+        master: as `spark-submit --master` takes it; None: a session on this host, and only where the step is long.
+        python: what executors run as their Python; None: what they have.
+        context: of the job.
+
+    Raises:
+        InputError: as of `start_spark`.
+    """
+    if master is None and is_short(step, things):
+        yield None
+        return
+    with start_spark(master, python, context) as spark:
         yield spark
 
 

@@ -17,7 +17,7 @@ from reconcile.jobs.approvals import NO_APPROVALS, Approvals
 from reconcile.jobs.capture import capture_store
 from reconcile.jobs.collect.disks import collect_all, see
 from reconcile.jobs.collect.tables import list_folders, take_tables
-from reconcile.jobs.context import Context, connect, start_spark, throttle
+from reconcile.jobs.context import Context, choose_spark, connect, start_spark, throttle
 from reconcile.jobs.deletes.resurrection import find_deleted, read_deleted
 from reconcile.jobs.make_plan.plan import make_plan
 from reconcile.jobs.make_plan.request import PlanRequest, open_inventories
@@ -37,7 +37,7 @@ from recovery.errors import InputError
 from recovery.infer.lost_disks import LostDisk
 from recovery.infer.search import Tail
 from recovery.place import DatasetPlace
-from recovery.spark import demand_spark
+from recovery.spark import HERE, demand_spark
 
 if TYPE_CHECKING:
     from reconcile.jobs.make_plan.upper_layers.producers import ReadHeads
@@ -69,7 +69,7 @@ class RecoverRequest:
         aliases: other names of bookies in records → ids.
         subtrees: of upper layers, which are brought back from a snapshot.
         reads_payload: what stands in front of messages is read from the disks, where no node names their ledger.
-        master: Spark's, as `spark-submit --master` takes it.
+        master: Spark's, as `spark-submit --master` takes it; None: this host, and only where the work is long.
         python: what executors run as their Python; None: what they have.
         settings: of the run, each with where it came from, for the manifest.
         approvals: of the loss that is stated.
@@ -88,7 +88,7 @@ class RecoverRequest:
     tail: Tail = Tail.INCLUSIVE
     lost: tuple[LostDisk, ...] = ()
     raise_past: int | None = None
-    master: str = "local[*]"
+    master: str | None = None
     python: Path | None = None
     tombstones: tuple[str, ...] = ()
     quorums: Path | None = None
@@ -142,11 +142,12 @@ def recover(request: RecoverRequest, context: Context) -> Recovered:
 def _recover(request: RecoverRequest, context: Context) -> Recovered:
     """Make them; snapshots are URIs."""
     out = request.out
-    # What can fail soon is tried before Spark starts, which takes seconds.
-    with context.reporter.progress("before Spark starts: looking at what was given", "inventories"):
+    # What can fail soon is tried first.
+    with context.reporter.progress("looking at what was given", "inventories"):
         for uri in (*([] if request.uri is None else [request.uri]), *request.snapshots):
             demand_store_uri(uri)
-        demand_spark(request.master, request.python)
+        if request.disks or request.master is not None:
+            demand_spark(request.master or HERE, request.python)
         stated = StatedQuorums.read_for(request.quorums, has_references=bool(request.references))
         inventories = open_inventories(list_folders(request.inventories))
         see(request.disks)
@@ -157,7 +158,7 @@ def _recover(request: RecoverRequest, context: Context) -> Recovered:
     folders = take_tables(request.inventories, out / COLLECTED / _TABLES, context.now())
     inventories = open_inventories(folders)
     with ExitStack() as stack:
-        # Collecting needs Spark at once; without it, Spark starts after the stores were read, which may fail.
+        # Collecting needs Spark at once; else it starts after the stores were read, which may fail.
         spark = stack.enter_context(start_spark(request.master, request.python, context)) if request.disks else None
         if spark is not None:
             with context.reporter.progress("collecting", "bookies") as progress:
@@ -176,8 +177,9 @@ def _recover(request: RecoverRequest, context: Context) -> Recovered:
         )
         target = _capture_target(request, inventories, context, known)
         _require_approved_loss(request, inventories, target, snapshots, context)
-        context.reporter.expect(Step.RECOVER, sum(inventory.rows("copies") for inventory in inventories))
-        spark = spark or stack.enter_context(start_spark(request.master, request.python, context))
+        rows = _count_rows(inventories, [*([] if target.live is None else [target.live]), *snapshots])
+        context.reporter.expect(Step.RECOVER, rows)
+        spark = spark or stack.enter_context(choose_spark(Step.RECOVER, rows, request.master, request.python, context))
         made_of = PlanRequest(
             inventories=inventories,
             live=target.live,
@@ -204,6 +206,11 @@ def _recover(request: RecoverRequest, context: Context) -> Recovered:
         verdict = describe_plan(manifest)
         write_page(out, lambda: plan_page(plan, inventories, verdict=verdict, made=context.now()))
     return Recovered(plan, manifest, None if target.has_root else target.root)
+
+
+def _count_rows(inventories: Sequence[Dataset], catalogs: Sequence[Dataset]) -> int:
+    copies = sum(inventory.rows("copies") for inventory in inventories)
+    return copies + sum(catalog.rows(name) for catalog in catalogs for name in ("ledgers", "history"))
 
 
 def _require_approved_loss(

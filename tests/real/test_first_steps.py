@@ -121,7 +121,7 @@ def test_from_the_first_step_on_nothing_more_is_lost(there: There, capsys: pytes
         assert done.code in (0, 4)
         said[process.bookie.id] = done.out
     assert [bookie for bookie, text in said.items() if "old journals only" in text] == [deleting]
-    done = run(capsys, "recover", "--incident", "incident.toml", "--out", "plan", "--master", "local[2]")
+    done = run(capsys, "recover", "--incident", "incident.toml", "--out", "plan")
     assert done.code in (0, 3), done.err
     shown = run(capsys, "plan", "show", "plan")
     assert shown.code == 0

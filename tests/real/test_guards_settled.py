@@ -47,7 +47,7 @@ class Commands:
         secrets.write_bytes(PASSWORD + b"\n")
         secrets.chmod(0o600)
         self.store = ("--metadata", there.uri)
-        self.known = ("--expect-bookies", names, "--passwords", secrets, "--master", "local[2]")
+        self.known = ("--expect-bookies", names, "--passwords", secrets)
         self.secrets = secrets
         self.inventories: list[object] = []
 

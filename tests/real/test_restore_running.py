@@ -156,7 +156,7 @@ class Commands:
         names = folder / "bookies.txt"
         names.write_text("\n".join(bookie.id for bookie in there.bookies))
         self.store = ("--metadata", there.uri)
-        self.expected = ("--expect-bookies", names, "--master", "local[2]")
+        self.expected = ("--expect-bookies", names)
 
     def __call__(self, *words: Any, codes: tuple[int, ...] = (0,)) -> dict[str, Any]:
         """Run a command, and return the object that it prints."""

@@ -106,7 +106,7 @@ def test_another_cluster_s_snapshot_is_refused(
 ) -> None:
     """Same bookie names, same ledger ids, another instance id: nothing is made of it, live or captured."""
     staging = made("staging")
-    recover = ("recover", *inventories, "--metadata", target, *files(tmp_path), "--master", "local[1]")
+    recover = ("recover", *inventories, "--metadata", target, *files(tmp_path))
     live = run(capsys, *recover, "--snapshot", staging, "--out", tmp_path / "live")
     assert names_both(live, inventories, staging.partition("://")[2])
     assert run(capsys, "capture", "--metadata", staging, "--out", tmp_path / "kept").code == 0
@@ -129,7 +129,7 @@ def test_another_cluster_s_references_are_refused(
     """Topics of a store whose INSTANCEID is not the bookies' say nothing of these ledgers, however alike they look."""
     staging = made("staging")
     client.create(f"/{staging.split('/')[3]}/managed-ledgers", b"")
-    recover = ("recover", *inventories, "--metadata", target, *files(tmp_path), "--master", "local[1]")
+    recover = ("recover", *inventories, "--metadata", target, *files(tmp_path))
     done = run(capsys, *recover, "--references", staging, "--out", tmp_path / "plan")
     assert names_both(done, inventories, staging)
     assert not (tmp_path / "plan" / MANIFEST).exists()
@@ -147,7 +147,7 @@ def test_ids_that_only_the_snapshot_s_counter_knows_are_not_given_again(
 ) -> None:
     """The next client gets an id above all that the lost store had given; the snapshot is of the bookies' cluster."""
     snapshot = made(ours(inventories), given=GIVEN)
-    recover = ("recover", *inventories, "--metadata", target, *files(tmp_path), "--master", "local[1]")
+    recover = ("recover", *inventories, "--metadata", target, *files(tmp_path))
     done = run(capsys, *recover, "--snapshot", snapshot, "--out", tmp_path / "plan", "--json").result
     assert done["coverage"]["cluster_not_named"] == []
     assert run(capsys, "apply", tmp_path / "plan", "--metadata", target, "--confirm", done["hash"]).code == 0
@@ -160,7 +160,7 @@ def test_a_snapshot_that_names_no_cluster_is_taken_and_named(
 ) -> None:
     """Neither INSTANCEID nor cookies: it may be of any cluster, so it is not refused, and said."""
     nameless = made(None)
-    recover = ("recover", *inventories, "--metadata", target, *files(tmp_path), "--master", "local[1]")
+    recover = ("recover", *inventories, "--metadata", target, *files(tmp_path))
     done = run(capsys, *recover, "--snapshot", nameless, "--out", tmp_path / "plan")
     assert done.code in (0, 3)
     where = nameless.partition("://")[2]

@@ -106,7 +106,7 @@ def test_tombstones_of_another_cluster_delete_nothing(
         [(_, why)] = others.unreadable
         assert INSTANCE in why
         assert OTHER in why
-    # Refused before Spark starts, or Java is looked for.
+    # Refused before anything is reconstructed.
     foreign = list_looks(tmp_path / "foreign", OTHER)
     words = ("--layout", "hierarchical", "--tombstones", uri, "--out", tmp_path / "plan", "--json")
     demand_refused(run(capsys, "recover", *foreign, *words), mine=OTHER, other=INSTANCE)

@@ -49,7 +49,7 @@ def test_topics_are_read_whole_after_bookkeepers_records_were_lost(
     store = f"zk+hierarchical://{cluster.zookeeper}{ROOT}"
     made = run(
         capsys, "recover", *inventories, "--metadata", store, "--references", f"metadata-store:zk:{cluster.zookeeper}",
-        "--expect-bookies", tmp_path / "members", "--default-quorum", "3/2/2", "--master", "local[1]",
+        "--expect-bookies", tmp_path / "members", "--default-quorum", "3/2/2",
         "--out", tmp_path / "plan", "--json",
     )  # fmt: skip
     wanted = {one["ledger"]: one for name, said in truth.items() if "/" in name for one in said.get("ledgers", ())}

@@ -9,7 +9,7 @@ import base64
 import io
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext, redirect_stderr, redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -18,7 +18,6 @@ from typing import Any, Final
 
 from reconcile.cli.main import main
 from recovery.dataset import open_dataset
-from tests.support.carried_here import carry_here
 from tests.support.cluster import Cluster, ClusterError, bookies_of, encoded
 from tests.support.kept_bytes import Kept, Place, kept, less
 
@@ -433,8 +432,7 @@ class Operator:
         passwords: candidates.
         work: a new folder.
         is_partial: it is known that disks are gone or damaged.
-        with_spark: Spark carries the tasks of `recover`, as it does for a user; else this process, which takes less
-            time, and finds the same.
+        with_spark: Spark carries the tasks of `recover`; else this process, as it does for so few ledgers.
     """
 
     def __init__(
@@ -448,7 +446,7 @@ class Operator:
         with_spark: bool = False,
     ) -> None:
         work.mkdir()
-        self.carry = nullcontext if with_spark else carry_here
+        self.master = ("--master", "local[2]") if with_spark else ()
         self.home, self.truth, self.work, self.is_partial = home, truth, work, is_partial
         self.bookies = bookies_of(truth)
         self.secrets = passwords_file(passwords, work / "passwords")
@@ -486,14 +484,12 @@ class Operator:
             self.secrets,
             "--expect-bookies",
             self.expected,
-            "--master",
-            "local[2]",
+            *self.master,
             *stated,
         )
         # 3: something is held or guarded, which the judge looks at
         codes = (0, 3, 4) if self.is_partial else (0, 3)
-        with self.carry():
-            run("recover", *self.inventories, *store, *earlier, *known, "--out", plan, codes=codes)
+        run("recover", *self.inventories, *store, *earlier, *known, "--out", plan, codes=codes)
         manifest = json.loads((plan / "manifest.json").read_text())
         unseen = len(manifest["coverage"]["not_scanned"])
         accepted = ("--accept-unseen", str(unseen)) if unseen and self.is_partial else ()

@@ -3,10 +3,10 @@
 import os
 from pathlib import Path
 
+from reconcile import estimates
 from reconcile.cli.main import main
-from reconcile.jobs.scrutiny import scrutinize
 
 if __name__ == "__main__":
     if (Path(os.environ.get("BKMETA_FAKE", "/nowhere")) / "spark").exists():
-        scrutinize.WITHOUT_SPARK = -1  # type: ignore[misc]  # a constant of the program, for this process
+        estimates.HERE_S = -1  # type: ignore[misc]  # a constant of the program, for this process
     main()

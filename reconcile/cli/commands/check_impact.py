@@ -23,6 +23,7 @@ from reconcile.cli.options import (
     inventory_options,
     make_context,
     make_output,
+    master_option,
     names_options,
     now,
     output_options,
@@ -131,7 +132,7 @@ def _split(_context: click.Context, _option: click.Parameter, values: tuple[str,
     "--zookeeper", multiple=True, callback=_split, metavar="HOST,...", help="Hosts of the ZooKeeper ensemble's servers."
 )
 @aliases_option
-@click.option("--master", default="local[*]", show_default=True, help="Spark's master, where ledgers are very many.")
+@master_option
 @click.option("--out", type=PLACE, help="A new folder: every segment that is hit, and a report page.")
 @output_options
 def check_impact(
@@ -162,7 +163,7 @@ def check_impact(
     reason: str | None,
     zookeeper: tuple[tuple[str, ...], ...],
     aliases: Path | None,
-    master: str,
+    master: str | None,
     out: DatasetPlace | None,
     **shared: Any,  # noqa: ANN401 - the shared options
 ) -> None:

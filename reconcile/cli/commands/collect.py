@@ -23,6 +23,7 @@ from reconcile.cli.options import (
     executor_option,
     make_context,
     make_output,
+    master_option,
     now,
     output_options,
     quote_command,
@@ -90,7 +91,7 @@ def _parse_txn(_context: click.Context, _parameter: click.Parameter, value: str 
 )
 @click.option("--wire", is_flag=True, help="Ask running bookies instead of reading disks; needs Spark.")
 @click.option("--bookies", metavar="ID,...", help="With --wire: only these. [default: all that the store knows]")
-@click.option("--master", default="local[*]", show_default=True, help="With --wire: Spark's master.")
+@master_option
 @executor_option
 @wire_options
 @click.option("--bookie-conf", type=FILE, help="The bookie's own bk_server.conf, which names its folders.")
@@ -132,7 +133,7 @@ def collect(
     as_of: int | None,
     wire: bool,  # noqa: FBT001 - click's option
     bookies: str | None,
-    master: str,
+    master: str | None,
     python: Path | None,
     bookie_conf: Path | None,
     ledger_dirs: tuple[Path, ...],
@@ -387,7 +388,7 @@ def _collect_over_wire(
     names: tuple[str, ...] | None,
     wire: "Wire",
     passwords: Path | None,
-    spark: tuple[str, Path | None],
+    spark: tuple[str | None, Path | None],
     out: DatasetPlace,
     output: Output,
 ) -> Result:

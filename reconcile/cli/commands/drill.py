@@ -16,6 +16,7 @@ from reconcile.cli.options import (
     inventory_options,
     make_context,
     make_output,
+    master_option,
     output_options,
     quote_command,
     read_aliases,
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
 @click.option("--passwords", type=FILE, help="Candidates, one a line; mode 0600.")
 @bookies_option
 @aliases_option
-@click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
+@master_option
 @executor_option
 @click.option("--out", type=PLACE, required=True, help="A new folder for the drill; it will hold passwords.")
 @output_options
@@ -70,7 +71,7 @@ def drill(
     passwords: Path | None,
     expect_bookies: Path | tuple[str, ...] | None,
     aliases: Path | None,
-    master: str,
+    master: str | None,
     python: Path | None,
     out: DatasetPlace,
     **shared: Any,  # noqa: ANN401 - click's options

@@ -24,6 +24,7 @@ from reconcile.cli.options import (
     lost_option,
     make_context,
     make_output,
+    master_option,
     output_options,
     parse_quorum,
     quorums_option,
@@ -130,7 +131,7 @@ _SAID: Final = ("HELD", "GUARDED")
     help="Read what stands in front of the first and last message of ledgers that no topic names (producer, number, "
     "time), and of topics' last ones, to say whose they may be. Kept is only how these compare.",
 )
-@click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
+@master_option
 @executor_option
 @click.option("--out", type=PLACE, required=True, help="A new folder for the plan; it will hold passwords.")
 @output_options
@@ -151,7 +152,7 @@ def recover(
     tail: str,
     lost: tuple[str, ...],
     raise_past: int | None,
-    master: str,
+    master: str | None,
     python: Path | None,
     out: DatasetPlace,
     *,
@@ -176,7 +177,7 @@ def recover(
     if (uri is None) == (layout is None):
         raise click.UsageError("give --metadata, or --layout for a plan that is made without the store")
     # Loading what is needed takes a second: nobody should look at an empty line that long.
-    with output.progress("before Spark starts: looking at what was given", "inventories"):
+    with output.progress("looking at what was given", "inventories"):
         from reconcile.jobs import recover as job
         from reconcile.plan.actions import Passwords
         from recovery.codecs.store import Layout

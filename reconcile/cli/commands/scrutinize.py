@@ -24,6 +24,7 @@ from reconcile.cli.options import (
     inventory_options,
     make_context,
     make_output,
+    master_option,
     now,
     ops_option,
     output_options,
@@ -151,7 +152,7 @@ def _parse_share(_context: click.Context, _parameter: click.Parameter, value: st
     help="With --sample-reads: at most N MB are read by one bookie in a second, with what it reads ahead.",
 )
 @click.option("--metrics", type=FILE, help="Write the figures here, too, as Prometheus reads them.")
-@click.option("--master", default="local[*]", show_default=True, help="Spark's master.")
+@master_option
 @executor_option
 @ops_option
 @wire_options
@@ -179,7 +180,7 @@ def scrutinize(
     sample_runs: int,
     max_read_mb_s: float,
     metrics: Path | None,
-    master: str,
+    master: str | None,
     python: Path | None,
     ops_s: float | None,
     out: DatasetPlace | None,

@@ -4,15 +4,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from reconcile.estimates import Step
 from reconcile.jobs.capture import capture_store
-from reconcile.jobs.context import Context, Wire, add_remedy, connect, start_spark, throttle
+from reconcile.jobs.context import Context, Wire, add_remedy, choose_spark, connect, throttle
 from recovery.bookies.addresses import read_members
 from recovery.bookies.wire_inventory import Request, collect_wire
 from recovery.bookies.wire_results import CATALOG, WireSummary
 from recovery.dataset import open_dataset
 from recovery.errors import InputError
 from recovery.place import DatasetPlace
-from recovery.spark import demand_spark, over_buckets
+from recovery.spark import count_parallel, demand_spark, over_buckets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +25,7 @@ class ClusterRequest:
         bookies: these only; None: all that the store knows.
         wire: how they are asked.
         passwords: that may have made HMACs.
-        master: Spark's.
+        master: Spark's; None: this host, and only where there are many ledgers.
         python: what executors run as their Python; None: what they have.
         out: folder that the inventories go below.
         settings: of the run, each with where it came from, for the manifests.
@@ -34,7 +35,7 @@ class ClusterRequest:
     bookies: tuple[str, ...] | None = None
     wire: Wire
     passwords: tuple[bytes, ...] = ()
-    master: str = "local[*]"
+    master: str | None = None
     python: Path | None = None
     out: DatasetPlace
     settings: Mapping[str, object] = field(default_factory=dict)
@@ -61,7 +62,8 @@ def collect_cluster(request: ClusterRequest, context: Context) -> CollectedClust
         UnavailableError: the store does not answer.
         SparkError: Spark failed.
     """
-    demand_spark(request.master, request.python)
+    if request.master is not None:
+        demand_spark(request.master, request.python)
     catalog = request.out / CATALOG
     remedy = f"what stands in {request.out} is not whole: run the command again, into another folder"
     with add_remedy(remedy), connect(request.uri, context) as opened:
@@ -72,18 +74,17 @@ def collect_cluster(request: ClusterRequest, context: Context) -> CollectedClust
         raise InputError(request.uri, problem, "collect from the bookies' disks")
     with (
         add_remedy(remedy),
-        start_spark(request.master, request.python, context) as spark,
+        choose_spark(Step.SCRUTINIZE, captured.ledgers, request.master, request.python, context) as spark,
         context.reporter.progress("asking bookies", "parts") as progress,
     ):
         show = throttle(progress)
-        tasks = max(1, spark.sparkContext.defaultParallelism)
         wanted = Request(
             catalog=open_dataset(catalog, "catalog"),
             members=members,
             wanted=request.bookies,
             options=request.wire.options,
             passwords=request.passwords,
-            tasks=tasks,
+            tasks=count_parallel(spark),
             settings=request.settings,
         )
         summary = collect_wire(

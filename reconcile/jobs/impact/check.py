@@ -2,13 +2,12 @@
 
     catalog ──> bookies, marks ──> sets ──> every bucket range ──> sums ──> verdicts
 
-One process answers for what a single machine holds in seconds; above `SPREAD_LEDGERS` ledgers Spark carries the same
-function over the same ranges.
+This process answers for what it goes through in seconds; where there is more, or a master is named, Spark carries the
+same function over the same ranges.
 """
 
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import replace
 from datetime import timedelta
@@ -35,7 +34,8 @@ from reconcile.check.impact.segments.judgement import States
 from reconcile.check.impact.system_ledgers import name_kind
 from reconcile.check.placement_files import read_rack_info
 from reconcile.clusters import demand_of_cluster
-from reconcile.jobs.context import Context, connect, start_spark, throttle
+from reconcile.estimates import Step
+from reconcile.jobs.context import Context, choose_spark, connect, throttle
 from reconcile.jobs.impact.cache import (
     VOTES,
     Captured,
@@ -71,8 +71,6 @@ from recovery.out_folder import write_whole
 from recovery.place import DatasetPlace
 from recovery.spark import over_buckets
 
-SPREAD_LEDGERS: Final = 10_000_000
-"""Ledgers from which on Spark is worth its start."""
 ROWS_PER_RANGE: Final = 250_000
 _VOTE: Final = re.compile(r'bookieId:\s*"([^"]*)"')
 _SOME: Final = 5
@@ -323,21 +321,15 @@ class _Check:
 
     def _ask(self, question: Question, ranges: Sequence[range]) -> tuple[RangeAnswer, bool]:
         """Return the sum of all ranges' answers, and whether Spark carried the question."""
-        total = RangeAnswer()
-        spread = self._captured.catalog.rows("ledgers") > SPREAD_LEDGERS and self._request.ledgers is None
-        with ExitStack() as stack:
-            if spread:
-                spark = stack.enter_context(start_spark(self._request.master, None, self._context))
-                progress = throttle(stack.enter_context(self._context.reporter.progress("judging segments", "parts")))
-                for answer in over_buckets(spark, question.answer, ranges, done=progress):
-                    total.add(RangeAnswer.from_json(answer))
-                return total, True
-            progress = throttle(stack.enter_context(self._context.reporter.progress("judging segments", "parts")))
-            for number, buckets in enumerate(ranges):
-                progress(number, len(ranges))
-                total.add(RangeAnswer.from_json(question.answer(buckets)))
-            progress(len(ranges), len(ranges))
-        return total, False
+        total, request = RangeAnswer(), self._request
+        rows = self._captured.catalog.rows("ledgers") if request.ledgers is None else len(request.ledgers)
+        with (
+            choose_spark(Step.CHECK_IMPACT, rows, request.master, None, self._context) as spark,
+            self._context.reporter.progress("judging segments", "parts") as progress,
+        ):
+            for answer in over_buckets(spark, question.answer, ranges, done=throttle(progress)):
+                total.add(RangeAnswer.from_json(answer))
+        return total, spark is not None
 
     # What follows
 

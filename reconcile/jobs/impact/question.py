@@ -59,7 +59,7 @@ class ImpactRequest:
         unrecoverable: what a person declares.
         zookeeper: hosts of the ensemble's servers.
         aliases: other names of bookies in records and marks → ids.
-        master: of Spark, where there are many ledgers.
+        master: Spark's; None: this host, and only where there are very many ledgers.
         out: a new folder for the dataset.
     """
 
@@ -83,7 +83,7 @@ class ImpactRequest:
     unrecoverable: tuple[Statement, ...] = ()
     zookeeper: tuple[str, ...] = ()
     aliases: Mapping[str, str] = field(default_factory=dict)
-    master: str = "local[*]"
+    master: str | None = None
     out: DatasetPlace | None = None
 
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 def make_plan(
     request: PlanRequest,
     out: DatasetPlace,
-    spark: "SparkSession",
+    spark: "SparkSession | None",
     *,
     now: Callable[[], datetime],
     progress: Callable[[int, int, str], None] = lambda _done, _all, _stage: None,
@@ -55,7 +55,7 @@ def make_plan(
     Args:
         request: what it is made of.
         out: the folder.
-        spark: the session.
+        spark: carries the tasks; None: this process does.
         now: the clock; aware.
         progress: is called with (tasks done, of all, stage).
         read_heads: gives what stands in entries; None: nobody wants that they are read.
@@ -138,7 +138,7 @@ def _make_case(request: PlanRequest, bookies: pa.Table, coverage: Coverage) -> C
 
 
 def _with_collisions(
-    tasks: RangeTasks, spark: "SparkSession", ranges: Sequence[range], done: Callable[[int, int], None]
+    tasks: RangeTasks, spark: "SparkSession | None", ranges: Sequence[range], done: Callable[[int, int], None]
 ) -> Evidence:
     """Find ledgers of several scopes with the same lower half; costs nothing where all are of scope 0."""
     evidence = tasks.case.evidence

@@ -53,7 +53,7 @@ class DrillRequest:
         passwords: candidates.
         expected: bookies that the cluster has, as the operator would say then; None: not said.
         aliases: other names of bookies in records → ids.
-        master: Spark's.
+        master: Spark's; None: as of `recover`.
         python: what executors run as their Python; None: what they have.
         settings: of the run, each with where it came from, for the manifest.
     """
@@ -65,7 +65,7 @@ class DrillRequest:
     passwords: Passwords
     expected: tuple[str, ...] | None = None
     aliases: Mapping[str, str] = field(default_factory=dict)
-    master: str = "local[*]"
+    master: str | None = None
     python: Path | None = None
     settings: Mapping[str, object] = field(default_factory=dict)
 

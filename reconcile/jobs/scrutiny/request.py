@@ -46,7 +46,7 @@ class ScrutinyRequest:
         since: an earlier run, which says what is new, and what is resolved; None: none.
         suppressions: of findings that do not make the run fail.
         metrics: file for the run's figures, as Prometheus reads them; None: only the run's own.
-        master: Spark's.
+        master: Spark's; None: this host, and only where there are many ledgers.
         python: what executors run as their Python; None: what they have.
         settings: of the run, each with where it came from, for the manifest.
         aliases: other names of bookies in records → ids.
@@ -71,7 +71,7 @@ class ScrutinyRequest:
     since: DatasetPlace | None = None
     suppressions: tuple[Suppression, ...] = ()
     metrics: Path | None = None
-    master: str = "local[*]"
+    master: str | None = None
     python: Path | None = None
     settings: Mapping[str, object] = field(default_factory=dict)
     aliases: Mapping[str, str] = field(default_factory=dict)

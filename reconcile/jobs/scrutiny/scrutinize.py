@@ -12,8 +12,7 @@ wiped/       WIPED: bookies that lost their data, and whose ledgers are not repa
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -44,11 +43,12 @@ from reconcile.check.scrutiny.replication import Replication
 from reconcile.check.scrutiny.run_differences import compare_runs
 from reconcile.check.scrutiny.vanished import Window
 from reconcile.clusters import demand_of_cluster, name_earlier
+from reconcile.estimates import Step
 from reconcile.findings.categories import SEVERITY_ORDER
 from reconcile.findings.table import Finding, Run, make_rows
 from reconcile.jobs.capture import capture_store
 from reconcile.jobs.collect.tables import with_tables
-from reconcile.jobs.context import Context, add_remedy, connect, start_spark, throttle
+from reconcile.jobs.context import Context, add_remedy, choose_spark, connect, throttle
 from reconcile.jobs.impact.cache import provide_catalog
 from reconcile.jobs.make_plan.request import open_inventories
 from reconcile.jobs.references import ReferenceSources, find_disagreements
@@ -103,15 +103,15 @@ from recovery.manifest import Part
 from recovery.model import tables
 from recovery.model.ids import bucket_ranges
 from recovery.place import DatasetPlace, copy_tree, remove_tree, to_place
-from recovery.spark import demand_spark, over_buckets
+from recovery.spark import count_parallel, over_buckets
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from backends.registry import OpenStore
 
 _OF_COOKIES: Final = ["path", "kind", "created_txn"]
 _SMALL: Final = 10_000
-WITHOUT_SPARK: Final = 100_000
-"""Ledgers of a store that are looked at in this process: a session of Spark would take as long to stand."""
 
 _ABSENT: Final = "absent_since"
 """What a run's manifest keeps of bookies that are not registered: since which run."""
@@ -119,11 +119,6 @@ _MOMENTS: Final = "moments"
 _SAMPLES: Final = "samples"
 _KEPT_MOMENTS: Final = 400
 """Of the runs before: inventories are rarely older."""
-
-_Task = Callable[[range], Mapping[str, Any]]
-_Done = Callable[[int, int], None]
-Carry = Callable[[_Task, Sequence[range], _Done], list[dict[str, Any]]]
-"""Runs a task for each bucket range, tells how many are done, and returns what each said."""
 
 
 @dataclass(slots=True)
@@ -209,13 +204,14 @@ def _scrutinize(request: ScrutinyRequest, context: Context, wait: Callable[[floa
             )
 
         if begun is None:
-            with _start(request, catalog, context) as (carry, tasks):
-                bookies = _ask_bookies(request, catalog, opened, given, context, carry, tasks)
-                bookies = _read_entries(request, catalog, opened, bookies, sampling, context, carry, tasks)
+            rows = catalog.rows("ledgers")
+            with choose_spark(Step.SCRUTINIZE, rows, request.master, request.python, context) as spark:
+                bookies = _ask_bookies(request, catalog, opened, given, context, spark)
+                bookies = _read_entries(request, catalog, opened, bookies, sampling, context, spark)
                 samples = () if bookies.samples is None else (bookies.samples,)
                 ranges = _cut_share(request.buckets, catalog, bookies.inventories, samples)
                 with context.reporter.progress("judging ledgers", "parts") as progress:
-                    answers = carry(make_task(bookies), ranges, throttle(progress))
+                    answers = over_buckets(spark, make_task(bookies), ranges, done=throttle(progress))
             begun = FirstLook(at, layout, gaps, bookies, answers)
             write_first_look(request, begun)
         bookies, answers, task = begun.bookies, begun.answers, make_task(begun.bookies)
@@ -294,36 +290,13 @@ def _capture(
     return catalog, Layout(source["layout"]), tuple(source["gaps"])
 
 
-@contextmanager
-def _start(request: ScrutinyRequest, catalog: Dataset, context: Context) -> Iterator[tuple[Carry, int]]:
-    """Give what carries tasks over bucket ranges, and how many it runs at the same time."""
-    if catalog.rows("ledgers") <= WITHOUT_SPARK:
-        yield _run_here, 1
-        return
-    demand_spark(request.master, request.python)
-    with start_spark(request.master, request.python, context) as spark:
-        yield (
-            lambda task, ranges, done: over_buckets(spark, task, ranges, done=done),
-            max(1, spark.sparkContext.defaultParallelism),
-        )
-
-
-def _run_here(task: _Task, ranges: Sequence[range], done: _Done) -> list[dict[str, Any]]:
-    answers = []
-    for number, part in enumerate(ranges, 1):
-        answers.append(dict(task(part)))
-        done(number, len(ranges))
-    return answers
-
-
 def _ask_bookies(
     request: ScrutinyRequest,
     catalog: Dataset,
     opened: "OpenStore",
     given: tuple[Dataset, ...],
     context: Context,
-    carry: Carry,
-    tasks: int,
+    spark: "SparkSession | None",
 ) -> AskedBookies:
     """Ask the bookies of which no inventory is given for the lists of their ledgers, once."""
     members = read_members(opened.store, opened.root, opened.layout_hint, request.aliases)
@@ -344,12 +317,12 @@ def _ask_bookies(
                 members=members,
                 wanted=tuple(bookie for bookie in members.bookies if bookie not in has and bookie not in absent),
                 options=request.wire.options,
-                tasks=tasks,
+                tasks=count_parallel(spark),
                 buckets=request.buckets,
                 only_members=True,
             ),
             request.out / COLLECTED,
-            lambda task, ranges: carry(task, ranges, show),
+            lambda task, ranges: over_buckets(spark, task, ranges, done=show),
             now=context.now,
         )
     asked = tuple(open_dataset(result.folder, "inventory") for result in summary.bookies if result.folder)
@@ -363,8 +336,7 @@ def _read_entries(
     bookies: AskedBookies,
     sampling: Sampling | None,
     context: Context,
-    carry: Carry,
-    tasks: int,
+    spark: "SparkSession | None",
 ) -> AskedBookies:
     """Read entries from the bookies that give no lists, if that is asked for."""
     if sampling is None or request.wire is None or not bookies.without_lists:
@@ -376,12 +348,14 @@ def _read_entries(
         wanted=bookies.without_lists,
         options=request.wire.options,
         sampling=sampling,
-        tasks=tasks,
+        tasks=count_parallel(spark),
         buckets=request.buckets,
     )
     with context.reporter.progress("reading entries", "parts") as progress:
         show = throttle(progress)
-        sampled = sample_bookies(wanted, request.out / _SAMPLES, lambda task, ranges: carry(task, ranges, show))
+        sampled = sample_bookies(
+            wanted, request.out / _SAMPLES, lambda task, ranges: over_buckets(spark, task, ranges, done=show)
+        )
     return replace(bookies, sampled=sampled)
 
 

@@ -218,10 +218,10 @@ def test_disks_are_given_up_when_two_people_signed_it(
 ) -> None:
     """A loss that is stated gives up what only they had: refused before a plan is made, for other disks, too."""
 
-    def start_spark(*_: object) -> None:
+    def choose_spark(*_: object) -> None:
         raise InputError("Spark", "would be started", "none")
 
-    monkeypatch.setattr("reconcile.jobs.recover.start_spark", start_spark)
+    monkeypatch.setattr("reconcile.jobs.recover.choose_spark", choose_spark)
     monkeypatch.setattr("reconcile.jobs.recover.demand_spark", lambda *_: None)
     inventory = write_inventory(office.folder / "bk1", "bk1:3181", [1], instance="7d3e")
 

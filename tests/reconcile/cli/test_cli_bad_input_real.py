@@ -99,7 +99,7 @@ BREAKS: dict[str, tuple[Callable[[int, int], None], int, str]] = {
 def test_recover_that_is_broken_off(inventories: list[str], tmp_path: Path) -> None:
     """In the middle of the job: the right code, one message, no process left; then the same command makes the plan."""
     out = tmp_path / "plan"
-    command = ["recover", *inventories, "--layout", "hierarchical", "--out", str(out)]
+    command = ["recover", *inventories, "--layout", "hierarchical", "--master", "local[2]", "--out", str(out)]
     for what, (break_off, code, words) in BREAKS.items():
         with started(*command, "--progress", "json") as running:
             next(event for event in events(running) if event["stage"] == "shapes")
@@ -143,7 +143,7 @@ def test_spark_that_is_not_whole(inventories: list[str], tmp_path: Path) -> None
     """PySpark without what it needs is said to be so, with the command that mends it."""
     (tmp_path / "py4j").mkdir()
     (tmp_path / "py4j" / "__init__.py").write_text("raise ImportError('py4j was removed')\n")
-    command = ["recover", *inventories, "--layout", "flat", "--out", tmp_path / "plan"]
+    command = ["recover", *inventories, "--layout", "flat", "--master", "local[1]", "--out", tmp_path / "plan"]
     done = process(*command, env=environment(PYTHONPATH=str(tmp_path)))
     assert (done.code, done.out) == (2, "")
     assert "py4j was removed" in done.err

@@ -419,7 +419,6 @@ def test_a_copy_of_a_store_is_not_asked_for_several_captures(catalog: Dataset) -
 def test_spark_answers_the_same(catalog: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same function over the same ranges: counts, sample and rows are equal."""
     alone = ask(catalog, (A, B), drill=Level.BOOKIE, out=tmp_path / "alone")
-    monkeypatch.setattr(check, "SPREAD_LEDGERS", 0)
     monkeypatch.setattr(check, "ROWS_PER_RANGE", 1)
     spread = ask(catalog, (A, B), drill=Level.BOOKIE, out=tmp_path / "spread", master="local[2]")
     assert (alone.spread, spread.spread) == (False, True)

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from reconcile.jobs.scrutiny import scrutinize as job
 from recovery.dataset import REPORT, Dataset, open_dataset
 from recovery.model.ids import LedgerId
 from recovery.model.metadata import State
@@ -86,7 +85,7 @@ def harmed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harmed]:
 def scrutinize(capsys: pytest.CaptureFixture[str], harmed: Harmed, out: Path, *options: object) -> Done:
     """Run the command on the cluster; who does not answer is asked again at once."""
     return run(
-        capsys, "scrutinize", "--metadata", harmed.there.uri, "--out", out, "--master", "local[1]",
+        capsys, "scrutinize", "--metadata", harmed.there.uri, "--out", out,
         "--recheck-after", "0s", "--deadline", "20", "--patience", "3", "--json", *options,
     )  # fmt: skip
 
@@ -370,13 +369,10 @@ def test_a_healthy_share_is_silent(harmed: Harmed, tmp_path: Path, capsys: pytes
 
 
 @pytest.mark.spark
-def test_through_spark_the_same_is_found(
-    harmed: Harmed, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Large stores are looked at by tasks of Spark: findings and verdicts are those of one process."""
+def test_through_spark_the_same_is_found(harmed: Harmed, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where a master is named, tasks of Spark look: findings and verdicts are those of one process."""
     scrutinize(capsys, harmed, tmp_path / "here")
-    monkeypatch.setattr(job, "WITHOUT_SPARK", 0)
-    scrutinize(capsys, harmed, tmp_path / "spark")
+    scrutinize(capsys, harmed, tmp_path / "spark", "--master", "local[1]")
     here, spark = (open_dataset(tmp_path / name, "scrutiny") for name in ("here", "spark"))
     assert verdicts(here) == verdicts(spark)
     ids = [sorted(one.read("findings", columns=["id"])["id"].to_pylist()) for one in (here, spark)]
