@@ -265,7 +265,7 @@ def recover(
     aliases: Mapping[str, str] | None = None,
     lost: Sequence[str] = (),
     tail: Literal["inclusive", "acknowledged", "open"] = "inclusive",
-    master: str = "local[*]",
+    master: str | None = None,
 ) -> "Recovered":
     """Turn inventories into a plan that brings lost ledger metadata back. Nothing but the plan is written.
 
@@ -284,7 +284,7 @@ def recover(
         aliases: other names of bookies in records → ids.
         lost: bookies, or `BOOKIE=DIR`, that are gone for good.
         tail: where a ledger is closed whose last entries may not have been acknowledged.
-        master: Spark's.
+        master: Spark's; None: this process where that takes seconds, else Spark on this host.
 
     Raises:
         InputError: no Java or Spark, files that cannot be used, neither or both of `metadata` and `layout`.
@@ -340,7 +340,7 @@ def scrutinize(
     min_coverage: float = 99.0,
     recheck_after: timedelta = timedelta(minutes=10),
     rechecks: int = 1,
-    master: str = "local[*]",
+    master: str | None = None,
 ) -> "Scrutinized":
     """Compare every closed ledger with what its bookies hold. Reads only.
 
@@ -359,7 +359,7 @@ def scrutinize(
         min_coverage: per cent of copies that must be judged.
         recheck_after: until bookies that did not answer are asked again.
         rechecks: how often they are.
-        master: Spark's, where there are many ledgers.
+        master: Spark's; None: this process where that takes seconds, else Spark on this host.
 
     Raises:
         UnsupportedStoreError: the URI is malformed, or of a store that is not read.
@@ -412,7 +412,7 @@ def check_impact(
     stable_for: int = 1,
     cache: File | None = None,
     max_age: timedelta = timedelta(minutes=10),
-    master: str = "local[*]",
+    master: str | None = None,
     out: Place | None = None,
 ) -> "ImpactAnswer":
     """Say whether bookies may be taken away, and which ledgers are affected. Reads only.
@@ -433,7 +433,7 @@ def check_impact(
         stable_for: captures in a row that must be safe.
         cache: folder of captures that are used again; None: the user's.
         max_age: of such a capture.
-        master: Spark's, where there are many ledgers.
+        master: Spark's; None: this process where that takes seconds, else Spark on this host.
         out: a new folder for the dataset of affected segments; None: none is written.
 
     Raises:

@@ -517,7 +517,7 @@ def test_patience_that_is_none(said: str, tmp_path: Path, refused: Refusal, monk
 
 @pytest.mark.parametrize("home", [None, "/nowhere"])
 def test_no_java(home: str | None, inventory: Path, tmp_path: Path) -> None:
-    """With a master, `recover` says what it did not find, and the remedy, before it writes; few ledgers need no Java."""
+    """With a master, `recover` says what it did not find, before it writes; for few ledgers it needs no Java."""
     (tmp_path / "bin").mkdir()
     env = environment(PATH=str(tmp_path / "bin"), JAVA_HOME=home)
     words = ("recover", "--inventory", inventory, "--layout", "flat", "--out", tmp_path / "new")
