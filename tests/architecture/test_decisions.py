@@ -8,7 +8,8 @@ import pytest
 from tests.support.paths import ROOT
 
 BEING_WRITTEN: Final = ("0027-mutants", "0028-evidence-has-an-age")
-DECISIONS: Final = sorted(page for page in (ROOT / "docs" / "design").glob("*.md") if page.stem not in BEING_WRITTEN)
+"""Still with figures."""
+DECISIONS: Final = sorted((ROOT / "docs" / "design").glob("*.md"))
 MOST_WORDS: Final = 400
 
 
