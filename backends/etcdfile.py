@@ -216,7 +216,7 @@ class EtcdFile:
             return f"page {self._free} is not in the file"
         number, flags, count, overflow = _PAGE.unpack_from(self._bytes, start)
         if (number, flags & _IS_FREE) != (self._free, _IS_FREE):
-            return f"page {self._free} is no list of free pages"
+            return f"page {self._free} is not a list of free pages"
         place, end = start + _PAGE.size, min(start + (overflow + 1) * self._page_size, self._end)
         if count == _MANY_FREE and place + 8 <= end:
             count, place = int.from_bytes(self._bytes[place : place + 8], "little"), place + 8
@@ -244,7 +244,7 @@ class EtcdFile:
             below = []
             element = _LEAF if flags & _IS_LEAF else _INNER
             if not flags & (_IS_LEAF | _IS_INNER) or start + _PAGE.size + count * element.size > end:
-                self._hurt(f"byte {start}", "it is no page of a tree")
+                self._hurt(f"byte {start}", "it is not a page of a tree")
                 continue
             for low in range(start + _PAGE.size, start + _PAGE.size + count * element.size, element.size):
                 if element is _INNER:
@@ -273,7 +273,7 @@ class EtcdFile:
         main, place, size, dead, digests = array("q"), array("Q"), array("L"), bytearray(), bytearray()
         for name, start, length, _ in self._leaves(*bucket):
             if len(name) not in (_REVISION.size, _REVISION.size + 1):
-                self._hurt(f"byte {start}", "its key is no revision")
+                self._hurt(f"byte {start}", "its key is not a revision")
                 continue
             revision, _, _ = _REVISION.unpack_from(name)
             kv = self._parse(start, length)

@@ -14,7 +14,7 @@ def open_regular(path: str | Path, flags: int = 0) -> int:
         flags: of `os.open`, beside those for reading.
 
     Raises:
-        OSError: it cannot be opened, or is no regular file.
+        OSError: it cannot be opened, or is not a regular file.
     """
     # Not waited for: else a pipe that nobody writes to is opened when somebody does.
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | flags)
@@ -31,7 +31,7 @@ def read_bounded(path: str | Path, limit: int) -> bytes:
     """Return what a regular file holds.
 
     Raises:
-        OSError: it cannot be read, is no regular file, or holds more than `limit` bytes.
+        OSError: it cannot be read, is not a regular file, or holds more than `limit` bytes.
     """
     with os.fdopen(open_regular(path), "rb") as file:
         content = file.read(limit + 1)

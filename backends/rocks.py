@@ -264,7 +264,7 @@ def _find_links(folder: Path) -> list[Path]:
             with suppress(FileNotFoundError):
                 mode = file.stat().st_mode
                 if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-                    raise CorruptStoreError(str(file), "is no regular file")
+                    raise CorruptStoreError(str(file), "is not a regular file")
     except (FileNotFoundError, NotADirectoryError) as error:
         raise NoSuchStoreError(str(folder), "no such folder") from error
     except OSError as error:

@@ -166,7 +166,7 @@ def _read_time(path: Path, column: pa.ChunkedArray) -> int | None:
             time = datetime.fromisoformat(value) if isinstance(value, str) else value
             times.append(time if time.tzinfo else time.replace(tzinfo=UTC))
         except (ValueError, AttributeError) as error:
-            problem = f"has a `{_LISTED}` that is no time"
+            problem = f"has a `{_LISTED}` that is not a time"
             raise InputError(str(path), problem, f'write {{"{_LISTED}": "2026-01-31T12:00:00Z"}}') from error
     return min((int(time.timestamp() * 1000) for time in times), default=None)
 

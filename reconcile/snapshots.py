@@ -87,7 +87,9 @@ def _of_file(path: Path) -> str:
     if kind in (Kind.ZK_SNAPSHOT, Kind.ZK_LOG) or txnlog.first_of(path.name) is not None:
         return "zkfiles"
     problem = (
-        "is no file of ZooKeeper, no database of etcd and no archive" if kind is None else f"is of another kind: {kind}"
+        "is neither a file of ZooKeeper, nor a database of etcd, nor an archive"
+        if kind is None
+        else f"is of another kind: {kind}"
     )
     raise InputError(str(path), problem, "name what the store's servers keep, a capture's folder, or a URI")
 

@@ -538,7 +538,7 @@ def open_dataset(path: str | DatasetPlace, kind: str) -> Dataset:
     try:
         file = system.get_file_info(f"{root}/{MANIFEST}")
         if file.type not in (pafs.FileType.File, pafs.FileType.NotFound) or (file.size or 0) > _LARGEST_MANIFEST:
-            problem = "is no regular file, or too large for a manifest"
+            problem = "is not a regular file, or too large for a manifest"
             raise DatasetError(f"{where}/{MANIFEST}", problem, f"name the folder of a bkmeta {kind}")
         demand_there(system, f"{root}/{MANIFEST}")
         with system.open_input_stream(f"{root}/{MANIFEST}") as source:

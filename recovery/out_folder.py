@@ -132,7 +132,9 @@ def claim_folder(folder: DatasetPlace, kind: str, own_names: Collection[str], *,
         entries = [entry for entry in folder.iterdir() if entry.name != MARK]
         mark = _read_marked_kind(folder)
         if entries and mark is None:
-            problem = f"is not empty ({min(entry.name for entry in entries)}, …), and is no broken-off run of ours"
+            problem = (
+                f"is not empty ({min(entry.name for entry in entries)}, …), and is not an unfinished run of bkmeta"
+            )
             raise DatasetError(str(folder), problem, "name an empty or a new folder")
         foreign = sorted(entry.name for entry in entries if entry.name not in own_names)
         if foreign:

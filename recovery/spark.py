@@ -204,7 +204,7 @@ def demand_spark(master: str, python: Path | None) -> None:
         problem = f"is for executors, and master {master!r} has none"
         raise InputError(str(python), problem, "leave it out, or name a master that has: spark://, yarn, k8s://")
     if python is not None and not (python.is_file() and os.access(python, os.X_OK)):
-        raise InputError(str(python), "is no file that can be run", "name a packed environment: scripts/pack FILE")
+        raise InputError(str(python), "is not a file that can be run", "name a packed environment: scripts/pack FILE")
 
 
 def _shorten(text: str) -> str:

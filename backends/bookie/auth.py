@@ -123,5 +123,5 @@ def load_mechanism(name: str, host: str = "") -> Mechanism:
     except (ImportError, AttributeError, TypeError) as error:
         raise UnsupportedAuthError(f"{name} cannot be loaded ({error})") from error
     if not isinstance(getattr(made, "plugin", None), str) or not callable(getattr(made, "begin", None)):
-        raise UnsupportedAuthError(f"{name} is no mechanism: it needs `plugin` and `begin`")
+        raise UnsupportedAuthError(f"{name} is not a mechanism: it needs `plugin` and `begin`")
     return made

@@ -358,7 +358,7 @@ class Conversation(Generic[T]):
                 try:
                     response = pb.Response.FromString(bytes(view[start:position]))
                 except DecodeError as error:
-                    raise ProtocolError("a frame that is no answer of protocol 3") from error
+                    raise ProtocolError("a frame that is not an answer of protocol 3") from error
                 asked = self._outstanding.pop(response.header.txnId, None)
                 if asked is None:
                     self.dropped += 1

@@ -110,7 +110,7 @@ def look_at_guards(plan: Dataset, store: MetadataStore, root: str, now_ms: int |
                 released += 1
             elif row["guard"] == Guard.RELEASE:
                 unreleased += 1
-                _list(listed, ledger, "it is settled, and its lock still stands: no worker repairs it")
+                _list(listed, ledger, "it is settled, and its lock still exists: no worker repairs it")
             elif is_ours:
                 kept += 1
                 made = lock.created_ms if lock is not None else None

@@ -79,9 +79,9 @@ def read_topology(path: Path) -> dict[str, str]:
             raise InputError(where, f"has {len(words)} words instead of two", _FORM)
         bookie, location = words
         if not location.startswith("/") or not location.strip("/"):
-            raise InputError(where, f"{location} is no location", _FORM)
+            raise InputError(where, f"{location} is not a location", _FORM)
         if topology.setdefault(bookie, location) != location:
-            raise InputError(where, f"{bookie} stands at {topology[bookie]}, too", "give each bookie one location")
+            raise InputError(where, f"{bookie} is at {topology[bookie]}, too", "give each bookie one location")
     return topology
 
 
@@ -139,7 +139,7 @@ def read_placement(path: Path) -> PlacementSettings:
             given["regions_to_write"] = tuple(region for part in values for region in part.split(";") if region)
         elif key in _NUMBERS:
             if not _NUMBER.fullmatch(value):
-                raise InputError(str(path), f"{key}: {value} is no number", remedy)
+                raise InputError(str(path), f"{key}: {value} is not a number", remedy)
             given[_NUMBERS[key]] = int(value)
         else:
             if value.lower() not in _TRUTHS:

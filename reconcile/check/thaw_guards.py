@@ -72,7 +72,7 @@ def demand_restored(
     on_bookies = list_ledgers_on_bookies(inventories) if inventories else None
     if listing.lost:
         problem = f"could not be listed whole: {', '.join(listing.lost[:EXAMPLES])} named, and not there"
-        raise GuardRefusedError(root, problem, "let nobody change the tree, and run it again")
+        raise GuardRefusedError(root, problem, "stop whatever changes the tree, and run it again")
     if not listing.complete:
         problem = f"could not be listed whole: access denied to {', '.join(listing.denied[:EXAMPLES])}"
         raise GuardRefusedError(root, problem, "connect as the identity of the freeze")
@@ -137,7 +137,7 @@ def demand_seen(store: MetadataStore, root: str, inventories: Sequence[Dataset],
     if len(unseen) != (accept or 0):
         more = ", …" if len(unseen) > EXAMPLES else ""
         problem = f"has {count_noun(len(unseen), 'bookie')} that no inventory is of "
-        problem += f"({', '.join(unseen[:EXAMPLES])}{more}): what nobody else holds would be deleted"
+        problem += f"({', '.join(unseen[:EXAMPLES])}{more}): entries that no other bookie holds would be deleted"
         remedy = Remedy(Advice.COLLECT_OR_ACCEPT_UNSEEN, len(unseen))
         if not unseen:
             problem, remedy = "has no bookie that no inventory is of", Remedy(Advice.ACCEPT_NONE_UNSEEN)

@@ -168,7 +168,7 @@ def sasl_from_environment() -> "Sasl | None":
         raise InputError(f"{SASL_VARIABLE} and {KERBEROS_VARIABLE}", problem, "unset one of them")
     if not _SERVICE.fullmatch(service):
         remedy = "set it to the first part of the servers' principals: zookeeper, of zookeeper/host@REALM"
-        raise InputError(KERBEROS_VARIABLE, f"{service!r} is no name of a service", remedy)
+        raise InputError(KERBEROS_VARIABLE, f"{service!r} is not the name of a service", remedy)
     from backends.protocols import Kerberos
 
     return Kerberos(service)
@@ -194,7 +194,7 @@ def tls_from_environment() -> "Tls | None":
         except OSError as error:
             raise InputError(variable, f"{path}: {error.strerror}", "name a file that you can read") from error
         if path is not None and b"-----BEGIN " not in content:
-            raise InputError(variable, f"{path} is no PEM file", "name one with -----BEGIN lines")
+            raise InputError(variable, f"{path} is not a PEM file", "name one with -----BEGIN lines")
     if given["CA"] is not None:
         try:
             ssl.create_default_context(cafile=given["CA"])

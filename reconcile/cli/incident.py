@@ -107,7 +107,7 @@ def read_incident(path: Path) -> dict[str, Any]:
     try:
         incident = tomllib.loads(text)
     except ValueError as error:
-        raise InputError(str(path), f"is not TOML: {error}", "mend it; text stands in quotes") from error
+        raise InputError(str(path), f"is not TOML: {error}", "fix it; text is in quotes") from error
     return read_values(path, incident)
 
 

@@ -47,7 +47,7 @@ COMMANDS: Final = {
     "check-impact": "Say whether bookies or racks may be taken away.",
     "scrutinize": "Say whether bookies and metadata agree, ledger by ledger.",
     "scrutiny": "Compare two scrutinies: what is new, gone, changed.",
-    "orphans": "Find ledgers that nobody names, data without a record, and deletes that went past bkmeta.",
+    "orphans": "Find ledgers that nothing references, data without a record, and deletes that bypassed bkmeta.",
     "drill": "Try what would come back if the store were lost now.",
     "delete": "Delete ledgers in two phases, by a certificate.",
     "tombstones": "List what is kept of deletes, and let go what may.",
@@ -260,7 +260,7 @@ def _unforeseen(error: BaseException, given: Sequence[str]) -> str:
     except OSError:
         where = f"set {DEBUG_VARIABLE}=1 to see where"
     else:
-        where = f"where it happened stands in {path}"
+        where = f"where it happened is in {path}"
     if isinstance(error, OSError):
-        return f"{named}; mend that and run it again; {where}"
+        return f"{named}; fix that and run it again; {where}"
     return f"a fault of this program ({named}); {where}: please report it"

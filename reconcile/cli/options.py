@@ -255,7 +255,7 @@ def read_passwords(path: Path | None) -> tuple[bytes, ...]:
             try:
                 line = base64.b64decode(line[len(_BASE64) :], validate=True)
             except binascii.Error as error:
-                raise InputError(f"{path}, line {number}", "is not base64 after its prefix", "mend the line") from error
+                raise InputError(f"{path}, line {number}", "is not base64 after its prefix", "fix the line") from error
         passwords.append(line)
     return tuple(passwords)
 
@@ -275,7 +275,7 @@ class Duration(click.ParamType[timedelta]):
             return value
         match = re.fullmatch(r"([0-9]{1,10})([smhd])", str(value))
         if match is None:
-            self.fail(f"{value!r} is no duration; write 90s, 10m, 24h or 7d", param, ctx)
+            self.fail(f"{value!r} is not a duration; write 90s, 10m, 24h or 7d", param, ctx)
         duration = timedelta(seconds=int(match[1]) * _SECONDS[match[2]])
         if duration > _LONGEST:
             self.fail(f"{value} is more than a hundred years", param, ctx)
@@ -429,7 +429,9 @@ def demand_bookie_ids(names: Sequence[str], source: str) -> None:
 
     wrong = next((name for name in names if not is_bookie_id(name)), None)
     if wrong is not None:
-        raise InputError(source, f"{wrong!r} is no bookie id", "write ids as ledger metadata has them, e.g. host:3181")
+        raise InputError(
+            source, f"{wrong!r} is not a bookie id", "write ids as ledger metadata has them, e.g. host:3181"
+        )
 
 
 def parse_quorum(
@@ -527,8 +529,8 @@ def read_aliases(path: Path | None) -> dict[str, str]:
         if not words or words[0].startswith("#"):
             continue
         if len(words) != 2:
-            raise InputError(f"{path}, line {number}", "is not `alias bookie-id`", "mend the line")
+            raise InputError(f"{path}, line {number}", "is not `alias bookie-id`", "fix the line")
         if aliases.setdefault(words[0], words[1]) != words[1]:
-            raise InputError(f"{path}, line {number}", f"gives {words[0]} to a second bookie", "mend the line")
+            raise InputError(f"{path}, line {number}", f"gives {words[0]} to a second bookie", "fix the line")
     demand_bookie_ids([*aliases.values()], str(path))
     return aliases

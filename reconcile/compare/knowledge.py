@@ -124,7 +124,7 @@ class StatedQuorums:
 def _parse(text: str, where: str) -> Statement:
     match = _LINE.fullmatch(text)
     if match is None:
-        raise InputError(where, f"{text!r} is no statement", _REMEDY)
+        raise InputError(where, f"{text!r} is not a statement", _REMEDY)
     first, last, owner = match.group(1, 2, 3)
     ensemble, write, ack = (int(part) for part in match.group(4, 5, 6))
     if not ensemble >= write >= ack >= 1:

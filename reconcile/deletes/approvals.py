@@ -130,7 +130,7 @@ def read_approval(path: Path) -> SignedApproval:
     """Return what an approval's file says, unchecked but for its form.
 
     Raises:
-        InputError: the file cannot be read, or is no approval.
+        InputError: the file cannot be read, or is not an approval.
     """
     try:
         content = json.loads(path.read_bytes())
@@ -146,9 +146,9 @@ def read_approval(path: Path) -> SignedApproval:
     except OSError as error:
         raise InputError(str(path), f"cannot be read ({error.strerror})", _REMEDY) from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, binascii.Error) as error:
-        raise InputError(str(path), "is no approval", _REMEDY) from error
+        raise InputError(str(path), "is not an approval", _REMEDY) from error
     if not is_whole:
-        raise InputError(str(path), "is no approval that this program reads", _REMEDY)
+        raise InputError(str(path), "is not an approval that this program reads", _REMEDY)
     return signed
 
 

@@ -194,7 +194,7 @@ def read_certificate(path: Path) -> Certificate:
         _ = certificate.issued.astimezone(UTC)
         named = certificate.body["schema"]
     except (KeyError, TypeError, ValueError, AttributeError, binascii.Error) as error:
-        raise InputError(str(path), "is no certificate of deletes", _REMEDY) from error
+        raise InputError(str(path), "is not a certificate of deletes", _REMEDY) from error
     if named != SCHEMA:
         raise InputError(str(path), f"has schema {named!r}; this program reads {SCHEMA}", _REMEDY)
     return certificate

@@ -157,7 +157,7 @@ def _find_unreferenced(
         run,
         subject="references",
         severity=pc.if_else(pa.array(twice), "warning", "info"),
-        unknowns=["whether anybody needs it who told no listing"],
+        unknowns=["whether a client needs it that is in no listing"],
     )
     return findings, rest.select(_KEYS).filter(pa.array(twice)), +left_out
 
@@ -175,7 +175,7 @@ def _state_record(rows: pa.Table, sides: Sides, listings: tuple[Listing, Listing
         Statement("store", "length", rows["length"], "record"),
         Statement("store", "created", pa.array([_show_time(ms) if ms >= 0 else None for ms in born.tolist()])),
         Statement("store", "made by", read_makers(rows["custom"]), "record"),
-        Statement("reference", "named by nobody, as listed at", times, "references"),
+        Statement("reference", "named by no listing of", times, "references"),
         Statement("reference", "listed twice", pc.if_else(pa.array(twice), "yes", "not yet")),
         Statement(
             "bookies",

@@ -74,7 +74,7 @@ def name_own_root(ledgers_root: str) -> str:
     """
     root = ledgers_root.rstrip("/")
     if not root:
-        problem = "is the whole store: nothing can stand beside it"
+        problem = "is the whole store: nothing can be beside it"
         raise GuardRefusedError("the ledgers root /", problem, "name the ledgers root's own key in the URI")
     return root + OWN_ROOT
 
@@ -285,7 +285,7 @@ def _choose_acl(store: MetadataStore, ledgers_root: str, acl: str | None) -> str
         raise GuardRefusedError(ledgers_root, "does not exist", "name the ledgers root of a cluster")
     if any(right.scheme == "digest" and right.name.endswith(f":{_MASKED}") for right in parse_acl(rights.text)):
         problem = "has rights that the store does not show whole"
-        raise GuardRefusedError(ledgers_root, problem, "name those that bkmeta's own root shall have")
+        raise GuardRefusedError(ledgers_root, problem, "name those that bkmeta's own root must have")
     return rights.text
 
 

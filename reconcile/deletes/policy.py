@@ -165,7 +165,7 @@ def read_policy_file(path: Path) -> Policy:
     """Return the policy of a file of JSON, as `Policy.to_json` has it.
 
     Raises:
-        InputError: it cannot be read, or is no policy.
+        InputError: it cannot be read, or is not a policy.
     """
     text = read_operator_text(path, _REMEDY)
     try:
@@ -183,7 +183,7 @@ def read_policy_file(path: Path) -> Policy:
             int(values.get("quarantine_most", QUARANTINE_MOST)),
         )
     except (ValueError, TypeError, KeyError) as error:
-        raise InputError(str(path), "is no policy", _REMEDY) from error
+        raise InputError(str(path), "is not a policy", _REMEDY) from error
     require_possible(policy, str(path))
     return policy
 

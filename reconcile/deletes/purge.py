@@ -298,7 +298,7 @@ def undo_deletes(
     def decide(ledger: LedgerId, tombstone: Tombstone | None) -> Decision[Tombstone] | None:
         refused.pop(ledger, None)
         if tombstone is None:
-            refused[ledger] = "nobody asked for its delete, or that was undone"
+            refused[ledger] = "no delete was requested, or it was undone"
             return None
         if tombstone.state not in TAKEN:
             return Decision(None)
@@ -357,7 +357,7 @@ def _demand_unchanged(look: _LastLook, ledger: LedgerId) -> StoredRecord:
             raise StepRefusedError(objections[ledger])
     record = look.records.get(ledger)
     if record is None:
-        raise StepRefusedError("its record is gone: somebody else removed it")
+        raise StepRefusedError("its record is gone: another program removed it")
     return record
 
 
@@ -370,7 +370,7 @@ def _look_again(
     keys: dict[str, tuple[LedgerId, str]] = {}
     for ledger in batch:
         keys[cluster.root + mark_key(ledger)] = (ledger, "it is marked for replication now")
-        keys[cluster.root + lock_key(ledger)] = (ledger, "somebody holds its replication lock now")
+        keys[cluster.root + lock_key(ledger)] = (ledger, "another program holds its replication lock now")
     for key, node in cluster.store.get_many(keys):
         if node is not None:
             ledger, text = keys[key]

@@ -120,8 +120,8 @@ def _load_key(path: Path, *, is_private: bool) -> Any:  # noqa: ANN401 - of a li
     except OSError as error:
         raise InputError(str(path), f"cannot be read ({error.strerror})", remedy) from error
     except (ValueError, TypeError) as error:
-        raise InputError(str(path), f"is no PEM file of a {kind} key without a password", remedy) from error
+        raise InputError(str(path), f"is not a PEM file of a {kind} key without a password", remedy) from error
     wanted = ed25519.Ed25519PrivateKey if is_private else ed25519.Ed25519PublicKey
     if not isinstance(key, wanted):
-        raise InputError(str(path), f"is no Ed25519 {kind} key", remedy)
+        raise InputError(str(path), f"is not an Ed25519 {kind} key", remedy)
     return key

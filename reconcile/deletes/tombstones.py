@@ -321,7 +321,7 @@ def demand_purgeable(tombstone: Tombstone | None, certificate: str, version: int
         StepRefusedError: it may not.
     """
     if tombstone is None:
-        raise StepRefusedError("nobody asked for its delete, or that was undone")
+        raise StepRefusedError("no delete was requested, or it was undone")
     if tombstone.state is not State.PURGEABLE:
         raise StepRefusedError(f"it is {find_state(tombstone, at_ms)}, not {State.PURGEABLE}")
     if tombstone.certificate != certificate:
@@ -403,7 +403,7 @@ def require_hold(tombstone: Tombstone, standing: StoredRecord | None) -> None:
         StepRefusedError: it is not.
     """
     if standing is not None and standing.raw != tombstone.hold:
-        problem = "another program changed the hold that stands in the place of its record"
+        problem = "another program changed the hold that replaced its record"
         raise StepRefusedError(f"{problem}: see which one, remove what it wrote, then take the delete back")
 
 

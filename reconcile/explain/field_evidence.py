@@ -124,7 +124,7 @@ def _state(row: Mapping[str, Any]) -> str:
         return "left open, as asked: every position of its last ensemble was seen to hold its share"
     if row["grades"]["state"] == "inferred":
         return "copies that were made of it have its last entry as LAC, as copies of a closed ledger do"
-    return "bookies keep the same of a closed ledger and of one that nobody closed; proposed as closed"
+    return "bookies keep the same of a closed ledger and of one that was not closed; proposed as closed"
 
 
 def _end(row: Mapping[str, Any], highest: int, rows: Sequence[Mapping[str, Any]]) -> str:

@@ -115,7 +115,7 @@ class Traits:
 TRAITS: Final[Mapping[Category, Traits]] = {
     Category.HELD: Traits(
         "warning",
-        "Not restored: a record that keeps the data and serves nobody is proposed instead.",
+        "Not restored: a record that keeps the data and serves no client is proposed instead.",
         "see what would settle it: bkmeta explain LEDGER --plan PLAN",
         sides_agree=True,
     ),
@@ -181,7 +181,7 @@ TRAITS: Final[Mapping[Category, Traits]] = {
     Category.DELETED_OUTSIDE: Traits(
         "warning",
         "The store's own history shows that the ledger was deleted.",
-        "ask whose session it was; if it was a mistake, choose the alternative that restores it",
+        "find the client of the session; if it was a mistake, choose the alternative that restores it",
         sides_agree=True,
     ),
     Category.ID_REUSE: Traits(
@@ -198,7 +198,7 @@ TRAITS: Final[Mapping[Category, Traits]] = {
     ),
     Category.ONLY_IN_EARLIER: Traits(
         "critical",
-        "A snapshot has a ledger with entries of which neither the store nor any bookie knows.",
+        "A snapshot has a ledger with entries that neither the store nor any bookie has.",
         "look for bookies that were not collected; else its entries are lost",
     ),
     Category.DELETED_SINCE: Traits(
@@ -239,7 +239,7 @@ TRAITS: Final[Mapping[Category, Traits]] = {
     Category.REFERENCE_UNREADABLE: Traits(
         "warning",
         "A record of an upper layer cannot be read: what it names counts as not referenced.",
-        "look at the record; what it names stands among the ledgers that nothing references",
+        "read the record; its ledgers are listed as referenced by nothing",
         of_share=True,
     ),
     Category.CURSOR_BEYOND_END: Traits(
@@ -261,12 +261,12 @@ TRAITS: Final[Mapping[Category, Traits]] = {
     Category.DEAD_REGISTRATION: Traits(
         "critical",
         "No session holds this bookie's registration, so the bookie will always look alive.",
-        "delete this node by hand: the bookie registers anew when it starts",
+        "delete this node by hand: the bookie registers again when it starts",
     ),
     Category.EPHEMERAL_NOT_RESTORED: Traits(
         "info",
         "A registration, lock or vote of a snapshot; it lived with a session and is never written again.",
-        "none: a bookie or client that lives makes it anew",
+        "none: a bookie or client that lives makes it again",
     ),
     Category.COOKIE_WITHOUT_BOOKIE: Traits(
         "warning",
@@ -384,7 +384,7 @@ TRAITS: Final[Mapping[Category, Traits]] = {
     ),
     Category.ALIAS_UNRESOLVED: Traits(
         "warning",
-        "Records name a bookie of which the store has neither a registration nor a cookie.",
+        "Records name a bookie that has neither a registration nor a cookie in the store.",
         "if it is another name of a bookie: --aliases, before anything is applied, for a cookie that comes back under "
         "the old name makes the renamed bookie refuse to start; else collect its disks",
     ),
@@ -425,7 +425,7 @@ TRAITS: Final[Mapping[Category, Traits]] = {
     Category.UNREFERENCED: Traits(
         "warning",
         "No upper layer names the ledger, as two complete listings say.",
-        "ask whose it was; then bkmeta delete request --from candidates.jsonl, and verify",
+        "find its owner; then bkmeta delete request --from candidates.jsonl, and verify",
     ),
     Category.DATA_WITHOUT_RECORD: Traits(
         "info",

@@ -57,7 +57,7 @@ REASONS: Final[Mapping[Refusal, tuple[str, str]]] = {
     ),
     Refusal.LOG_ONLY_COPIES: (
         "a bookie has entries in its logs or old journals that its index lacks: it would not serve them",
-        "a rebuild of that bookie's index, then its inventory anew",
+        "a rebuild of that bookie's index, then its inventory again",
     ),
     Refusal.DELETED_SOMEWHERE: (
         "a bookie has the ledger in its logs or old journals, and not in its index: possibly deleted there",

@@ -269,7 +269,7 @@ def _capture_target(
     if not summary.complete:
         problem = f"could not be read whole ({summary.gaps[0]})"
         raise InputError(
-            request.uri, problem, "a record that was not seen would be taken for lost: mend the access first"
+            request.uri, problem, "a record that was not read would be taken for lost: fix the access first"
         )
     if summary.layout is None:
         raise InputError(request.uri, "has no root, and names no layout", "name it in the URI, e.g. zk+hierarchical://")

@@ -443,7 +443,7 @@ def read_plan_manifest(plan: Dataset) -> PlanManifest:
     try:
         return PlanManifest.from_json(plan.manifest)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        problem = f"is no manifest of a plan ({type(error).__name__}: {error})"
+        problem = f"is not a manifest of a plan ({type(error).__name__}: {error})"
         raise DatasetError(f"{plan.path}/{MANIFEST}", problem, "copy or make the plan again") from error
 
 

@@ -390,7 +390,7 @@ def _problems(manifest: PlanManifest, hash_now: str, actions: _Actions, settled:
     if actions.altered:
         yield f"{actions.altered} actions are not what their ids say"
     if actions.misplaced or settled.misplaced:
-        yield f"{actions.misplaced + settled.misplaced} rows stand where nobody looks for them"
+        yield f"{actions.misplaced + settled.misplaced} rows are where no reader looks for them"
     if hash_now != manifest.hash:
         yield f"the actions give the hash {hash_now}, the manifest says {manifest.hash}"
     yield from actions.tally.compare(manifest)

@@ -63,7 +63,7 @@ _REASONS: Final = {
     "zeros": "zeros where a record belongs",
     "empty": "a file of no bytes",
     "dangling": "an index names a place where the entry is not",
-    "misplaced": "a file or row stands where its id does not belong",
+    "misplaced": "a file or row is where its id does not belong",
     "missing": "a folder or file is not there",
     "unreadable": "the operating system refused to read",
     "unknown_file": "a file of no known kind",

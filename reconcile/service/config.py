@@ -309,7 +309,7 @@ def read_config(path: Path) -> Config:
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise InputError(str(path), str(error), "mend that; conf/serve.toml shows every key") from error
+        raise InputError(str(path), str(error), "fix that; conf/serve.toml shows every key") from error
     config: Config = _Reader(str(path)).read(Config, values, "")
     _check(config, str(path))
     return config
@@ -341,7 +341,7 @@ class _Reader:
             match = _DURATION.fullmatch(value) if isinstance(value, str) else None
             if match is None or int(match[1]) == 0:
                 self._refuse(
-                    place, f"{value!r} is no duration", 'write a number above 0 and s, m, h or d: "90s", "24h"'
+                    place, f"{value!r} is not a duration", 'write a number above 0 and s, m, h or d: "90s", "24h"'
                 )
             return float(int(match[1]) * _UNITS[match[2]])
         if kind is Path and isinstance(value, str) and value:
@@ -384,7 +384,7 @@ def _check(config: Config, source: str) -> None:
         address = getattr(config.listen, name).replace(_INSTANCE, config.name if name == "advertise" else _INSTANCE)
         match = _ADDRESS.fullmatch(address)
         fits = (match is not None and int(match[2]) < 1 << 16) or (name == "advertise" and not address)
-        demand(f"listen.{name}", f"{address!r} is no address", "write host:port", holds=fits)
+        demand(f"listen.{name}", f"{address!r} is not an address", "write host:port", holds=fits)
     demand("election.session", "is too short or too long", "write 3s to 60s", holds=3 <= config.election.session <= 60)
     for name in _ARGUMENTS:
         own = next((word for word in getattr(config.requests, name) if word.partition("=")[0] in OWN), "")
@@ -407,7 +407,7 @@ def _check(config: Config, source: str) -> None:
     demand("access.tls_cert", "and tls_key go together", "name both, or none", holds=paired)
     for name, job in config.jobs.items():
         place = f"jobs.{name}"
-        demand(place, "is no job", f"known are {', '.join(COMMANDS)}", holds=name in COMMANDS)
+        demand(place, "is not a job", f"known are {', '.join(COMMANDS)}", holds=name in COMMANDS)
         demand(f"{place}.jitter", "is out of range", "write 0 to 1", holds=0 <= job.jitter <= 1)
         shared = job.shares == 1 or (name == "scrutinize" and 1 <= job.shares <= _MOST_SHARES)
         demand(f"{place}.shares", "is out of range", f"write 1 to {_MOST_SHARES}, of scrutinize only", holds=shared)
@@ -415,7 +415,7 @@ def _check(config: Config, source: str) -> None:
         demand(f"{place}.arguments", f"{own} is given by the service", "leave it out", holds=not own)
         for text in job.only:
             fits = _read_window(text) is not None
-            demand(f"{place}.only", f"{text!r} is no time of the day", 'write "22:00-06:00", in UTC', holds=fits)
+            demand(f"{place}.only", f"{text!r} is not a time of day", 'write "22:00-06:00", in UTC', holds=fits)
         counts = (job.keep.runs, job.keep.hourly, job.keep.daily, job.keep.weekly)
         demand(f"{place}.keep", "is out of range", "write numbers from 0 on", holds=min(counts) >= 0)
 
@@ -487,7 +487,7 @@ def read_tokens(path: str) -> dict[str, Caller]:
                 "write a name, a space and a token of at least 16 characters (openssl rand -hex 24 makes one); after "
                 f"another space roles, if not all: {','.join(Role)}"
             )
-            raise InputError(f"{path}, line {number}", "is no name and token", remedy)
+            raise InputError(f"{path}, line {number}", "is not a name and token", remedy)
         words = match[3].split(",") if match[3] else list(Role)
         if not set(words) <= set(Role):
             raise InputError(f"{path}, line {number}", "has an unknown role", f"known are {', '.join(Role)}")

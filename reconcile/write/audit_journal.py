@@ -127,7 +127,7 @@ def read_at(path: Path, offset: int) -> Record:
         journal.seek(offset)
         record = _record(journal.readline(), offset)
     if record is None:
-        raise JournalError(str(path), f"what stands at byte {offset} was altered", "keep it as evidence")
+        raise JournalError(str(path), f"the content at byte {offset} was altered", "keep it as evidence")
     return record
 
 
@@ -369,6 +369,6 @@ def _shut_out_others(folder: Path) -> None:
     if not status.st_mode & _OTHERS_WRITE:
         return
     if status.st_uid != os.geteuid():
-        problem = f"is somebody else's, and has mode {stat.S_IMODE(status.st_mode):04o}: others can write there"
+        problem = f"belongs to another user, and has mode {stat.S_IMODE(status.st_mode):04o}: others can write there"
         raise JournalError(str(folder), problem, Remedy(Advice.NAME_OTHER_JOURNAL))
     folder.chmod(_FOLDER_MODE)

@@ -131,7 +131,7 @@ def is_guard(stored: Versioned | None) -> bool:
 
 def name_holder(stored: Versioned) -> str:
     """Return who holds a lock, for people."""
-    return replication_lock.decode_holder(stored.value) or "somebody who does not say a name"
+    return replication_lock.decode_holder(stored.value) or "a client without a name"
 
 
 def make_lock(action: Action, value: bytes) -> Action:
@@ -158,7 +158,7 @@ def read_counter(action: Action) -> int:
     """Return the number that a counter is to be raised past.
 
     Raises:
-        PlanError: it is no number, or too high.
+        PlanError: it is not a number, or too high.
     """
     text = (action.value or b"").decode(errors="replace")
     if not (text.isascii() and text.isdigit() and int(text) <= COUNTER_END):
@@ -221,7 +221,7 @@ def survey_plan(actions: Actions, wave: int | None) -> PlanSurvey:
         _demand_order(table, seq, phase)
         if wave is not None:
             behind = pa.array(np.diff(table["wave"].to_numpy(), prepend=wave_number) < 0)
-            _refuse(table, behind, "it stands behind its wave")
+            _refuse(table, behind, "it comes after its wave")
         seq, phase = table["seq"][-1].as_py(), PHASES[table["kind"][-1].as_py()]
         wave_number = table["wave"][-1].as_py()
         _demand_fields(table)
@@ -280,7 +280,7 @@ def _demand_order(table: pa.Table, seq: int, phase: int) -> None:
     phases = np.array(list(PHASES.values()))[places.to_numpy()]
     numbers = table["seq"].to_numpy()
     behind = (np.diff(numbers, prepend=seq) <= 0) | (np.diff(phases, prepend=phase) < 0)
-    _refuse(table, pa.array(behind), "it stands out of order")
+    _refuse(table, pa.array(behind), "it is out of order")
 
 
 def _demand_fields(table: pa.Table) -> None:
@@ -305,7 +305,7 @@ def _demand_fields(table: pa.Table) -> None:
     key = table["key"]
     proper = pc.match_substring_regex(key, _PROPER_KEY)
     is_outside = pc.starts_with(key, "//")
-    _refuse(table, pc.xor(is_outside, pc.equal(kind, SUBTREE)), "its key is not where its kind stands")
+    _refuse(table, pc.xor(is_outside, pc.equal(kind, SUBTREE)), "its key is not one of its kind")
     climbs = pc.match_substring_regex(key, r"/\.{1,2}(/|$)")
     proper = pc.and_not(proper, climbs)
     _refuse(table, pc.invert(pc.or_(proper, pc.and_(is_raise, pc.equal(key, keys.ROOT)))), "its key is none")

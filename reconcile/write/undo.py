@@ -149,11 +149,11 @@ class _Reversal:
     def find_objection(self, stored: Versioned | None) -> str | None:
         """Return why the write cannot be taken back; None if it can."""
         if self.op in _REMOVED:
-            return None if stored is None else "somebody made it again"
+            return None if stored is None else "it was made again since then"
         if stored is None:
-            return "somebody removed it"
+            return "it was removed since then"
         if stored.version != self.version or hashlib.sha256(stored.value).hexdigest() != self.digest:
-            return "somebody changed it since"
+            return "it was changed since then"
         return None
 
 
@@ -291,7 +291,7 @@ def undo(
             if not run.writer.has_begun:
                 raise
             raise PartlyAppliedError(
-                str(opened.path), f"the undo ended midway ({error})", "mend that, then run the same command again"
+                str(opened.path), f"the undo ended midway ({error})", "fix that, then run the same command again"
             ) from error
 
 

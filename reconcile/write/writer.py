@@ -230,7 +230,7 @@ def settle_changes(
         except (TooLargeError, NotEmptyError) as error:
             reason = "it is larger than what the store takes"
             if isinstance(error, NotEmptyError):
-                reason = "something stands below it"
+                reason = "there are nodes below it"
             refused = [change for change in remaining if target.make_absolute(change.key) == error.key]
             if not refused:
                 raise
@@ -254,7 +254,7 @@ def settle_changes(
     if lost is not None and remaining:
         raise UnavailableError(lost.store, f"{_ROUNDS} writes in a row had no answer") from lost
     for change in remaining:
-        outcomes[change.key] = Outcome(conflict="somebody changes it all the time")
+        outcomes[change.key] = Outcome(conflict="another program changes it all the time")
     return outcomes
 
 
@@ -311,7 +311,7 @@ def _sort_out(changes: Sequence[C], stored: ByKey, announced: Collection[str], o
 def _judge_sent(change: Change[Any], stored: Stored | None) -> Outcome:
     if change.is_made(stored):
         return Outcome(version=find_version(stored))
-    return Outcome(conflict="somebody changed it right after it was written")
+    return Outcome(conflict="another program changed it right after it was written")
 
 
 @dataclass(frozen=True, slots=True)

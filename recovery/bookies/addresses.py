@@ -93,7 +93,7 @@ class Members:
         registration = self._registrations.get(bookie)
         txn = None if registration is None else registration.created_txn
         if registration is None and cookie is None and bookie not in self._aliases.values():
-            why = f"is not registered and has no cookie; say whose name it is, by an alias: '{name} BOOKIE-ID'"
+            why = f"is not registered and has no cookie; name the bookie by an alias: '{name} BOOKIE-ID'"
             return Member(name, why=why, unresolved=True)
         try:
             endpoint = decode_registration(registration.value) if registration is not None else None
@@ -103,7 +103,7 @@ class Members:
         endpoint = endpoint or address_in(bookie)
         if endpoint is None:
             why = (
-                "is not registered, and its id is no address"
+                "is not registered, and its id is not an address"
                 if registration is None
                 else "its registration has no address"
             )

@@ -105,7 +105,7 @@ def _read(table: Path) -> pa.Table:
         return rows.select(SCHEMA.names).cast(SCHEMA)
     except (pa.ArrowException, KeyError) as error:
         problem = str(error).partition("\n")[0]
-        raise InputError(str(table), f"is no table of entries ({problem})", _REMEDY) from error
+        raise InputError(str(table), f"is not a table of entries ({problem})", _REMEDY) from error
     except OSError as error:
         raise InputError(str(table), f"cannot be read ({error.strerror or error})", _REMEDY) from error
 

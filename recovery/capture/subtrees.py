@@ -102,14 +102,16 @@ def _demand_subtree(path: str, root: str, above: str) -> None:
     """
     names = path.split("/")[1:]
     if not path.startswith("/") or any(name in ("", ".", "..") for name in names):
-        raise InputError(path or "''", "is no path of a node", _REMEDY)
+        raise InputError(path or "''", "is not a path of a node", _REMEDY)
     for other in (root, root + OWN_ROOT, _OF_ZOOKEEPER):
         if f"{path}/".startswith(f"{other}/") or f"{other}/".startswith(f"{path}/"):
             raise InputError(path, f"holds {other}, or is inside it: that is of no upper layer", _REMEDY)
     below = path.removeprefix(above)
     is_kept = any(f"{below}/".startswith(f"{kept}/") for kept in _KEPT_BELOW)
     if not is_kept and any(f"{below}/".startswith(f"{name}/") for name in _MADE_ANEW):
-        problem = "holds load reports, leaders and who serves what: brokers make them anew, and old ones mislead them"
+        problem = (
+            "holds load reports, leaders and who serves what: brokers make them again, and old ones mislead brokers"
+        )
         raise InputError(path, problem, f"leave it out; of these only {' and '.join(_KEPT_BELOW)} are kept")
 
 

@@ -11,7 +11,7 @@ Text, UTF-8, lines end with LF; CR LF and CR are read too, as Java does, and so 
     journal folders           joined with ","
     ledger and index folders  their number in decimal, then a TAB and the path for each; in text TAB is written \t
 
-A list without a TAB that is no number is read, too, as a bookie reads it: BookKeeper's shell before 4.10 wrote the
+A list without a TAB that is not a number is read, too, as a bookie reads it: BookKeeper's shell before 4.10 wrote the
 folders joined with "," and no number.
 
 Layout 1 has no file; layout 2 is the number alone and names no bookie. Layouts above 5 are read as 5.

@@ -106,14 +106,16 @@ def find_lost_bookies(
         if row is None:
             if bookie not in members:
                 known = ", ".join(sorted({*rows, *members})) or "none"
-                raise InputError(bookie, f"is no bookie of this cluster (known: {known})", "name it as its cookie does")
+                raise InputError(
+                    bookie, f"is not a bookie of this cluster (known: {known})", "name it as its cookie does"
+                )
             if "" not in folders:
-                problem = f"is a folder of {bookie}, of which nothing was collected: its others may be there"
+                problem = f"is a folder of {bookie}: nothing of it was collected, so its other folders may exist"
                 raise InputError(min(folders), problem, "collect those, or state that all of the bookie is gone")
             lost.append(bookie)
         elif row["complete"] and bookie not in harms:
             problem = "was read whole, so nothing of it is missing"
-            raise InputError(bookie, problem, "leave it out, or name the bookie whose disks are gone")
+            raise InputError(bookie, problem, "leave it out, or name the bookie that lost its disks")
         elif "" in folders or _is_rest_seen(row, harms.get(bookie, []), folders):
             lost.append(bookie)
     return tuple(lost)

@@ -75,7 +75,7 @@ def look(path: Path) -> FileReport:
             _READERS[kind](path, content.view, notes)
             return make_report(path, kind, content.size, notes)
     except OSError as error:
-        raise InputError(str(path), f"cannot be read ({error.strerror})", "mend the rights or the disk") from error
+        raise InputError(str(path), f"cannot be read ({error.strerror})", "fix the rights or the disk") from error
 
 
 def _read_index(path: Path, content: memoryview, notes: FileNotes) -> None:

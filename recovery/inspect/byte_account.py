@@ -193,7 +193,7 @@ def _account_file(path: Path) -> File:
     try:
         status = path.lstat()
         if not stat.S_ISREG(status.st_mode):
-            return File(path, UNKNOWN, why="it is no regular file")
+            return File(path, UNKNOWN, why="it is not a regular file")
         if is_too_large(path, status.st_size):
             return _make_unknown(path, status.st_size, "it has more bytes than any file of this name")
         with Mapped(path, Meter(None, lambda _progress: None)) as content:
@@ -328,7 +328,7 @@ def _check_rows(folder: Path) -> str:
                 if name.startswith("locations"):
                     damage = ledger_db.decode_locations(keys, values, scoped=scoped).damage
                     if damage:
-                        return f"a row is no location: {damage[0].detail}"
+                        return f"a row is not a location: {damage[0].detail}"
                     continue
                 for key, value in zip(keys, values, strict=True):
                     decode(key, value)

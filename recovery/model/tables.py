@@ -64,7 +64,7 @@ COPIES: Final = pa.schema(
         _field("bookie", _TEXT, says="id of the bookie"),
         _field("incarnation", _I64, says="number of the bookie's cookie: another one after its disks were wiped"),
         _field("source", _TEXT, says="index, log, journal, wire; each lists only what stronger ones lack"),
-        _field("part", _I32, says="at most GROUPS_PER_ROW groups a row; facts of the ledger stand in part 0"),
+        _field("part", _I32, says="at most GROUPS_PER_ROW groups a row; facts of the ledger are in part 0"),
         _field("groups", GROUPS, says="regrouped by us, disjoint, ascending; empty is evidence too"),
         _field("entries", _I64, says="how many the groups have"),
         _field("first", _I64, null=True, says="lowest entry; null: none"),
@@ -157,7 +157,7 @@ DAMAGE: Final = pa.schema(
         _field("reason", _TEXT, says="kind of damage: one of recovery.errors.Reason"),
         _field("scope", _I64, null=True, says="of the ledger it is about; null: no one ledger"),
         _field("ledger", _I64, null=True, says="that it is about; null: no one ledger"),
-        _field("hides_entries", _BOOL, says="an entry may stand there that nothing else lists"),
+        _field("hides_entries", _BOOL, says="there may be an entry that nothing else lists"),
         _field("detail", _TEXT, null=True, says="for people"),
         _field(
             "hides", _TEXT, null=True, says="nothing, ledger, unlisted, everything; null: as much as hides_entries says"
@@ -460,7 +460,7 @@ CANDIDATES: Final = pa.schema(
         _field(
             "evidence", _TEXT, says="record: its own record says it; entry, producers: its entries; order: its id; none"
         ),
-        _field("source", _TEXT, null=True, says="where that stands; null: nowhere"),
+        _field("source", _TEXT, null=True, says="where that is; null: nowhere"),
         _field("detail", _TEXT, says="for people; nothing that a payload says"),
         _field("node", _BYTES, null=True, says="record of the node that names it; null: it is appended to the topic's"),
     ]

@@ -183,7 +183,7 @@ def test_a_freeze_where_bookies_are_known_by_sasl(
     offered = run(capsys, "freeze", "--metadata", uri, "--json").result
     unseen = run(capsys, "freeze", "--metadata", uri, "--confirm", offered["hash"], "--json")
     assert (unseen.code, unseen.result["coverage"]["not_tried_as"]) == (4, ["sasl:bob"])
-    assert "nobody could be tried as sasl:bob" in unseen.result["verdict"]
+    assert "there was no connection to try as sasl:bob" in unseen.result["verdict"]
     for sasl, code, untried in (("eve:eve", 4, ["sasl:bob"]), ("bob:hunter2", 0, [])):
         monkeypatch.setenv("BKMETA_ZK_SASL", sasl)
         done = run(capsys, "freeze", "--metadata", uri, "--json")

@@ -187,7 +187,7 @@ class _Look:
     def _examine_missing(self, on_bookies: pa.Table | None, named: Layout | None) -> Report:
         lost = "" if on_bookies is None else f", and the bookies hold {on_bookies.num_rows} ledgers"
         if not self._kind.makes_layout:
-            text = f"nothing stands below {self._root}{lost}: bookies that run list no ledger, and delete all now"
+            text = f"nothing is below {self._root}{lost}: bookies that run list no ledger, and delete all now"
         else:
             text = (
                 f"{self._root} does not exist{lost}. With layout longhierarchical, and with Pulsar's driver, bookies "
@@ -269,8 +269,8 @@ class _Look:
             if instance in (stored, *foreign):
                 continue
             text = (
-                f"the store is of cluster {stored}, and its cookies of {list_names(names)} are of {instance}: somebody "
-                "initialised it again; to these bookies every ledger that is not in it is garbage"
+                f"the store is of cluster {stored}, and its cookies of {list_names(names)} are of {instance}: "
+                "it was initialised again, and these bookies take every ledger that is not in it for garbage"
             )
             self._find(Category.INSTANCE_ID_DIFFERS, "instance", text, severity)
 
@@ -308,9 +308,9 @@ class _Look:
                 f"{name} was created {_time(created)}, when {bookie} had been formatted ({_time(time)}): it was made "
             )
             if self._is_theirs():
-                self._say(Level.OK, subject, f"{text}anew, as a restore does: the instance id is that of the bookies")
+                self._say(Level.OK, subject, f"{text}again, as a restore does: the instance id is that of the bookies")
             else:
-                text += "anew: by a restore, or by somebody who initialised the cluster again"
+                text += "again: by a restore, or because the cluster was initialised again"
                 self._find(Category.STORE_MADE_ANEW, subject, text)
         elif not formatted and self._now - created < _RECENT:
             text = f"{name} was created {_time(created)}, less than a day ago"
@@ -342,7 +342,9 @@ class _Look:
         sample = find_thin_ledgers(self._store, self._root, layout, listed.ids, nodes, self._aliases)
         if sample.thin:
             thin = f"{sample.thin} of {count_noun(sample.looked_at, 'ledger')} looked at ({list_names(sample.names)})"
-            text = f"{thin} have entries that only one registered bookie has: stop no other one before that is mended"
+            text = (
+                f"{thin} have entries that only one registered bookie has: stop no other bookie before this is repaired"
+            )
             self._find(Category.LAST_COPY, "margin", text)
 
     # What follows from it
@@ -408,8 +410,8 @@ class _Look:
             self._find(Category.STORE_EMPTY, "ledgers", text, Level.WARNING)
         elif self._kind.makes_layout and not self._has_layout:
             text = (
-                f"{self._root} is EMPTY, without LAYOUT, which BookKeeper makes with it: what stood there was removed. "
-                "Every bookie that runs deletes all that it holds now, registered or not. Is the URI right?"
+                f"{self._root} is EMPTY, without the LAYOUT that BookKeeper makes with it: its content was removed. "
+                "Every bookie that runs deletes all its data now, registered or not. Is the URI right?"
             )
             self._find(Category.STORE_EMPTY, "ledgers", text)
         elif unseen:
@@ -458,7 +460,7 @@ class _Look:
     def _replication(self, state: freeze_state.FreezeState, *, lacking: bool) -> str | None:
         auditor = None
         if not self._kind.has_replication:
-            text = f"on {self._kind.name} there are no marks, and nobody is elected to make any"
+            text = f"on {self._kind.name} there are no marks, and no auditor is elected to make any"
             self._say(Level.OK, "replication", text)
             return None
         votes = sorted(name for name in self._children(_AUDITORS) or [] if name.startswith("V_"))
@@ -487,7 +489,7 @@ class _Look:
         match state.state:
             case freeze_state.State.FROZEN:
                 # Without the hash of its password, which is nobody's to see who looks only.
-                freezer = (state.identity or "").rpartition(":")[0] or "nobody who could thaw it"
+                freezer = (state.identity or "").rpartition(":")[0] or "no identity that could thaw it"
                 self._say(Level.OK, "freeze", f"frozen, by {freezer}")
             case freeze_state.State.PARTLY:
                 text = f"frozen only in part: {'; '.join(state.open)}"

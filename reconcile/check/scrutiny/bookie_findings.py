@@ -65,7 +65,7 @@ def list_unaware(
     """
     if not replication.is_kept:
         return
-    general = replication.disabled or (None if replication.auditor else "nobody is elected auditor")
+    general = replication.disabled or (None if replication.auditor else "no auditor is elected")
     for bookie, ledgers in sorted(unmarked.items()):
         why = general
         if why is None and waited_s[bookie] >= delay_s + AUDIT_S:

@@ -116,12 +116,12 @@ def _parse(entry: Any, where: str) -> Suppression:  # noqa: ANN401 - what TOML h
         raise InputError(where, f"lacks {', '.join(missing)}", _FORM)
     texts = {key: entry.get(key) for key in _KEYS - {"until"}}
     if any(value is not None and not isinstance(value, str) for value in texts.values()):
-        raise InputError(where, "has a value that is no text", _FORM)
+        raise InputError(where, "has a value that is not text", _FORM)
     if texts["category"] not in set(Category):
         raise InputError(where, f"names no category: {texts['category']}", "name one that a run shows")
     until = entry["until"]
     if not isinstance(until, date) or isinstance(until, datetime):
-        raise InputError(where, f"until is no day: {until}", _FORM)
+        raise InputError(where, f"until is not a day: {until}", _FORM)
     if texts["ledger"] and texts["bookie"]:
         raise InputError(where, "names a ledger and a bookie", "write two entries")
     try:

@@ -259,7 +259,7 @@ def _is_open_there(record: Mapping[str, Any], replicas: Sequence[str], replicati
 def _explain(ledger: LedgerId, record: Mapping[str, Any], replication: Replication) -> str:
     holder = replication.locks.get(ledger)
     if ledger in replication.guarded:
-        return f"guarded by {holder}: nobody replicates it until the restore is settled"
+        return f"guarded by {holder}: no worker replicates it until the restore is settled"
     if replication.disabled is not None:
         return replication.disabled
     if holder is not None and holder.startswith(REUSE):
@@ -272,9 +272,9 @@ def _explain(ledger: LedgerId, record: Mapping[str, Any], replication: Replicati
     if any(not members & replication.registered for members in ensembles):
         return "no source: no bookie of a segment is registered"
     if record["state"] == "OPEN" and len(ensembles) == 1:
-        return "open, and nothing shows that its only segment has entries: nobody copies it before it is closed"
+        return "open, and nothing shows that its only segment has entries: no worker copies it before it is closed"
     if any(len(members - replication.registered) > len(replication.writable - members) for members in ensembles):
         return "no destination: too few writable bookies outside of an ensemble"
     if not replication.auditor:
-        return "nobody is elected auditor"
+        return "no auditor is elected"
     return "no worker has taken it: none runs, or all are busy"

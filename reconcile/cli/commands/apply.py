@@ -175,7 +175,7 @@ def _word_tally(tally: "Tally") -> str:
     parts = (
         (tally.written, "written"),
         (tally.there, "there already"),
-        (tally.conflicts, "left: something else stands there"),
+        (tally.conflicts, "left: the key exists with another value"),
         (tally.withheld, "withheld"),
     )
     return ", ".join(f"{count} {noun}" for count, noun in parts if count) or "none"
@@ -224,7 +224,7 @@ def _make_result(done: "AppliedAndJudged", plan: DatasetPlace, command: str, cou
         verdict += f"; its scrutiny has {count_noun(touched.unexpected, 'finding')} that the plan does not have"
     if applied.changed_count:
         keys = "1 key no longer holds" if applied.changed_count == 1 else f"{applied.changed_count} keys no longer hold"
-        verdict = f"{keys} what was written: somebody else writes here. {verdict}"
+        verdict = f"{keys} what was written: another program writes here. {verdict}"
     details = [
         f"{_LOCKS.get((kind, op), f'{op} {kind}')}: {_word_tally(t)}" for (kind, op), t in sorted(tallies.items())
     ]

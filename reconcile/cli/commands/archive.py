@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _WRITES = {
     Exit.FAILED: "the store did not answer, or the journal's disk is full",
     Exit.USAGE: "ledgers, a URI or a journal that cannot be used",
-    Exit.REFUSED: "what stands at the key of bkmeta's own root is not ours",
+    Exit.REFUSED: "the node at the key of bkmeta's own root was not made by bkmeta",
     Exit.PARTLY: "stopped midway: run the same command again",
 }
 
@@ -100,7 +100,7 @@ def _make_result(
         Exit.FAILED: "the store did not answer",
         Exit.USAGE: "a ledger or a URI that cannot be used",
         Exit.FOUND: "some that were named have no mark",
-        Exit.REFUSED: "what stands at the key of bkmeta's own root is not ours",
+        Exit.REFUSED: "the node at the key of bkmeta's own root was not made by bkmeta",
     },
     epilog="Example: bkmeta archive show --metadata zk+hierarchical://zk1:2181/ledgers 123",
 )
@@ -135,7 +135,7 @@ def show(uri: str, **shared: Any) -> None:  # noqa: ANN401 - the shared options
         counts={"marks": len(marks), "missing": len(missing)},
         details=[
             *(
-                f"{row['ledger']}: by {row['by']}, {row['to'] or 'nobody said where'}, {row['at']}"
+                f"{row['ledger']}: by {row['by']}, {row['to'] or 'no place was named'}, {row['at']}"
                 for row in rows[:SHOWN]
             ),
             *(f"{item}: no mark" for item in missing[:SHOWN]),

@@ -50,7 +50,7 @@ def check(
     if done.problems:
         verdict = f"{done.validity.name.lower()}: {done.problems[0]}"
     elif done.is_signed and key is None:
-        verdict += "; signed, and nobody said by whom: --key"
+        verdict += "; signed; give --key to check by whom"
     result = Result(
         "certificate-check",
         verdict,

@@ -65,7 +65,7 @@ def _split(_context: click.Context, _option: click.Parameter, values: tuple[str,
     # Inventories of an incident are of bookies that were stopped; here they are what is believed instead of records.
     not_of_incident=frozenset({"--inventory-dir"}),
     exits={
-        Exit.DONE: "SAFE: nothing that anybody needs is lost by it",
+        Exit.DONE: "SAFE: no client loses anything by it",
         Exit.FAILED: "the store did not answer, or the disk of --out or --catalog is full",
         Exit.USAGE: "a bookie, a domain, a URI or a file that cannot be used",
         Exit.FOUND: "UNSAFE: the answer says what would be lost, ledger by ledger",
@@ -91,7 +91,7 @@ def _split(_context: click.Context, _option: click.Parameter, values: tuple[str,
     show_default=True,
     help="What is done to them: read only, away for a while, or removed for good.",
 )
-@click.option("--topology", type=FILE, help="Where bookies stand: lines of `id-or-host /region/rack`.")
+@click.option("--topology", type=FILE, help="Locations of bookies: lines of `id-or-host /region/rack`.")
 @click.option("--placement", type=FILE, help="A client's or a bookie's configuration: the placement policy.")
 @click.option("--weights", type=FILE, help="Capacity of bookies: lines of `id weight`. [default: 1 each]")
 @click.option("--default-quorum", callback=parse_quorum, metavar="E/W/A", help="What new ledgers need.")

@@ -90,7 +90,7 @@ _VALUE: Final = 18
 @click.option(
     "--snapshot", "snapshots", multiple=True, metavar="PATH|URI", help="What the store held earlier, as recover."
 )
-@click.option("--plan", type=PLACE, help="A plan; what it says of the ledger is explained, not made anew.")
+@click.option("--plan", type=PLACE, help="A plan: its decision about the ledger is explained, not made again.")
 @click.option("--passwords", type=FILE, help="Candidates, one a line; mode 0600.")
 @bookies_option
 @click.option("--default-quorum", callback=parse_quorum, metavar="E/W/A", help="Where nothing else decides.")

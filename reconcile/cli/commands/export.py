@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _SHOWN: Final = 10
 _WORDS: Final = {
-    "absent": "that nobody has below the last one",
+    "absent": "that no bookie has, below the last one",
     "unreadable": "that a bookie has a place for, and that are not there",
     "several": "with several contents",
     "unproven": "whose digest nothing proves",
@@ -53,7 +53,7 @@ _WORDS: Final = {
 @click.option("--passwords", type=FILE, help="Candidates, one a line; mode 0600: prove digests of type HMAC.")
 @click.option("--logs", is_flag=True, help="Also what no index names: every byte of entry logs and journals is read.")
 @click.option("--raw", is_flag=True, help="Entries as bookies store them, each behind its size, instead of JSON lines.")
-@click.option("--out", type=FOLDER, required=True, help="A new folder for the files; nobody else may read there.")
+@click.option("--out", type=FOLDER, required=True, help="A new folder for the files; only you may read it.")
 @output_options
 def export(
     ledgers: tuple[str, ...],
@@ -106,7 +106,7 @@ def _make_result(done: "Exported", out: Path, *, has_logs: bool) -> Result:
         for bookie, problems in list(done.incomplete.items())[:_SHOWN]
     ]
     if not has_logs and any(ledger.absent or ledger.last is None for ledger in done.ledgers):
-        details.append("what no index names may stand in entry logs: --logs reads them")
+        details.append("entry logs may have entries that no index names: --logs reads them")
     details.append("an end is the highest entry that was found: what only other bookies have is not counted")
     return Result(
         "export",

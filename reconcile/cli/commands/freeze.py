@@ -161,7 +161,7 @@ def _judge(frozen: "Frozen") -> tuple[str, int]:
     if unseen:
         return f"the rights are taken, but not every server was seen to refuse: {'; '.join(unseen)}", Exit.UNDECIDABLE
     if untried:
-        return f"the rights are taken, but nobody could be tried as {', '.join(untried)}", Exit.UNDECIDABLE
+        return f"the rights are taken, but there was no connection to try as {', '.join(untried)}", Exit.UNDECIDABLE
     refused = sum(len(trial.proof.refused) for trial in trials)
     servers = len({trial.server for trial in trials})
     return f"frozen: every server named ({servers}) refused all {refused} attempts without our identity", 0

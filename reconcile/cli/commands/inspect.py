@@ -23,7 +23,7 @@ _WIDTH: Final = 22
     exits={
         Exit.DONE: "read to its end, no damage; with --account: every byte is explained",
         Exit.USAGE: "no such file, or no file of a bookie",
-        Exit.FOUND: "damage; the rest was read; with --account: bytes or files that nobody can explain",
+        Exit.FOUND: "damage; the rest was read; with --account: bytes or files without an explanation",
     },
     epilog="""Example: bkmeta inspect /mnt/bk1/ledgers/current/1f.log
 

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
         Exit.DONE: "none was found",
         Exit.FAILED: "the store did not answer, or the disk of --out is full",
         Exit.USAGE: "a URI, references, inventories or folders that cannot be used; or two clusters",
-        Exit.FOUND: "candidates for a delete, data whose record is gone for longer, or deletes that went past bkmeta",
+        Exit.FOUND: "candidates for a delete, data without a record for longer, or deletes that bypassed bkmeta",
         Exit.UNDECIDABLE: "none, but something that matters could not be looked at: the answer says what",
-        Exit.REFUSED: "what stands at the key of bkmeta's own root is not ours",
+        Exit.REFUSED: "the node at the key of bkmeta's own root was not made by bkmeta",
     },
     epilog="Example: bkmeta orphans --metadata zk+hierarchical://zk1:2181/ledgers --references refs.jsonl --out run",
 )
@@ -65,7 +65,7 @@ def orphans(
     out: DatasetPlace,
     **shared: Any,  # noqa: ANN401 - the shared options
 ) -> None:
-    """Find ledgers that nobody names, data without a record, and deletes that went past bkmeta. Reads only.
+    """Find ledgers that nothing references, data without a record, and deletes that bypassed bkmeta. Reads only.
 
     A candidate is old enough, and two complete listings of references do not name it. A file of references is one
     listing: write it anew, and run again with --since. Nothing is deleted: delete request --from takes the candidates,

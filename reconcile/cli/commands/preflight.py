@@ -45,7 +45,7 @@ _BEFORE: Final[tuple[_Step, ...]] = (
 _AFTER: Final[tuple[_Step, ...]] = (
     ("Take a snapshot of the bookies' volumes.",),
     (
-        "Then kill -KILL the bookies. Where journalWriteData=false, ask somebody who knows first:",
+        "Then kill -KILL the bookies. Where journalWriteData=false, ask a BookKeeper expert first:",
         "entries may be in memory only.",
     ),
     ("Never run metaformat. Never run initnewcluster.",),
@@ -160,7 +160,7 @@ def _examine(
             f"UNDECIDED: {error}. While bookies cannot list it either they delete nothing; one that comes back empty "
             "makes them delete everything",
             Exit.UNDECIDABLE,
-            following="stop the bookies before anybody starts the store again: kill -STOP",
+            following="stop the bookies before the store is started again: kill -STOP",
             coverage={"store": "not available"},
         )
     return _make_result(report, uri, inventories)
@@ -269,7 +269,7 @@ def _choose_next(report: "Report", uri: str, inventories: Sequence[str]) -> str:
             return f"{still}{recover if inventories else collect}; else: {freeze}"
         return stop + (recover if inventories else collect)
     if report.denied:
-        return f"connect as who may look: {AUTH_FILE_VARIABLE}=FILE {command}  (user:password stands in FILE)"
+        return f"connect as who may look: {AUTH_FILE_VARIABLE}=FILE {command}  (user:password is in FILE)"
     if not inventories:
         # An incident file says where inventories will be.
         brought = [] if INCIDENT in given else ["--inventory-dir", find_inventories_folder()]

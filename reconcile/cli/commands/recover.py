@@ -114,8 +114,8 @@ _SAID: Final = ("HELD", "GUARDED")
     type=click.Choice(TAILS),
     default=TAILS[0],
     show_default=True,
-    help="Where a ledger is closed whose last entries may not have been acknowledged: at the last that anybody could "
-    "have read; at the last that can have been acknowledged, where A is known; or left open where that is safe.",
+    help="Where to close a ledger if its last entries may not have been acknowledged: at the last entry that a client "
+    "could read; at the last that can have been acknowledged, where A is known; or leave it open where that is safe.",
 )
 @lost_option
 @approval_option
@@ -123,13 +123,13 @@ _SAID: Final = ("HELD", "GUARDED")
     "--raise-past",
     type=click.IntRange(0),
     metavar="ID",
-    help="Raise id generators past ids up to this one, though they stand far above all others.",
+    help="Raise id generators past ids up to this one, although they are far above all others.",
 )
 @click.option(
     "--read-payload",
     is_flag=True,
-    help="Read what stands in front of the first and last message of ledgers that no topic names (producer, number, "
-    "time), and of topics' last ones, to say whose they may be. Kept is only how these compare.",
+    help="Read the headers (producer, number, time) of the first and last message of ledgers that no topic names, and "
+    "of each topic's last ledger, to find their topics. The plan keeps only how these compare.",
 )
 @master_option
 @executor_option
@@ -299,7 +299,7 @@ def _describe_coverage(coverage: "Coverage") -> Iterator[str]:
     if coverage.scanned and not coverage.members_known_from:
         yield "name every bookie of the cluster in a file, one id a line, and run again: --expect-bookies FILE"
     if coverage.cluster_not_named:
-        yield f"no instance id, so nothing shows of which cluster it is: {list_names(coverage.cluster_not_named)}"
+        yield f"no instance id, so nothing shows which cluster it belongs to: {list_names(coverage.cluster_not_named)}"
     if coverage.not_complete:
         yield (
             f"disks not read completely: {list_names(coverage.not_complete)}. A ledger that only their logs have need "
@@ -374,7 +374,7 @@ def _describe_ids(counts: "PlanCounts") -> Iterator[str]:
         )
     if counts.counters_not_raised_past:
         yield (
-            f"an id generator stood above {RAISE_LIMIT:,} and is not raised that far (it takes hours): ids of ledgers "
+            f"an id generator was above {RAISE_LIMIT:,} and is not raised that far (it takes hours): ids of ledgers "
             "that were deleted since can be given out again"
         )
     if counts.in_store_not_on_bookies:

@@ -121,7 +121,7 @@ def _make_result(rehearsed: "Rehearsed", dataset: "Dataset", plan: DatasetPlace,
     tallies = {f"{op} {kind}": asdict(tally) for (kind, op), tally in sorted(applied.tallies.items())}
     written = sum(tally.written + tally.there for tally in applied.tallies.values())
     planned = sum(tally.planned for tally in applied.tallies.values())
-    verdict = f"{written} of {planned} writes stand in {rehearsed.root}, {applied.checked} keys read back as written"
+    verdict = f"{written} of {planned} writes are in {rehearsed.root}, {applied.checked} keys read back as written"
     if applied.changed_count:
         verdict = f"{applied.changed_count} keys do not hold what was written. {verdict}"
     details = [f"left as it is: {c.key} ({c.reason})" for c in applied.conflicts[:_SHOWN]]

@@ -77,11 +77,11 @@ def _parse_share(_context: click.Context, _parameter: click.Parameter, value: st
 @click.option(
     "--topology",
     type=FILE,
-    help="Where bookies stand: lines of `id-or-host /region/rack`. [default: Pulsar's rack information in the store]",
+    help="Locations of bookies: lines of `id-or-host /region/rack`. [default: Pulsar's rack information in the store]",
 )
 @click.option("--placement", type=FILE, help="A client's or a bookie's configuration file: its placement policy.")
 @click.option(
-    "--grace", type=DURATION, default="24h", show_default=True, help="How long a mark or a recovery may stand."
+    "--grace", type=DURATION, default="24h", show_default=True, help="How long a mark or a recovery may last."
 )
 @click.option(
     "--recheck-after", type=DURATION, default="10m", show_default=True, help="Until silent bookies are asked again."
@@ -114,7 +114,7 @@ def _parse_share(_context: click.Context, _parameter: click.Parameter, value: st
     metavar="RUN",
     help="The run before: says what is new, and what is resolved.",
 )
-@click.option("--suppress", type=FILE, help="TOML: findings that somebody answers for, and until when.")
+@click.option("--suppress", type=FILE, help="TOML: findings that a person answers for, and until when.")
 @click.option(
     "--against",
     metavar="URI",

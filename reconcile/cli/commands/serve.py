@@ -18,7 +18,7 @@ from recovery.errors import InputError
 @click.command(
     cls=Command,
     exits={
-        Exit.DONE: "it was told to end, and has; with --check: the configuration can be used",
+        Exit.DONE: "it was asked to end, and has ended; with --check: the configuration can be used",
         Exit.USAGE: "a configuration, a token file, an address or a folder that cannot be used",
         Exit.FOUND: "with --check: a host, file or folder that the configuration names does not exist here",
     },
@@ -59,4 +59,4 @@ def serve(path: Path, check: bool, **shared: Any) -> None:  # noqa: ANN401, FBT0
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: ended.set())
     run(config, make_context(output), ended)
-    sys.exit(output.show(Result("serve", "ended, as it was told to", Exit.DONE)))
+    sys.exit(output.show(Result("serve", "ended as asked", Exit.DONE)))

@@ -132,7 +132,7 @@ def _make_result(thawed: "Thawed", request: "ThawRequest") -> Result:
     if not thawed.was_frozen:
         verdict = "nothing to do: the journal holds no freeze that is in force"
     if state.frozen:
-        verdict = f"STILL FROZEN by {state.identity or 'nobody known'}: this journal is not of that freeze"
+        verdict = f"STILL FROZEN by {state.identity or 'unknown'}: this journal is not of that freeze"
         code = Exit.FOUND
     details = [
         "replication is still disabled" if state.replication_disabled else "replication is enabled",

@@ -48,7 +48,7 @@ def tombstones() -> None:
         Exit.DONE: "they are listed",
         Exit.FAILED: "the store did not answer",
         Exit.USAGE: "a URI that cannot be used",
-        Exit.REFUSED: "what stands at the key of bkmeta's own root is not ours",
+        Exit.REFUSED: "the node at the key of bkmeta's own root was not made by bkmeta",
     },
     epilog="Example: bkmeta tombstones list --metadata zk+hierarchical://zk1:2181/ledgers --state PURGED",
 )

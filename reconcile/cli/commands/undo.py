@@ -39,7 +39,7 @@ _TYPED: Final = 8
         Exit.FAILED: "the store did not answer, or the journal's disk is full, before anything was written",
         Exit.USAGE: "a journal or a URI that cannot be used",
         Exit.REFUSED: "not confirmed or not approved; or records were created and the store is not frozen",
-        Exit.PARTLY: "stopped midway, or keys that somebody changed since were left",
+        Exit.PARTLY: "stopped midway, or keys that were changed since then were left",
     },
     epilog="Example: BKMETA_ZK_AUTH=bkmeta:secret bkmeta undo plan/journal --metadata zk+hierarchical://zk1:2181/ledgers",
 )
@@ -83,7 +83,7 @@ def undo(
     taken, left = sum(done.done.values()) + sum(done.there.values()), sum(done.left.values())
     verdict = f"{taken} of {count_noun(taken + left, 'write')} {is_or_are(taken)} taken back"
     if left:
-        verdict += f"; {left} {'was' if left == 1 else 'were'} left: somebody changed what stands there since"
+        verdict += f"; {left} {'was' if left == 1 else 'were'} left: their keys were changed since then"
     details = [
         f"{op}: {done.done.get(op, 0)} taken back, {done.there.get(op, 0)} were so already, {done.left.get(op, 0)} left"
         for op in sorted({*done.done, *done.there, *done.left})

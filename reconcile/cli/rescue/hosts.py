@@ -143,7 +143,7 @@ def read_hosts(path: Path) -> Hosts:
 def _take_rows(path: Path, values: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
     rows = values.get(name, [])
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise InputError(str(path), f"has a {name} that is no table", f"write [[{name}]] above each")
+        raise InputError(str(path), f"has a {name} that is not a table", f"write [[{name}]] above each")
     return rows
 
 
@@ -173,7 +173,7 @@ def _take_server(path: Path, row: Mapping[str, Any]) -> ServerHost:
 def _take_host(path: Path, row: Mapping[str, Any], keys: tuple[str, ...]) -> Host:
     name = _take_text(path, row, "name", "a host")
     if not _NAME.fullmatch(name):
-        raise InputError(f"{path}, {name!r}", "is no name", "use letters, digits and _ . - for it")
+        raise InputError(f"{path}, {name!r}", "is not a name", "use letters, digits and _ . - for it")
     _require_keys(path, row, keys, name)
     text = _take_text(path, row, "transport", name)
     if text not in list(Transport):

@@ -150,7 +150,7 @@ def read_record(folder: Path) -> dict[str, Any] | None:
     except (OSError, ValueError) as error:
         raise InputError(str(path), f"cannot be read ({error})", "name another folder") from error
     if not isinstance(values, dict) or values.get("schema") != SCHEMA:
-        raise InputError(str(path), "is no record of a rescue", "name another folder")
+        raise InputError(str(path), "is not a record of a rescue", "name another folder")
     return values
 
 
@@ -165,7 +165,7 @@ def read_answers(path: Path) -> dict[str, str]:
     except (OSError, ValueError) as error:
         raise InputError(str(path), f"cannot be read ({error})", "write a JSON object: question → answer") from error
     if not isinstance(values, dict) or not all(isinstance(value, str) for value in values.values()):
-        raise InputError(str(path), "is no object of texts", "write a JSON object: question → answer")
+        raise InputError(str(path), "is not an object of texts", "write a JSON object: question → answer")
     return values
 
 

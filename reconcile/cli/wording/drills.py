@@ -31,7 +31,7 @@ def describe_drill(drilled: "Drilled") -> Iterator[str]:
     if drilled.entries_lost:
         yield f"entries that are readable now, and would not be: {drilled.entries_lost}"
     for outcome, count in sorted(drilled.returned.items()):
-        yield f"the store lists no more of {count_noun(count, 'ledger')}, and the plan has them as {outcome}"
+        yield f"the store no longer lists {count_noun(count, 'ledger')}, and the plan has them as {outcome}"
     fields = sorted({*drilled.guessed, *drilled.differs})
     for name in fields:
         guessed, differs = drilled.guessed.get(name, 0), drilled.differs.get(name, 0)

@@ -60,7 +60,7 @@ def take_identity(uri: str, journal: Path | None, *, makes: bool) -> Path | None
             make_identity(kept)
         access = EnvironmentAccess(kept)
     if access.digest == access.bookie_digest:
-        raise InputError(BOOKIE_AUTH_VARIABLE, f"is the same as {AUTH_VARIABLE}", "freeze as somebody else")
+        raise InputError(BOOKIE_AUTH_VARIABLE, f"is the same as {AUTH_VARIABLE}", "freeze with another identity")
     return kept
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 WORDS: Final[Mapping[str, str]] = {
     Impact.DATA_LOSS: "entries without any copy that could come back",
     Impact.READ_AVAILABILITY_LOSS: "entries that cannot be read until a bookie returns",
-    Impact.RECOVERY_LOSS: "ledgers that nobody can fence or close",
+    Impact.RECOVERY_LOSS: "ledgers that no client can fence or close",
     Impact.WRITE_AVAILABILITY_LOSS: "writers, or new ledgers, that find no bookie",
     Impact.REBUILDING_STALL: "lost copies without a source, or without a bookie that may take them",
     Impact.READ_MARGIN_LOSS: "entries that could not be read if one more went",
@@ -251,7 +251,7 @@ def _word_evidence(evidence: "EvidenceState") -> Iterator[str]:
         if run.wiped:
             yield f"  wiped bookies, whose copies count as gone: {_list_some(run.wiped)}"
     yield (
-        f"copies of which it is known whether they are there: {share}; of the others records are believed. "
+        f"copies that are known to exist or to be missing: {share}; of the others records are believed. "
         f"Copies that lack entries: {covered.missing}; marked copies that were seen to be there: {covered.overruled}"
     )
 

@@ -21,14 +21,14 @@ _WORDS: Final[Mapping[Advice, str]] = {
     Advice.ACCEPT_NONE_ABSENT: "leave out --accept-absent",
     Advice.COLLECT_OR_ACCEPT_UNSEEN: "collect them and restore or hold that, or accept that it goes: "
     "--accept-unseen {value}",
-    Advice.INVENTORIES_OR_ACCEPT_UNSEEN: "give --inventory DIR for each bookie, or accept that nobody looked: "
+    Advice.INVENTORIES_OR_ACCEPT_UNSEEN: "give --inventory DIR for each bookie, or accept that they were not read: "
     "--accept-unseen {value}",
     Advice.RESTORE_OR_ACCEPT_LEFT_OUT: "have the ledgers held or restored with those bookies, or accept that they go: "
     "--accept-left-out {value}",
     Advice.ACCEPT_NONE_LEFT_OUT: "leave out --accept-left-out",
     Advice.MAKE_PLAN_FOR_STORE: "make a plan for this store: bkmeta recover",
     Advice.NAME_NO_ACL: "leave --acl out",
-    Advice.MEND_AND_RESUME: "mend that, then run it again with --resume",
+    Advice.MEND_AND_RESUME: "fix that, then run it again with --resume",
     Advice.RESUME: "go on with it: --resume",
     Advice.NAME_OTHER_JOURNAL: "name another folder with --journal",
     Advice.SEE_WHAT_IS_LEFT: "run it again without --confirm, and see what is left",

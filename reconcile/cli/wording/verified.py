@@ -81,7 +81,7 @@ def make_verify_result(command: str, read: "ReadBack", plan: DatasetPlace) -> Re
     ]
     details.append("records: " + _describe_counts(records))
     if verified.held:
-        details.append("holds: " + _describe_counts(holds) + "; their entries are not read, nobody can")
+        details.append("holds: " + _describe_counts(holds) + "; no client can read their entries, so they are not read")
     if verified.longer:
         longer = "1 record is" if verified.longer == 1 else f"{verified.longer} records are"
         details.append(f"{longer} longer than the entries: a writer that closes with adds under way leaves such ones")

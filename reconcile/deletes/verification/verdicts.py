@@ -239,7 +239,7 @@ def _judge_quarantine(wanted: Wanted, evidence: Evidence, objections: Objections
         for number, ledger in enumerate(wanted.ledgers)
         if (tombstone := evidence.tombstones.get(ledger)) is not None and tombstone.state is State.QUARANTINED
     ]
-    detail = "its hold stands in the place of its record until the quarantine is over"
+    detail = "a hold is in the place of its record until the quarantine is over"
     objections.add(np.array(quarantined, np.int64), Reason.IN_QUARANTINE, detail)
 
 
@@ -254,7 +254,7 @@ def _judge_replication(wanted: Wanted, evidence: Evidence, objections: Objection
         locked = [ledger for path in paths if (ledger := ledger_of_lock(path)) is not None]
         scope, ledger_half = (np.array([getattr(item, half) for item in locked], np.int64) for half in _HALVES)
         numbers = wanted.find(scope, ledger_half)
-        objections.add(numbers[numbers >= 0], Reason.LOCKED, "somebody holds its replication lock")
+        objections.add(numbers[numbers >= 0], Reason.LOCKED, "a worker holds its replication lock")
 
 
 def _judge_listing_times(wanted: Wanted, evidence: Evidence, objections: Objections) -> None:

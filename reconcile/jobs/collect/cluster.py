@@ -65,7 +65,7 @@ def collect_cluster(request: ClusterRequest, context: Context) -> CollectedClust
     if request.master is not None:
         demand_spark(request.master, request.python)
     catalog = request.out / CATALOG
-    remedy = f"what stands in {request.out} is not whole: run the command again, into another folder"
+    remedy = f"{request.out} is not complete: run the command again, into another folder"
     with add_remedy(remedy), connect(request.uri, context) as opened:
         members = read_members(opened.store, opened.root, opened.layout_hint, request.wire.aliases)
         captured = capture_store(opened, catalog, context, settings=request.settings)

@@ -80,7 +80,7 @@ def list_references(names: Sequence[str], opened: OpenStore, context: Context) -
                 parts.append(of_store(store))
                 if not name.startswith(_RUNNING):
                     shown_ms = store.store.point().at_ms if isinstance(store.store, ScannableStore) else None
-                    problems += [] if shown_ms else [f"{name} is a copy that does not say of when"]
+                    problems += [] if shown_ms else [f"{name} is a copy without the time that it shows"]
                     at_ms = min(at_ms, shown_ms or at_ms)
             sources.append((name, ""))
         except BackendError as error:

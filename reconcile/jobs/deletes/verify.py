@@ -422,5 +422,5 @@ def _write_file(path: Path, raw: bytes) -> None:
         fresh.write_bytes(raw)
         fresh.replace(path)
     except OSError as error:
-        remedy = "mend that, and verify again: the tombstones name a certificate that nobody has"
+        remedy = "fix that, and verify again: the tombstones name a certificate that was not written"
         raise InputError(str(path), f"cannot be written ({error.strerror})", remedy) from error

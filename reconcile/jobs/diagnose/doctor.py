@@ -162,7 +162,7 @@ def examine(
         progress(number + 1, len(tasks) + 1)
     missing = any(c.state is State.MISSING for c in checks)
     if master is not None and missing:
-        checks.append(Check("Spark session", State.SKIPPED, "not started", "mend what is missing first"))
+        checks.append(Check("Spark session", State.SKIPPED, "not started", "install what is missing first"))
     elif master is not None:
         checks += _session(master, python)
     progress(len(tasks) + 1, len(tasks) + 1)
@@ -333,7 +333,7 @@ def _store(connect: Callable[[], OpenStore]) -> list[Check]:
                 return [Check(name, State.OK, f"answers; it has no {opened.root}"), *ways]
             layout = opened.store.get(opened.root + store.places(opened.layout_hint).layout)
     except BackendError as error:
-        remedy = "start it, or mend the URI, the network or the credentials"
+        remedy = "start it, or fix the URI, the network or the credentials"
         return [
             Check("store", State.MISSING, str(error), remedy),
             Check(_WAYS, State.SKIPPED, "; ".join((_ZOOKEEPER_WAYS, _ETCD_WAYS, _BOOKIE_WAYS))),

@@ -110,7 +110,9 @@ def _explain_by(inventories: Sequence[Dataset], request: BookieRequest, context:
     with _read_store(request, context) as catalog, ExitStack() as stack:
         known, has = _list_known(catalog, request.aliases), _list_collected(inventories)
         if request.bookie not in known | has:
-            raise InputError(request.bookie, "is no bookie of the store, and of no inventory", "see bkmeta preflight")
+            raise InputError(
+                request.bookie, "is not a bookie of the store, and of no inventory", "see bkmeta preflight"
+            )
         files = (
             None if request.out is None else {name: _create(request.out, name, stack) for name in tables.BOOKIE_LISTS}
         )

@@ -142,7 +142,7 @@ class _Check:
         )
         strangers = sorted(set(request.weights) - set(bookies.names))
         if strangers:
-            problem = f"{strangers[0]} has a weight, and is no bookie of the store"
+            problem = f"{strangers[0]} has a weight, and is not a bookie of the store"
             raise InputError("the weights", problem, f"the bookies are {', '.join(bookies.names[:_SOME])}, …")
         topology = request.topology if request.topology is not None else self._read_rack_info()
         locations = {name: place for name in bookies.names if (place := find_location(topology, name)) is not None}

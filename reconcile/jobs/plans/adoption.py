@@ -79,7 +79,7 @@ def select_adoptable(plan: Dataset, named: Collection[LedgerId], replaced: Colle
             if sides.is_deleted(ledger):
                 continue
             if reason is not None:
-                left[ledger] = f"stands behind one that cannot be appended ({reason})"
+                left[ledger] = f"comes after one that cannot be appended ({reason})"
                 continue
             try:
                 sides.append(topic, [*taken, ledger])

@@ -124,8 +124,8 @@ def edit(request: EditRequest, context: Context) -> EditedPlan:
     younger = make_younger(plan, nodes, request.replace_below) if request.adopt_recorded else YoungerNodes()
     left = {**adoptable.left, **younger.left}
     if request.adopt_recorded and not (adopted or younger.writes or left):
-        problem = "has no ledger that came after the snapshot and that says itself whose it is"
-        raise PlanError(plan.path, problem, "see whose they may be: bkmeta plan show PLAN")
+        problem = "has no ledger that came after the snapshot and names its topic itself"
+        raise PlanError(plan.path, problem, "see their candidates: bkmeta plan show PLAN")
     edits = Edits(
         drop=request.drop,
         accept_loss=request.accept_loss | lost,

@@ -150,7 +150,9 @@ def _capture(opened: "OpenStore", out: DatasetPlace, context: Context) -> tuple[
         raise InputError(opened.uri, "has no ledgers root", "name the root of the cluster's ledgers")
     if summary.gaps:
         problem = f"could not be read whole ({summary.gaps[0]})"
-        raise InputError(opened.uri, problem, "what was not seen would be called missing: mend the access first")
+        raise InputError(
+            opened.uri, problem, "records that were not read would be called missing: fix the access first"
+        )
     return open_dataset(out, "catalog"), Layout(summary.layout)
 
 

@@ -168,7 +168,7 @@ def _drill(request: DrillRequest, context: Context) -> Drilled:
     if captured.layout is None or captured.root != "present":
         raise InputError(request.uri, "has no ledgers root", "name the root of the cluster's ledgers")
     if captured.gaps:
-        raise InputError(request.uri, f"could not be read whole ({captured.gaps[0]})", "mend the access first")
+        raise InputError(request.uri, f"could not be read whole ({captured.gaps[0]})", "fix the access first")
     catalog = open_dataset(request.out / STORE, "catalog")
     bookies = pa.concat_tables([inventory.read("bookies") for inventory in inventories])
     nodes = catalog.read("nodes")

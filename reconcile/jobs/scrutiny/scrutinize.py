@@ -172,7 +172,7 @@ def _scrutinize(request: ScrutinyRequest, context: Context, wait: Callable[[floa
     begun = read_first_look(request, given, context.now())
     if begun is None:
         prepare(request.out, "scrutiny", secret=True)
-    kept = f"what stands in {request.out} is not whole: run the command again, and it goes on from its suspects"
+    kept = f"{request.out} is not complete: run the command again, and it goes on from its suspects"
     remedy = kept if request.is_kept else "run the command again; with a folder for the run it would go on"
     with add_remedy(remedy), connect(request.uri, context, ops_s=request.ops_s) as opened:
         if begun is not None and not goes_on_with(request, opened):
@@ -269,7 +269,7 @@ def _find_places(request: ScrutinyRequest, opened: "OpenStore") -> Demands:
             raise InputError(request.uri, problem, "give a topology, which counts instead") from error
         demands = replace(demands, topology=places or None)
     if demands.topology is None and demands.placement != PlacementSettings():
-        raise InputError("the placement policy", "needs to know where bookies stand", "give a topology")
+        raise InputError("the placement policy", "needs the locations of bookies", "give a topology")
     return demands
 
 

@@ -54,7 +54,7 @@ def parse_pattern(text: str) -> str:
     if len(names) == _SHORT:
         names.insert(2, _DOMAIN)
     if len(names) != _DEPTH or not all(names) or names[2] != _DOMAIN:
-        raise InputError(f"the topic {text!r}", "is no topic's name", "write persistent://tenant/namespace/topic")
+        raise InputError(f"the topic {text!r}", "is not a topic's name", "write persistent://tenant/namespace/topic")
     return "/".join(names)
 
 

@@ -465,7 +465,7 @@ def _read_ledger(text: str) -> dict[str, int]:
     try:
         ledger = parse(text)
     except ValueError as error:
-        raise ApiError(Why.BAD_REQUEST, f"{text!r} is no ledger: write 7, or 3:7 with its scope") from error
+        raise ApiError(Why.BAD_REQUEST, f"{text!r} is not a ledger: write 7, or 3:7 with its scope") from error
     return {"ledger_id": ledger.ledger, "ledger_scope_id": ledger.scope}
 
 

@@ -207,6 +207,6 @@ def _word_silence(folder: Path, exit_code: int) -> str:
     if left < _SPACE:
         return f"it ended with {exit_code}: No space left on the disk of {folder.parent} ({left} bytes): free some"
     if exit_code < 0:
-        reasons = "for want of memory, by somebody, or because this service stood still for a third of its session"
+        reasons = "for lack of memory, by a person, or because this service stood still for a third of its session"
         return f"it was ended by {signal.Signals(-exit_code).name}: {reasons}"
     return f"it ended with {exit_code}, without a word"

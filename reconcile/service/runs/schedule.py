@@ -340,7 +340,7 @@ def judge_gate(gate: Gate, now_ms: int, longest_ms: int) -> Gate:
     is_checked = gate.checked_ms is not None and abs(now_ms - gate.checked_ms) <= longest_ms
     if gate.state is not GateState.SAFE or is_checked:
         return gate
-    verdict = f"nobody has looked for long; the last check said: {gate.verdict}"
+    verdict = f"the last check was long ago; it said: {gate.verdict}"
     return replace(gate, state=GateState.BLOCKED, verdict=verdict)
 
 

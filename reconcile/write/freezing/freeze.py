@@ -302,7 +302,7 @@ def propose_thaw(store: ControlledStore, root: str, history: FreezeHistory) -> P
             raise GuardRefusedError(
                 join_key(root, key),
                 f"has the rights {acl.text}, which no freeze of this journal gave it",
-                f"set them to {wanted} by hand if that is what they shall be, and thaw again",
+                f"set them to {wanted} by hand if these are right, and thaw again",
             )
         if before is None and key in _REMOVED and not store.children(join_key(root, key)):
             changes.append(AclChange(key, acl.text, None))

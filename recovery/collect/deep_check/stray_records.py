@@ -118,7 +118,7 @@ class StrayRecords:
             self._report_wrong(records[left & (records[:, LENGTH] & WRONG > 0)], damage)
         for file, place in sorted(replaced.items()):
             detail = (
-                f"records of other ids stand where the index has {place.count} entries, the first here: {place.entry}"
+                f"records of other ids are where the index has {place.count} entries, the first here: {place.entry}"
             )
             offset = place.position - SIZE_FIELD
             damage.add(Unread(self._files[file].path, Reason.CONFLICT, Hides.NOTHING, offset, detail=detail))
@@ -191,7 +191,7 @@ class StrayRecords:
         self, file: int, position: int, record: memoryview, key: int, entry: int, damage: TakesDamage
     ) -> None:
         self._counts.ids_damaged += 1
-        detail = f"the ids in front of entry {entry} are broken; its digest proves whose it is"
+        detail = f"the ids in front of entry {entry} are broken; its digest proves which entry it is"
         offset, size, path = position - SIZE_FIELD, len(record) + SIZE_FIELD, self._files[file].path
         damage.add(Unread(path, Reason.DIGEST, Hides.NOTHING, offset, size, ledger=key, detail=detail))
 
@@ -207,9 +207,7 @@ class StrayRecords:
             if owner[low] == _NOBODY:
                 ledgers = [str(self._scopes.id(key)) for key in rows[low:high, LEDGER_ID].tolist()]
                 ids = [f"{ledger}/{entry}" for ledger, entry in zip(ledgers, ids, strict=True)]
-                detail = (
-                    f"{len(ids)} records are not what their digests say, and nothing tells whose they are; their ids, "
-                )
+                detail = f"{len(ids)} records do not match their digests, and nothing tells their ledger; their ids, "
                 detail += f"which may be broken too: ledger/entry {_join_first(ids)}"
             else:
                 detail = f"{len(ids)} entries are not what their digests say ({_join_first(ids)}); "

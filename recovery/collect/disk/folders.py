@@ -193,8 +193,8 @@ def survey(
     folders, gone = _look_at_folders(given, damage, may_lack=statements.may_lack)
     for stated in (bookie_id, statements.configured_id):
         if stated is not None and not is_bookie_id(stated):
-            problem = "is no bookie id, which has letters, digits and . - _ : and the like, and no slash or space"
-            raise InputError(repr(stated), problem, "name the bookie as it stands in ledger metadata (host:port)")
+            problem = "is not a bookie id: use letters, digits and . - _ :, without slash or space"
+            raise InputError(repr(stated), problem, "name the bookie as ledger metadata does (host:port)")
     read = _read_cookies(folders, damage)
     _refuse_two_bookies(folders, read, bookie_id, statements.instance_id)
     disputed: list[str] = []
@@ -246,7 +246,7 @@ def list_folders_in(path: Path) -> list[Path]:
             return [path]
         inside = sorted(folder for folder in path.iterdir() if folder.is_dir() and is_one(folder))
     except OSError as error:
-        raise InputError(str(path), f"cannot be listed ({error.strerror})", "mend the rights") from error
+        raise InputError(str(path), f"cannot be listed ({error.strerror})", "fix the rights") from error
     return inside or [path]
 
 
@@ -448,10 +448,10 @@ def _choose_bookie(
         if (bookie := stated or configured) is not None:
             return bookie
         where = ", ".join(str(f.given) for f in folders) or "no folder"
-        problem = "no VERSION file that can be read says whose folders these are"
-        raise InputError(where, problem, "name the bookie, as it stands in ledger metadata (host:port)")
+        problem = "no VERSION file that can be read names the bookie of these folders"
+        raise InputError(where, problem, "name the bookie as ledger metadata does (host:port)")
     if stated is not None and stated not in named:
-        problem = f"is not the bookie of these folders, whose VERSION says {' and '.join(sorted(named))}"
+        problem = f"is not the bookie of these folders: their VERSION says {' and '.join(sorted(named))}"
         raise InputError(stated, problem, "leave the option out, or name the folders of that bookie")
     settles = stated or (configured if configured in named else None)
     bookie = settles or named.most_common(1)[0][0]

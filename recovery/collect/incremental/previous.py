@@ -71,7 +71,9 @@ class Previous:
                 str(since), problem, "name the earlier inventory of this bookie, or none: then everything is read"
             )
         if bound.get("incarnation") != terms.incarnation:
-            self.reused.reason = "the bookie was formatted anew since, or databases that tell its identity came or went"
+            self.reused.reason = (
+                "the bookie was formatted again since then, or databases that tell its identity came or went"
+            )
             return None
         if not (since / AGAIN).exists():
             self.reused.reason = "the earlier inventory kept nothing for the next one (it was not incremental)"

@@ -335,7 +335,7 @@ def _load(files: list[IndexFile], buffer: bytearray) -> _Loaded:
             loaded.rest.extend(files[number:])
             break
         try:
-            # What is no regular file gives nothing, at once, or so much that it is looked at as a large one.
+            # What is not a regular file gives nothing, at once, or so much that it is looked at as a large one.
             fd = os.open(file.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
             try:
                 # One call reads a small file: a local file system gives fewer bytes only at its end.

@@ -225,7 +225,7 @@ def test_a_snapshot_that_was_cut_shows_what_was_before(cut: int, tmp_path: Path)
 
 
 def test_links_pipes_and_odd_names_are_listed_and_not_read(tmp_path: Path) -> None:
-    """What is no regular file under a server's name is a note: no link is followed, and no pipe is waited for."""
+    """What is not a regular file under a server's name is a note: no link is followed, and no pipe is waited for."""
     copy = Path(shutil.copytree(DATA / "v39-plain", tmp_path / "a"))
     there = copy / "version-2"
     os.mkfifo(there / "log.2")

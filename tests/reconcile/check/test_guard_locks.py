@@ -53,7 +53,7 @@ def test_locks_that_are_gone_or_left_are_named(plan: Dataset) -> None:
     assert (seen.kept, seen.gone, seen.unreleased, seen.released) == (0, 3, 1, 1)
     assert seen.wrong == 4
     assert {str(ledger) for ledger, words in seen.listed if "gone" in words} == {"1", "2", "7"}
-    assert [str(ledger) for ledger, words in seen.listed if "still stands" in words] == ["4"]
+    assert [str(ledger) for ledger, words in seen.listed if "still exists" in words] == ["4"]
     assert not seen.is_early(MADE_MS)
 
 

@@ -22,9 +22,9 @@ def test_a_topology_names_bookies_or_hosts(tmp_path: Path) -> None:
     [
         ("bk1 /a\nbk2\n", "line 2: has 1 words"),
         ("bk1 /a /b\n", "line 1: has 3 words"),
-        ("bk1 rack\n", "rack is no location"),
-        ("bk1 /\n", "/ is no location"),
-        ("bk1 /a\nbk1 /b\n", "bk1 stands at /a, too"),
+        ("bk1 rack\n", "rack is not a location"),
+        ("bk1 /\n", "/ is not a location"),
+        ("bk1 /a\nbk1 /b\n", "bk1 is at /a, too"),
     ],
 )
 def test_a_wrong_line_of_a_topology_is_named(tmp_path: Path, text: str, says: str) -> None:
@@ -82,7 +82,7 @@ def test_an_empty_configuration_is_bookkeeper_s_defaults(tmp_path: Path) -> None
     ("text", "says"),
     [
         ("ensemblePlacementPolicy=com.example.Mine\n", "com.example.Mine is not known"),
-        ("minNumRacksPerWriteQuorum=two\n", "two is no number"),
+        ("minNumRacksPerWriteQuorum=two\n", "two is not a number"),
         ("enforceMinNumRacksPerWriteQuorum=perhaps\n", "neither true nor false"),
         ("ensemblePlacementPolicy=a.ZoneawareEnsemblePlacementPolicy\nminNumZonesPerWriteQuorum=4\n", "above desired"),
         ("reppRegionsToWrite=east\n", "fewer regions"),

@@ -188,7 +188,7 @@ def test_nodes_younger_than_the_bookies(inventories: list[Dataset]) -> None:
     """
     for instance, level in (("one", Level.OK), ("two", Level.WARNING)):
         report = examined(cluster(range(100), made=NOW - timedelta(days=30), instance=instance), inventories)
-        said = [f for f in report.remarks if "was made anew" in f.text]
+        said = [f for f in report.remarks if "was made again" in f.text]
         assert [(f.subject, f.level) for f in said] == [("instance", level), ("layout", level)]
         assert all("2024-06-01T01:00:00+00:00" in f.text for f in said)
         assert (report.level is Level.OK) == (level is Level.OK)

@@ -45,7 +45,7 @@ def test_a_root_that_is_gone(etcd_server: EtcdServer, capsys: pytest.CaptureFixt
     assert "ZooKeeper" not in done.out
     assert "EVERY etcd member" in done.out
     assert "Keep all of them stopped until apply has ended" in done.out
-    assert "CRITICAL: nothing stands below /nowhere" in done.out
+    assert "CRITICAL: nothing is below /nowhere" in done.out
     following = done.out.splitlines()[-1]
     assert following.startswith("next: stop every bookie (kill -STOP) and keep them stopped until apply has ended")
 

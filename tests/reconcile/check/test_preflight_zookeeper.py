@@ -182,7 +182,7 @@ def test_a_restored_cluster(
     result = run(capsys, "preflight", "--metadata", uri, *inventories(tmp_path, "new"), "--json").result
     assert (result["exit_code"], result["level"]) == (0, "ok")
     assert result["counts"]["ledgers_absent"] == 0
-    assert {f["subject"] for f in result["findings"] if "made anew" in f["text"]} == {"instance", "layout"}
+    assert {f["subject"] for f in result["findings"] if "made again" in f["text"]} == {"instance", "layout"}
 
 
 def test_no_root(zookeeper_server: ZooKeeperServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

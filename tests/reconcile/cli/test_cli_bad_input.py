@@ -708,5 +708,5 @@ def test_what_the_system_refuses_is_no_fault_of_the_program(
     monkeypatch.setattr(inspect_job, "look", refusing)
     done = run(capsys, "inspect", bookie.log())
     assert done.code == 1
-    assert done.err.startswith(f"bkmeta: {bookie.log()}: Too many open files; mend that")
-    assert "stands in" in done.err
+    assert done.err.startswith(f"bkmeta: {bookie.log()}: Too many open files; fix that")
+    assert "where it happened is in" in done.err

@@ -65,9 +65,9 @@ def write_hosts(folder: Path, text: str = BOOKIE) -> Path:
         (BOOKIE + "start = ''\n", "has a start that is not text"),
         ("[incident]\nstore = 'zk://h/l'\n" + BOOKIE, "has store in [incident]"),
         ("[incident]\nquorum = '3/2/2'\n" + BOOKIE, "has a key 'quorum'"),
-        ("bookie = 3\n", "has a bookie that is no table"),
+        ("bookie = 3\n", "has a bookie that is not a table"),
         (BOOKIE + "[[server]]\nname = 'zk1'\ntransport = 'local'\nfolders = []\n", "has no folders"),
-        (BOOKIE.replace('"bk1"', '"../x"'), "is no name"),
+        (BOOKIE.replace('"bk1"', '"../x"'), "is not a name"),
     ],
 )
 def test_a_file_of_hosts_says_what_is_wrong(text: str, said: str, tmp_path: Path) -> None:
@@ -245,7 +245,7 @@ def read_until(terminal: int, words: bytes) -> bytes:
 def test_answers_and_records_are_checked(tmp_path: Path) -> None:
     """An answer that is no choice, a file that is no object, a record of another store or kind."""
     (tmp_path / "a.json").write_text("[1]")
-    with pytest.raises(InputError, match="is no object of texts"):
+    with pytest.raises(InputError, match="is not an object of texts"):
         read_answers(tmp_path / "a.json")
     record = Record.open(tmp_path, "zk://a/l", now)
     record.end(Phase.LOOK)
@@ -254,7 +254,7 @@ def test_answers_and_records_are_checked(tmp_path: Path) -> None:
         Record.open(tmp_path, "zk://b/l", now)
     assert Record.open(tmp_path, "zk://a/l", now).is_done(Phase.LOOK)
     (tmp_path / "rescue.json").write_text('{"schema": "other"}')
-    with pytest.raises(InputError, match="is no record of a rescue"):
+    with pytest.raises(InputError, match="is not a record of a rescue"):
         read_record(tmp_path)
 
 

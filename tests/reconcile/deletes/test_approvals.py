@@ -121,7 +121,7 @@ def test_what_is_left_of_an_approved_change_is_approved(office: Office) -> None:
 
 def test_a_signature_of_no_hash_approves_nothing(office: Office) -> None:
     """Its form is refused, though it is signed."""
-    with pytest.raises(InputError, match="is no approval"):
+    with pytest.raises(InputError, match="is not an approval"):
         read_approval(office.sign(office.ann, Subject(Approvable.PLAN, "")))
 
 
@@ -133,10 +133,10 @@ def test_a_file_that_is_no_approval_is_named(office: Office, field: str) -> None
     for values in ({**content["approval"], field: "other"}, {**content["approval"], "more": 1}):
         path.write_text(json.dumps({**content, "approval": values}))
         is_time = field in ("issued", "not_after") and values[field] == "other"
-        with pytest.raises(InputError, match="is no approval" + " that this program reads" * (not is_time)):
+        with pytest.raises(InputError, match="is not an approval" + " that this program reads" * (not is_time)):
             read_approval(path)
     path.write_text("{")
-    with pytest.raises(InputError, match="is no approval"):
+    with pytest.raises(InputError, match="is not an approval"):
         read_approval(path)
 
 

@@ -143,9 +143,9 @@ def test_a_check_says_whether_it_is_signed(tmp_path: Path) -> None:
     private, public = make_keys(tmp_path, "own")
     path = write(tmp_path, private)
     assert check_certificate(path, now=NOW).is_signed
-    with pytest.raises(InputError, match="is no PEM file of a public key"):
+    with pytest.raises(InputError, match="is not a PEM file of a public key"):
         check_certificate(path, key=private, now=NOW)
-    with pytest.raises(InputError, match="is no PEM file of a private key"):
+    with pytest.raises(InputError, match="is not a PEM file of a private key"):
         write(tmp_path, public)
     assert not check_certificate(write(tmp_path), now=NOW).is_signed
 
@@ -158,7 +158,7 @@ def test_a_signature_is_base64_and_nothing_else(name: str, tmp_path: Path) -> No
     def spoil(content: dict[str, Any]) -> None:
         content["signature"][name] = "!" + content["signature"][name]
 
-    with pytest.raises(InputError, match="is no certificate of deletes"):
+    with pytest.raises(InputError, match="is not a certificate of deletes"):
         check_certificate(alter(write(tmp_path, private), spoil), now=NOW)
 
 

@@ -303,7 +303,7 @@ def test_a_certificate_ends(house: House) -> None:
 
 @pytest.mark.parametrize(
     ("key", "text"),
-    [(mark_key, "it is marked for replication now"), (lock_key, "somebody holds its replication lock now")],
+    [(mark_key, "it is marked for replication now"), (lock_key, "another program holds its replication lock now")],
 )
 def test_a_ledger_under_replication_stays(house: House, key: Callable[[LedgerId], str], text: str) -> None:
     """A mark or a lock that came after the verification keeps its ledger out of the purge."""
@@ -340,7 +340,7 @@ def test_a_record_that_another_client_removed_is_left_out(house: House) -> None:
     """It is not counted as ours."""
     house.store.write([Write(house.cluster.make_key(LEDGERS[0]), None, 0)])
     done = house.purge()
-    assert (len(done.purged), done.left_out) == (4, {LEDGERS[0]: "its record is gone: somebody else removed it"})
+    assert (len(done.purged), done.left_out) == (4, {LEDGERS[0]: "its record is gone: another program removed it"})
 
 
 def test_a_record_that_changed_is_left_out(house: House) -> None:
@@ -353,7 +353,7 @@ def test_a_record_that_changed_is_left_out(house: House) -> None:
 def test_what_was_undone_since_is_not_purged(house: House) -> None:
     """Its tombstone is gone: the certificate alone is nothing."""
     house.undo(LEDGERS[:1], {})
-    assert house.purge().left_out == {LEDGERS[0]: "nobody asked for its delete, or that was undone"}
+    assert house.purge().left_out == {LEDGERS[0]: "no delete was requested, or it was undone"}
     assert house.left == LEDGERS[:1]
 
 
@@ -394,7 +394,7 @@ def test_before_the_purge_an_undo_takes_back_the_word_only(house: House) -> None
     """Records keep bytes and version; what nobody asked for is said."""
     stood = [house.get(one) for one in LEDGERS]
     assert house.undo([LEDGERS[0], LedgerId(0, 99)], {}) == {
-        LedgerId(0, 99): "nobody asked for its delete, or that was undone"
+        LedgerId(0, 99): "no delete was requested, or it was undone"
     }
     assert [house.get(one) for one in LEDGERS] == stood
     assert sorted(house.list_states()) == LEDGERS[1:]

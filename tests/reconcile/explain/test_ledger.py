@@ -306,5 +306,5 @@ def test_what_is_stated_of_quorums_and_lost_disks_counts_as_for_recover(tmp_path
     assert "universal reading" in lost.verdict
     stated = decide(lost=(LostDisk("b3"),), stated_quorums=StatedQuorums((Statement((2, 2, 1), 7, 7),)))
     assert "likeliest reading" in stated.verdict
-    with pytest.raises(InputError, match="is no bookie"):
+    with pytest.raises(InputError, match="is not a bookie"):
         decide(lost=(LostDisk("b4"),))

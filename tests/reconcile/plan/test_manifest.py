@@ -151,5 +151,5 @@ def test_a_value_of_another_type_is_named(name: str, value: object, tmp_path: Pa
     path = Path(plan.path) / MANIFEST
     manifest = json.loads(path.read_text()) | {name: value}
     path.write_text(json.dumps(manifest | {"digest": digest_of(manifest)}))
-    with pytest.raises(DatasetError, match="is no manifest of a plan"):
+    with pytest.raises(DatasetError, match="is not a manifest of a plan"):
         read_plan_manifest(open_dataset(plan.path, "plan"))

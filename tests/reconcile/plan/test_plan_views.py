@@ -126,7 +126,7 @@ def test_no_action_hides_in_a_bucket_that_nobody_looks_at(made: Dataset, bucket:
     hidden = next(row for row in rows if row["kind"] == "ledger" and row["bucket"] != bucket)
     rows[rows.index(hidden)] = {**hidden, "bucket": bucket}
     edited = _signed_again(Path(made.path), made, actions=pa.Table.from_pylist(rows, schema=tables.ACTIONS))
-    assert any("where nobody looks" in problem for problem in plan_reader.overview(edited, shown=0).problems)
+    assert any("where no reader looks" in problem for problem in plan_reader.overview(edited, shown=0).problems)
     with pytest.raises(PlanError, match="make the plan again"):
         plan_reader.open_whole(made.path)
 
@@ -138,7 +138,7 @@ def test_no_action_hides_behind_a_manifest(made: Dataset) -> None:
     kept = {name: made.manifest[name] for name in ("hash_version", "hash", "counts", "reasons")}
     binding, coverage = made.manifest["binding"], made.manifest["coverage"]
     write_manifest(Path(made.path), "plan", parts, binding=binding, coverage=coverage, secret=True, extra=kept)
-    with pytest.raises(PlanError, match="where nobody looks"):
+    with pytest.raises(PlanError, match="where no reader looks"):
         plan_reader.open_whole(made.path)
 
 

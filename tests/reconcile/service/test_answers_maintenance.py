@@ -40,12 +40,12 @@ def test_a_check_that_is_old_is_worth_nothing(tmp_path: Path, age: timedelta, st
     method = next(method for method in METHODS if method.name == "GetMaintenance")
     shown = Api(instance, {}).answer(method, pb.MaintenanceId(id="reboot"), "")
     assert (shown.state, shown.checked_ms) == (state, checked)
-    assert ("nobody has looked" in shown.verdict) == (state != "SAFE")
+    assert ("the last check was long ago" in shown.verdict) == (state != "SAFE")
     assert "nothing is lost" in shown.verdict
     status = next(method for method in METHODS if method.name == "GetStatus")
     assert Api(instance, {}).answer(status, pb.StatusRequest(), "").maintenances[0].state == state
     assert f'bookkeeper_metadata_service_maintenances{{state="{state}"}} 1' in format_service(instance)
-    assert ("nobody has looked" in make_page(instance)) == (state != "SAFE")
+    assert ("the last check was long ago" in make_page(instance)) == (state != "SAFE")
 
 
 def test_a_check_that_the_record_does_not_speak_of_is_not_shown(tmp_path: Path) -> None:

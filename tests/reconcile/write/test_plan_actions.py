@@ -95,10 +95,10 @@ def test_what_stands_there_is_what_an_action_wants(*, made: bool, wanted: Action
         (one("replace", expects=0, before=b"old"), stored(b"old"), "it has version 1, not 0"),
         (one("remove", value=None, expects=1), None, "it is absent"),
         (make_lock(one("create", scope=0, ledger=1), GUARD), None, None),
-        (make_lock(one("create", scope=0, ledger=1), GUARD), stored(b"x"), "somebody who does not say a name holds it"),
+        (make_lock(one("create", scope=0, ledger=1), GUARD), stored(b"x"), "a client without a name holds it"),
         (make_release(one("create", scope=0, ledger=1)), stored(GUARD), None),
         (one(KEEP, REUSE_LOCK, "/l", REUSED), None, None),
-        (one(KEEP, REUSE_LOCK, "/l", REUSED), stored(b"x"), "somebody who does not say a name holds it"),
+        (one(KEEP, REUSE_LOCK, "/l", REUSED), stored(b"x"), "a client without a name holds it"),
     ],
 )
 def test_what_stands_there_forbids_an_action(wanted: Action, there: Versioned | None, said: str | None) -> None:
@@ -201,7 +201,7 @@ def numbered(rows: list[dict[str, Any]], seqs: list[int]) -> pa.Table:
         ([record(1, guard=Guard.LOCK, op="hold")], [1], None, "only a ledger's record"),
         ([action("cookie", "create", "/cookies/b", b"c", guard=Guard.LOCK, ledger=1)], [1], None, "only a ledger's"),
         ([record(1, guard=Guard.RELEASE, op="replace", expects=0)], [1], None, None),
-        ([{**record(1), "key": "//outside"}], [1], None, "not where its kind stands"),
+        ([{**record(1), "key": "//outside"}], [1], None, "not one of its kind"),
         ([{**record(1), "key": "/"}], [1], None, "its key is none"),
         ([{**record(1), "key": "/a/../b"}], [1], None, "its key is none"),
         ([{**record(1), "key": "/a/."}], [1], None, "its key is none"),

@@ -49,10 +49,10 @@ def test_what_somebody_changed_since_stays(tmp_path: Path) -> None:
     assert held.version == 1, "as the apply left it"
     result = undo.undo(undo.propose(tmp_path, store, ROOT), store, ROOT, now=clock())
     assert {left.key: left.reason for left in result.listed} == {
-        KEYS[1]: "somebody changed it since",
-        KEYS[2]: "somebody changed it since",
-        KEYS[3]: "somebody removed it",
-        KEYS[4]: "somebody made it again",
+        KEYS[1]: "it was changed since then",
+        KEYS[2]: "it was changed since then",
+        KEYS[3]: "it was removed since then",
+        KEYS[4]: "it was made again since then",
     }
     assert result.exit_code == 6
     found = [store.get(ROOT + key) for key in KEYS]

@@ -99,7 +99,7 @@ def test_a_key_that_cannot_be_removed_is_left_and_the_others_go() -> None:
     store = MemoryStore()
     store.write([Write(f"{ROOT}/a/child", b""), Write(f"{ROOT}/b", b"")])
     outcomes = settle(store, [Creation("/a", None), Creation("/b", None)])
-    assert outcomes == {"/a": Outcome(conflict="something stands below it"), "/b": Outcome(version=-1)}
+    assert outcomes == {"/a": Outcome(conflict="there are nodes below it"), "/b": Outcome(version=-1)}
 
 
 @pytest.mark.parametrize("after", [False, True])
@@ -216,4 +216,6 @@ def test_what_no_try_made_is_no_outcome(error: Exception, raised: type[Exception
     with pytest.raises(raised):
         settle(Troubled(error, is_last_made=False), [Creation("/a", b"new")])
     store = Troubled(VersionConflictError("/ledgers/a"), is_last_made=False)
-    assert settle(store, [Creation("/a", b"new")]) == {"/a": Outcome(conflict="somebody changes it all the time")}
+    assert settle(store, [Creation("/a", b"new")]) == {
+        "/a": Outcome(conflict="another program changes it all the time")
+    }

@@ -83,8 +83,8 @@ def test_a_ledger_of_many_ranges_is_one_line(tmp_path: Path) -> None:
         ({"bookie": "bk1:1", "ledger": 1}, "row 2 of 2: has no entries"),
         ({"bookie": "bk1:1", "entries": []}, "row 2 of 2: has no ledger"),
         ({"ledger": 1, "entries": []}, "row 2 of 2: has no bookie"),
-        ({"bookie": "bk1:1", "ledger": 1, "entries": [], "more": 1}, "is no table of entries"),
-        ({"bookie": "bk1:1", "ledger": "x", "entries": []}, "is no table of entries"),
+        ({"bookie": "bk1:1", "ledger": 1, "entries": [], "more": 1}, "is not a table of entries"),
+        ({"bookie": "bk1:1", "ledger": "x", "entries": []}, "is not a table of entries"),
     ],
 )
 def test_a_row_that_cannot_be_is_named(tmp_path: Path, row: dict[str, Any], problem: str) -> None:

@@ -1,4 +1,4 @@
-"""What is no regular file, has no end, or never lets its library end: read in time, or told as damage."""
+"""What is not a regular file, has no end, or never lets its library end: read in time, or told as damage."""
 
 import gzip
 import os

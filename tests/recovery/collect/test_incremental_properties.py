@@ -512,7 +512,7 @@ OTHER: Final = "of other folders, or the cookie changed"
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (formatted, "formatted anew"),
+        (formatted, "formatted again"),
         (emptied, ""),
         (lost, OTHER),
         (added, OTHER),

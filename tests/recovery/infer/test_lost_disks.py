@@ -56,7 +56,7 @@ def test_a_bookie_is_lost_as_far_as_nothing_else_of_it_is_missing() -> None:
 
 @pytest.mark.parametrize(
     ("stated", "problem"),
-    [("z:3181=/d/l1", "of which nothing was collected"), ("b:3181", "was read whole"), ("b:3181=/d/l1", "read whole")],
+    [("z:3181=/d/l1", "nothing of it was collected"), ("b:3181", "was read whole"), ("b:3181=/d/l1", "read whole")],
 )
 def test_more_than_is_lost_is_never_given_up(stated: str, problem: str) -> None:
     """A folder of a bookie that nobody collected says nothing of its others; of one read whole none is gone."""

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         Exit.USAGE: "a URI or inventories that cannot be used",
         Exit.FOUND: "data of deleted ledgers came back; or a bookie is away longer than the retention",
         Exit.UNDECIDABLE: "some bookies may hold something still",
-        Exit.REFUSED: "what stands at the key of bkmeta's own root is not ours",
+        Exit.REFUSED: "the node at the key of bkmeta's own root was not made by bkmeta",
         Exit.PARTLY: "stopped midway: run the same command again",
     },
     epilog="Example: bkmeta delete confirm --metadata zk+hierarchical://zk1:2181/ledgers --wire",

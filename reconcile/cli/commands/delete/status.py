@@ -34,8 +34,8 @@ from reconcile.words import count_noun
         Exit.DONE: "they are shown",
         Exit.FAILED: "the store did not answer",
         Exit.USAGE: "a ledger or a URI that cannot be used",
-        Exit.FOUND: "nobody asked for the delete of some that were named",
-        Exit.REFUSED: "what stands at the key of bkmeta's own root is not ours",
+        Exit.FOUND: "no delete was requested for some that were named",
+        Exit.REFUSED: "the node at the key of bkmeta's own root was not made by bkmeta",
     },
     epilog="Example: bkmeta delete status --metadata zk+hierarchical://zk1:2181/ledgers 123",
 )
@@ -70,7 +70,7 @@ def status(
     if states:
         verdict += ": " + ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
     if missing:
-        verdict += f"; nobody asked for that of {count_noun(len(missing), 'ledger')}"
+        verdict += f"; no delete was requested for {count_noun(len(missing), 'ledger')}"
     lines = [describe_state(item) for item in shown[:SHOWN]]
     result = Result(
         "delete-status",
@@ -79,7 +79,7 @@ def status(
         counts=dict(states),
         details=[
             *lines,
-            *(f"{item}: nobody asked for its delete" for item in missing[:SHOWN]),
+            *(f"{item}: no delete was requested" for item in missing[:SHOWN]),
             *describe_scopes(unlisted),
         ],
         following=quote_command("bkmeta", "delete", "verify", "--metadata", uri, "--due", "--wire") if shown else "",

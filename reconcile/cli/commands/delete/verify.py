@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 )
 @ledger_arguments
 @click.option(
-    "--due", is_flag=True, help="All that were requested, whose soak is over, or whose certificate has ended."
+    "--due", is_flag=True, help="All requested ledgers with a soak that is over or a certificate that has ended."
 )
 @target_options
 @look_options

@@ -124,9 +124,9 @@ def _parse_where(text: str, scope: str | None) -> "HeldChoice":
 @click.option(
     "--adopt-candidates",
     is_flag=True,
-    help="Append every ledger that came after the snapshot and whose own record names its topic, as far as it can be, "
-    "and make the nodes of younger schemas and subscriptions: `plan show` lists these as candidates by record and by "
-    "entry. Others are for --adopt.",
+    help="Append every ledger that came after the snapshot if its own record names its topic, and make the nodes of "
+    "younger schemas and subscriptions. `plan show` lists these as candidates by record and by entry; for others use "
+    "--adopt.",
 )
 @click.option("--out", type=PLACE, required=True, help="A new folder for the new plan; it will hold passwords.")
 @output_options
@@ -196,7 +196,7 @@ def edit(
             raise click.BadParameter(str(error), param_hint="--acl") from error
     rights_of = None if acl_of is None else catalog_path(acl_of)
     if acl_of is not None and rights_of is None:
-        problem = f"{acl_of!r} is no capture: write catalog:///DIR, or where it stands in an object store"
+        problem = f"{acl_of!r} is not a capture: write catalog:///DIR, or its URI in an object store"
         raise click.BadParameter(problem, param_hint="--acl-of")
     meant = HeldChoice() if where is None else _parse_where(where, scope)
     if where is not None and not (chosen_all or accept_loss_all):
@@ -283,5 +283,5 @@ def _warn_of_acl(locking: "LockingAcl") -> str:
     session = f"as {' and '.join(locking.principals)}" if locking.principals else "without a name"
     return (
         f"WARNING: {locking.acl} leaves a session that connects {session} without {locking.lacking}: apply refuses it. "
-        f"Connect as somebody whom it names ({AUTH_VARIABLE}), or name another ACL"
+        f"Connect as an identity that it names ({AUTH_VARIABLE}), or name another ACL"
     )

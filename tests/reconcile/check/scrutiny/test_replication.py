@@ -94,7 +94,7 @@ def test_each_reason_has_its_own_words(
 def test_without_an_auditor_nobody_works() -> None:
     """A vote without a session is nobody's, either."""
     dead = node("/underreplication/auditorelection/V_0000000001", "other")
-    assert reason(stored(7), around([mark(7, 2), dead], auditor=False)) == "nobody is elected auditor"
+    assert reason(stored(7), around([mark(7, 2), dead], auditor=False)) == "no auditor is elected"
 
 
 def test_the_oldest_come_first_and_young_ones_and_those_of_gone_ledgers_not_at_all() -> None:

@@ -142,7 +142,9 @@ def test_an_undo_before_the_purge_is_exact(site: Site) -> None:
     with open_store(site.uri) as opened:
         assert opened.store.get(site.root + ledger_key(site.layout, LedgerId(0, 5))) == before
     assert site.state(5) is None
-    assert "nobody asked" in site.bkmeta("delete", "purge", "--certificate", "c.json", code=5).result["verdict"]
+    assert (
+        "no delete was requested" in site.bkmeta("delete", "purge", "--certificate", "c.json", code=5).result["verdict"]
+    )
     assert site.read(5) is not None
 
 

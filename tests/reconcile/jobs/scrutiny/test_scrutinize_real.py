@@ -317,7 +317,7 @@ def test_a_lost_bookie_that_no_auditor_will_mark_is_told(
         harmed.there.cluster.start(bookie)
     found = findings(open_dataset(tmp_path / "run", "scrutiny"))
     assert set(found["AUDITOR_UNAWARE"]) == {bookie.id}
-    assert said(found["AUDITOR_UNAWARE"][bookie.id])["store", "why"] == "nobody is elected auditor"
+    assert said(found["AUDITOR_UNAWARE"][bookie.id])["store", "why"] == "no auditor is elected"
     assert "BOOKIE_SILENT" not in found
     assert (done.code, done.result["counts"]["undecided"]) == (4, {"no answer": 1})
     page = (tmp_path / "run" / REPORT).read_text()
