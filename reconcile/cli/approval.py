@@ -33,7 +33,7 @@ def approval_option(command: Callable[..., R]) -> Callable[..., R]:
         type=FILE,
         multiple=True,
         metavar="FILE",
-        help="That `bkmeta approve` wrote; one of each person that the cluster's policy asks for.",
+        help="File that `bkmeta approve` wrote; give one for each person that the cluster's policy asks for.",
     )(command)
 
 

@@ -99,7 +99,8 @@ ops_option = click.option(
     "ops_s",
     type=click.FloatRange(min=0, min_open=True),
     metavar="N",
-    help="At most N nodes (etcd: keys) are asked of a live store in a second; a value, names, rights count one.",
+    help="Read at most N nodes (etcd: keys) of a live store in a second; a value, a list of names and rights count "
+    "one each.",
 )
 
 
@@ -115,7 +116,8 @@ def executor_option(command: Callable[P, R]) -> Callable[P, R]:
         "--executor-python",
         "python",
         type=FILE,
-        help="With a --master that has executors: sent to them, and run as their Python; scripts/pack makes one.",
+        help="For a --master with executors: a file that is sent to them and run as their Python; scripts/pack makes "
+        "one.",
     )(command)
 
 
@@ -503,8 +505,8 @@ lost_option = click.option(
     "lost",
     multiple=True,
     metavar="BOOKIE[=DIR]",
-    help="These disks are gone for good: what only they had is given up, and nothing is guarded or held for want of "
-    "them. Recorded in the plan.",
+    help="These disks are gone for good. Entries that only they had are given up, and no ledger is guarded or held "
+    "because of them. Recorded in the plan.",
 )
 """Of what decides of ledgers."""
 

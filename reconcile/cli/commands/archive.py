@@ -47,7 +47,7 @@ def archive() -> None:
 @target_options
 @click.option("--by", default="", metavar="NAME", help="The backup application. [default: who runs this]")
 @click.option("--to", "place", default="", metavar="PLACE", help="Where the copies are.")
-@click.option("--checksum", default="", metavar="TEXT", help="Of the copy, where one ledger is named.")
+@click.option("--checksum", default="", metavar="TEXT", help="Checksum of the copy, if one ledger is named.")
 @output_options
 def mark(by: str, place: str, checksum: str, **shared: Any) -> None:  # noqa: ANN401 - the shared options
     """Mark ledgers as archived. WRITES beside the ledgers root; an earlier mark is replaced.

@@ -39,7 +39,7 @@ _CODES: Final = {
         Exit.FAILED: "the service, or its store, did not answer in time, or does too much already",
         Exit.USAGE: "a method, a field or an address that cannot be used",
         Exit.FOUND: "as the command that the service ran: something was found, or is unsafe",
-        Exit.UNDECIDABLE: "as that command: something that matters could not be looked at",
+        Exit.UNDECIDABLE: "as that command: something that matters could not be checked",
         Exit.REFUSED: "no token that it knows, or one without the role; another instance leads; or as that command",
         Exit.PARTLY: "as that command: partly done, go on",
     },
@@ -47,9 +47,18 @@ _CODES: Final = {
 )
 @click.argument("method")
 @click.argument("fields", metavar="[FIELD=VALUE]...", nargs=-1)
-@click.option("--service", "address", default="127.0.0.1:8481", show_default=True, help="HOST:PORT of its gRPC.")
-@click.option("--tls-ca", "ca", type=FILE, help="PEM: who vouches for the service. Turns TLS on.")
-@click.option("--deadline", type=DURATION, default="10m", show_default=True, help="For the whole answer.")
+@click.option(
+    "--service", "address", default="127.0.0.1:8481", show_default=True, help="HOST:PORT of the service's gRPC."
+)
+@click.option(
+    "--tls-ca",
+    "ca",
+    type=FILE,
+    help="PEM of the certificate authority that signed the service's certificate. Turns TLS on.",
+)
+@click.option(
+    "--deadline", type=DURATION, default="10m", show_default=True, help="How long to wait for the whole answer."
+)
 @output_options
 def ask(
     method: str,

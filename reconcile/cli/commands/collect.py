@@ -95,9 +95,23 @@ def _parse_txn(_context: click.Context, _parameter: click.Parameter, value: str 
 @executor_option
 @wire_options
 @click.option("--bookie-conf", type=FILE, help="The bookie's own bk_server.conf, which names its folders.")
-@click.option("--ledger-dir", "ledger_dirs", type=FOLDER, multiple=True, help="With or without its current/.")
-@click.option("--index-dir", "index_dirs", type=FOLDER, multiple=True, help="Where it is not the ledger folder.")
-@click.option("--journal-dir", "journal_dirs", type=FOLDER, multiple=True, help="With or without its current/.")
+@click.option(
+    "--ledger-dir",
+    "ledger_dirs",
+    type=FOLDER,
+    multiple=True,
+    help="A folder of the bookie, with or without its current/.",
+)
+@click.option(
+    "--index-dir", "index_dirs", type=FOLDER, multiple=True, help="The index folder, if it is not the ledger folder."
+)
+@click.option(
+    "--journal-dir",
+    "journal_dirs",
+    type=FOLDER,
+    multiple=True,
+    help="A folder of the bookie, with or without its current/.",
+)
 @click.option(
     "--bookie-id",
     metavar="ID",
@@ -108,7 +122,9 @@ def _parse_txn(_context: click.Context, _parameter: click.Parameter, value: str 
     metavar="ID",
     help="The cluster's instance id, where cookies disagree or are wrong. [default: the cookie's]",
 )
-@click.option("--passwords", type=FILE, help="Candidates, one a line; mode 0600: prove digests of type HMAC.")
+@click.option(
+    "--passwords", type=FILE, help="Candidate passwords, one a line; mode 0600. They prove digests of type HMAC."
+)
 @click.option("--deep", is_flag=True, help="Compare index, entry logs and journals entry by entry; check every digest.")
 @click.option("--incremental", is_flag=True, help="Keep in --out what the next collection need not read again.")
 @click.option(
@@ -124,7 +140,7 @@ def _parse_txn(_context: click.Context, _parameter: click.Parameter, value: str 
     "--processes",
     type=click.IntRange(min=1),
     metavar="N",
-    help=f"That read index files at the same time. [default: {_PROCESSES}, or the cores, if fewer]",
+    help="Processes that read index files at the same time. [default: ",
 )
 @click.option("--out", type=PLACE, required=True, help="A new folder for the inventory, not on the bookie's disks.")
 @output_options

@@ -17,7 +17,7 @@ _WIDTH: Final = 22
 @click.command(
     cls=Command,
     exits={
-        Exit.DONE: "everything that was looked at is there",
+        Exit.DONE: "everything that was checked is there",
         Exit.USAGE: "options or a URI that cannot be used",
         Exit.FOUND: "something is missing or wrong",
     },
@@ -43,7 +43,7 @@ def doctor(uri: str | None, master: str, python: Path | None, *, session: bool, 
     counts = {str(state): sum(check.state is state for check in checks) for state in State}
     missing = [check for check in checks if check.state is State.MISSING]
     skipped = counts[State.SKIPPED]
-    verdict = "everything that was looked at is there"
+    verdict = "everything that was checked is there"
     if missing:
         verdict = f"{len(missing)} of {len(checks)} are missing or wrong: {', '.join(check.name for check in missing)}"
     details = [f"{check.state:<9}{check.name:<{_WIDTH}}{check.found}" for check in checks]

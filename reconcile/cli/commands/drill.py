@@ -40,14 +40,18 @@ if TYPE_CHECKING:
         Exit.FAILED: "the store did not answer, the disk of --out is full, Spark failed; or the sums do not add up",
         Exit.USAGE: "a URI, inventories, files or folders that cannot be used; no Java, no Spark",
         Exit.FOUND: "ledgers would be held or lost: the answer says which, why, and what to do today",
-        Exit.UNDECIDABLE: "none of that, but of some it cannot be told: they changed since the bookies were collected",
+        Exit.UNDECIDABLE: "none of that, but some could not be decided: they changed after the bookies were collected",
     },
     epilog="Example: bkmeta drill --inventory inv/bk1 --inventory inv/bk2 "
     "--metadata zk+hierarchical://zk1:2181/ledgers --passwords pw.txt --expect-bookies bookies.txt --out drill",
 )
 @inventory_options("One bookie's inventory, or a table of entries.")
 @click.option(
-    "--metadata", "uri", required=True, metavar="URI", help="The store: the truth, which recover is not shown."
+    "--metadata",
+    "uri",
+    required=True,
+    metavar="URI",
+    help="The store, which the result is compared with; the reconstruction does not see it.",
 )
 @click.option(
     "--snapshot",
@@ -57,7 +61,7 @@ if TYPE_CHECKING:
     help="What would be left of the store: ZooKeeper's folder, one snapshot or log of it, etcd's .db, a tar of these, "
     "a capture's folder, or a URI.",
 )
-@click.option("--passwords", type=FILE, help="Candidates, one a line; mode 0600.")
+@click.option("--passwords", type=FILE, help="Candidate passwords, one a line; mode 0600.")
 @bookies_option
 @aliases_option
 @master_option

@@ -77,7 +77,7 @@ _VALUE: Final = 18
         Exit.USAGE: "an id, a URI or datasets that cannot be used",
         Exit.FOUND: "it is held or guarded, something disagrees, or nothing knows it and all was looked at; of a "
         "bookie: entries stand on it alone, or are lacking",
-        Exit.UNDECIDABLE: "nothing knows it, and not everything was looked at; of a bookie: it was not collected",
+        Exit.UNDECIDABLE: "nothing knows it, and not every bookie was read; of a bookie: it was not collected",
     },
     epilog="Example: bkmeta explain 12345 --inventory inv/bk1 --inventory inv/bk2 --plan plan",
 )
@@ -91,9 +91,14 @@ _VALUE: Final = 18
     "--snapshot", "snapshots", multiple=True, metavar="PATH|URI", help="What the store held earlier, as recover."
 )
 @click.option("--plan", type=PLACE, help="A plan: its decision about the ledger is explained, not made again.")
-@click.option("--passwords", type=FILE, help="Candidates, one a line; mode 0600.")
+@click.option("--passwords", type=FILE, help="Candidate passwords, one a line; mode 0600.")
 @bookies_option
-@click.option("--default-quorum", callback=parse_quorum, metavar="E/W/A", help="Where nothing else decides.")
+@click.option(
+    "--default-quorum",
+    callback=parse_quorum,
+    metavar="E/W/A",
+    help="Quorums of ledgers for which nothing else decides.",
+)
 @quorums_option
 @lost_option
 @references_option

@@ -50,7 +50,9 @@ _WORDS: Final = {
 @click.option(
     "--disk", "disks", multiple=True, required=True, callback=by_bookie, metavar="ID=DIR", help="A bookie's folder."
 )
-@click.option("--passwords", type=FILE, help="Candidates, one a line; mode 0600: prove digests of type HMAC.")
+@click.option(
+    "--passwords", type=FILE, help="Candidate passwords, one a line; mode 0600. They prove digests of type HMAC."
+)
 @click.option("--logs", is_flag=True, help="Also what no index names: every byte of entry logs and journals is read.")
 @click.option("--raw", is_flag=True, help="Entries as bookies store them, each behind its size, instead of JSON lines.")
 @click.option("--out", type=FOLDER, required=True, help="A new folder for the files; only you may read it.")

@@ -52,16 +52,16 @@ GOES_ON: Final = (
         Exit.DONE: "frozen, and every server was seen to refuse",
         Exit.FAILED: "the store did not answer",
         Exit.USAGE: "a URI, an identity or a journal that cannot be used",
-        Exit.FOUND: "not frozen: an attempt was let pass",
-        Exit.UNDECIDABLE: "rights taken, but not everywhere, or not as everybody, seen to be refused; or the identity "
-        "may be the bookies' own",
+        Exit.FOUND: "not frozen: an attempt to read was not refused",
+        Exit.UNDECIDABLE: "rights are taken, but the refusal was not proved on every server and for every identity; "
+        "or the identity may be the bookies' own",
         Exit.REFUSED: "not confirmed; a store or identity that cannot be frozen",
         Exit.PARTLY: "stopped midway: run the same command again",
     },
     epilog="Example: bkmeta freeze --metadata zk+hierarchical://zk1:2181/ledgers",
 )
 @click.option("--metadata", "uri", required=True, metavar="URI", help="The store, named as in bk_server.conf.")
-@click.option("--confirm", metavar="HASH", help="Of the changes that a run without it prints.")
+@click.option("--confirm", metavar="HASH", help="Make the changes: their hash, which a run without this option prints.")
 @click.option("--journal", type=FOLDER, help="Where every change is recorded. [default: ./bkmeta-freeze-HOST-ROOT]")
 @reason_option
 @output_options

@@ -34,14 +34,16 @@ if TYPE_CHECKING:
         Exit.FAILED: "the store did not answer, or the disk of --out is full",
         Exit.USAGE: "a URI, references, inventories or folders that cannot be used; or two clusters",
         Exit.FOUND: "candidates for a delete, data without a record for longer, or deletes that bypassed bkmeta",
-        Exit.UNDECIDABLE: "none, but something that matters could not be looked at: the answer says what",
+        Exit.UNDECIDABLE: "none, but something that matters could not be checked: the answer says what",
         Exit.REFUSED: "the node at the key of bkmeta's own root was not made by bkmeta",
     },
     epilog="Example: bkmeta orphans --metadata zk+hierarchical://zk1:2181/ledgers --references refs.jsonl --out run",
 )
 @metadata_option
 @references_option
-@inventory_options("What one bookie holds, or a table of entries; none: data without a record is not looked for.")
+@inventory_options(
+    "One bookie's inventory, or a table of entries. Without any, data without a record is not searched for."
+)
 @click.option(
     "--earlier",
     multiple=True,
@@ -49,9 +51,15 @@ if TYPE_CHECKING:
     help="What the store held earlier: a capture, or copies of ZooKeeper's files or etcd's snapshot, whose "
     "history says who deleted what.",
 )
-@click.option("--since", type=PLACE, metavar="RUN", help="The run before: its listing of references counts as one.")
 @click.option(
-    "--min-age", type=DURATION, default="1d", show_default=True, help="Of a ledger when references were listed."
+    "--since", type=PLACE, metavar="RUN", help="The run before this one: its listing of references counts as the first."
+)
+@click.option(
+    "--min-age",
+    type=DURATION,
+    default="1d",
+    show_default=True,
+    help="Age that a ledger must have when references are listed, at least.",
 )
 @click.option("--out", type=PLACE, required=True, help="A new folder for what is found.")
 @output_options

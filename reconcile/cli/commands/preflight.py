@@ -87,13 +87,14 @@ def _is_etcd(uri: str | None) -> bool:
         Exit.DONE: "all that the bookies hold is listed; always without --metadata",
         Exit.USAGE: "a URI, inventories or files that cannot be used",
         Exit.FOUND: "critical: data can be deleted now; or a warning",
-        Exit.UNDECIDABLE: "the store did not answer; or nothing bad was seen, and not all that matters was looked at",
+        Exit.UNDECIDABLE: "the store did not answer; or nothing bad was found, but not everything that matters was "
+        "checked",
     },
     epilog="Example: bkmeta preflight --metadata zk+hierarchical://zk1:2181/ledgers --inventory inv/bk1 "
     "--inventory inv/bk2 --bookie-conf bk1/bk_server.conf --http bk2:8080",
 )
 @click.option("--metadata", "uri", metavar="URI", help="The store, named as in bk_server.conf.")
-@inventory_options("What one bookie holds, or a table of entries; of each bookie.")
+@inventory_options("One bookie's inventory, or a table of entries; give one for each bookie.")
 @click.option("--bookie-conf", "confs", multiple=True, type=FILE, help="A bookie's configuration file.")
 @click.option("--http", "addresses", multiple=True, metavar="HOST:PORT", help="A bookie's HTTP admin API.")
 @aliases_option

@@ -64,7 +64,7 @@ _SAID: Final = ("HELD", "GUARDED")
         Exit.USAGE: "inventories, URIs or files that cannot be used; no Java, no Spark",
         Exit.FOUND: "some are guarded, held or wait for a person, now or since an earlier plan; somebody deleted some "
         "that bookies still have; nodes of upper layers differ from the snapshot's; or a critical finding",
-        Exit.UNDECIDABLE: "bookies that were expected were not looked at, or no bookie was",
+        Exit.UNDECIDABLE: "expected bookies were not read, or no bookie was read",
         Exit.REFUSED: "too few people approved that disks are lost, where the cluster's policy asks for that",
     },
     # Disks that were collected already are not collected again.
@@ -81,11 +81,13 @@ _SAID: Final = ("HELD", "GUARDED")
     metavar="ID=DIR",
     help="A bookie's folder, mounted here (and on Spark's workers): collected first, beside the plan.",
 )
-@click.option("--metadata", "uri", metavar="URI", help="The store to be repaired: what it lacks is proposed.")
+@click.option(
+    "--metadata", "uri", metavar="URI", help="The store to repair: the plan proposes the records that it lacks."
+)
 @click.option(
     "--layout",
     type=click.Choice(LAYOUTS),
-    help="Of the store to be written, where --metadata is not given.",
+    help="Layout of the store to write, if --metadata is not given.",
 )
 @click.option(
     "--snapshot",
@@ -96,9 +98,14 @@ _SAID: Final = ("HELD", "GUARDED")
     "capture's folder, or a URI.",
 )
 @subtree_options
-@click.option("--passwords", type=FILE, help="Candidates, one a line; mode 0600.")
+@click.option("--passwords", type=FILE, help="Candidate passwords, one a line; mode 0600.")
 @bookies_option
-@click.option("--default-quorum", callback=parse_quorum, metavar="E/W/A", help="Where nothing else decides.")
+@click.option(
+    "--default-quorum",
+    callback=parse_quorum,
+    metavar="E/W/A",
+    help="Quorums of ledgers for which nothing else decides.",
+)
 @quorums_option
 @references_option
 @aliases_option

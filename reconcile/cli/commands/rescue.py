@@ -32,9 +32,10 @@ class _UnansweredError(Exception):
         Exit.DONE: "all steps are done; or, with status or --dry-run, it is shown",
         Exit.FAILED: "a host or the store did not answer, or a disk is full",
         Exit.USAGE: "a file of hosts, answers, or a URI that cannot be used",
-        Exit.FOUND: "all steps are done, and not every ledger was read back, or a bookie must not start: it is said",
-        Exit.UNDECIDABLE: "it waits for answers, and has no terminal to ask on: the questions are named",
-        Exit.REFUSED: "it is dangerous to go on: why, and the way out, is said",
+        Exit.FOUND: "all steps are done, but some ledger was not read back, or a bookie must not start: the answer "
+        "names them",
+        Exit.UNDECIDABLE: "it waits for answers and has no terminal to ask on: the questions are listed",
+        Exit.REFUSED: "it is dangerous to go on: the answer says why, and what to do",
     },
     epilog="Example: bkmeta rescue --metadata zk+hierarchical://zk1:2181/ledgers --hosts hosts.toml --out incident",
 )

@@ -47,24 +47,30 @@ _AFTER_THAW: Final = (
     "--inventory inv/bk1 --inventory inv/bk2",
 )
 @click.option("--metadata", "uri", required=True, metavar="URI", help="The store, named as in bk_server.conf.")
-@click.option("--confirm", metavar="HASH", help="Of the changes that a run without it prints.")
+@click.option("--confirm", metavar="HASH", help="Make the changes: their hash, which a run without this option prints.")
 @click.option("--journal", type=FOLDER, help="The freeze's. [default: ./bkmeta-freeze-HOST-ROOT]")
-@inventory_options("What one bookie holds; of each bookie.")
+@inventory_options("One bookie's inventory; give one for each bookie.")
 @click.option(
-    "--accept-absent", type=int, default=0, metavar="N", help="So many ledgers of the inventories may be deleted."
+    "--accept-absent",
+    type=int,
+    default=0,
+    metavar="N",
+    help="This number of ledgers of the inventories may be deleted.",
 )
 @click.option(
     "--accept-unseen",
     type=int,
     metavar="N",
-    help="So many bookies that no inventory is of may delete what has no record. Without any inventory it is demanded.",
+    help="This number of bookies without an inventory may delete ledgers that have no record. Required if there is "
+    "no inventory at all.",
 )
 @click.option(
     "--accept-left-out",
     type=int,
     default=0,
     metavar="N",
-    help="So many copies that closed records leave out may be deleted though nothing else has all their entries.",
+    help="This number of copies that closed records leave out may be deleted, although no other bookie has all their "
+    "entries.",
 )
 @lost_option
 @approval_option

@@ -54,7 +54,7 @@ def tombstones() -> None:
 )
 @metadata_option
 @list_scope_option
-@click.option("--state", "states", type=click.Choice(_STATES), multiple=True, help="Only these.")
+@click.option("--state", "states", type=click.Choice(_STATES), multiple=True, help="Only tombstones in this state.")
 @output_options
 def list_tombstones(
     uri: str,

@@ -92,7 +92,7 @@ def _read_moment(_context: click.Context, _parameter: click.Parameter, value: st
     "histories",
     multiple=True,
     metavar="URI",
-    help="What remembers: zkfiles:///DIR, etcdfile:///FILE, catalog:///DIR. A live etcd remembers by itself.",
+    help="A source with history: zkfiles:///DIR, etcdfile:///FILE, catalog:///DIR. A live etcd has its own.",
 )
 @click.option(
     "--session",
@@ -115,7 +115,7 @@ def _read_moment(_context: click.Context, _parameter: click.Parameter, value: st
     metavar="GLOB",
     help="The ledgers of Pulsar's topics, with the topics' own records: persistent://tenant/namespace/topic, * and ?.",
 )
-@inventory_options("One bookie's inventory: it shows what the bookie still has. [default: none is looked at]")
+@inventory_options("One bookie's inventory: it shows what the bookie still has. [default: no bookie is read]")
 @click.option("--out", type=PLACE, required=True, help="A new folder for the plan; it will hold passwords.")
 @output_options
 def undelete(

@@ -68,7 +68,7 @@ def look_options(command: Callable[..., R]) -> Callable[..., R]:
     """Add --inventory, --inventory-dir, --wire and its options; `take_looks` takes them out again."""
     command = wire_options(command)
     command = click.option("--wire", is_flag=True, help="Ask the running bookies about these ledgers.")(command)
-    return inventory_options("An inventory; one of each bookie.")(command)
+    return inventory_options("One bookie's inventory; give one for each bookie.")(command)
 
 
 def retention_option(command: Callable[..., R]) -> Callable[..., R]:
@@ -78,7 +78,7 @@ def retention_option(command: Callable[..., R]) -> Callable[..., R]:
         type=DURATION,
         default="30d",
         show_default=True,
-        help="Tombstones are kept so long at least; a bookie that is away longer is named.",
+        help="How long tombstones are kept, at least; a bookie that is away longer is named.",
     )(command)
 
 

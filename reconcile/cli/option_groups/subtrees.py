@@ -25,7 +25,7 @@ def subtree_options(command: Callable[P, R]) -> Callable[P, R]:
         "subtrees",
         multiple=True,
         metavar="PATH",
-        help="A node of an upper layer and all below it, but what is of a session: e.g. /managed-ledgers.",
+        help="A node of an upper layer and all below it, without nodes of sessions: e.g. /managed-ledgers.",
     )(command)
 
 

@@ -30,10 +30,22 @@ def wire_options(command: Callable[P, R]) -> Callable[P, R]:
     for option in reversed(
         (
             aliases_option,
-            click.option("--max-requests-s", type=_RATE, metavar="N", help="Asked of one bookie in a second, at most."),
-            click.option("--max-total-requests-s", type=_RATE, metavar="N", help="Asked of all in a second, at most."),
             click.option(
-                "--deadline", type=_RATE, default=10.0, show_default=True, metavar="S", help="For one answer."
+                "--max-requests-s", type=_RATE, metavar="N", help="Requests that one bookie gets in a second, at most."
+            ),
+            click.option(
+                "--max-total-requests-s",
+                type=_RATE,
+                metavar="N",
+                help="Requests that all bookies together get in a second, at most.",
+            ),
+            click.option(
+                "--deadline",
+                type=_RATE,
+                default=10.0,
+                show_default=True,
+                metavar="S",
+                help="How long to wait for one answer.",
             ),
             click.option(
                 "--patience",
@@ -41,11 +53,15 @@ def wire_options(command: Callable[P, R]) -> Callable[P, R]:
                 default=20.0,
                 show_default=True,
                 metavar="S",
-                help="For a connection: a bookie that restarts is back within it.",
+                help="How long to try to connect: a bookie that restarts is back within that time.",
             ),
-            click.option("--tls-ca", type=FILE, help="PEM: who vouches for the bookies. Turns TLS on."),
-            click.option("--tls-cert", type=FILE, help="PEM: the certificate to show. Turns TLS on."),
-            click.option("--tls-key", type=FILE, help="PEM: its key, without a password."),
+            click.option(
+                "--tls-ca",
+                type=FILE,
+                help="PEM of the certificate authority that signed the bookies' certificates. Turns TLS on.",
+            ),
+            click.option("--tls-cert", type=FILE, help="PEM of the certificate to present. Turns TLS on."),
+            click.option("--tls-key", type=FILE, help="PEM of the certificate's key, without a password."),
             click.option("--tls-any-host", is_flag=True, help="A bookie's certificate need not name its host."),
             click.option(
                 "--bookie-auth",

@@ -181,7 +181,7 @@ def numbered(rows: list[dict[str, Any]], seqs: list[int]) -> pa.Table:
         ([record(1)], [0], None, None),
         ([action("layout", "create", "/LAYOUT", b"l"), record(1)], [1, 2], None, "out of order"),
         ([record(1, 1), record(2, 0)], [1, 2], None, None),
-        ([record(1, 1), record(2, 0)], [1, 2], 1, "behind its wave"),
+        ([record(1, 1), record(2, 0)], [1, 2], 1, "after its wave"),
         ([record(1, 1), record(2, 1)], [1, 2], 1, None),
         ([{**record(1), "kind": "kiosk"}], [1], None, "kind is not known"),
         ([{**record(1), "op": "make"}], [1], None, "op is not known"),

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 @click.command(
     cls=Command,
     exits={
-        Exit.DONE: "every holder was seen without each purged ledger",
+        Exit.DONE: "no holder has any of the purged ledgers",
         Exit.FAILED: "the store did not answer, or the journal's disk is full",
         Exit.USAGE: "a URI or inventories that cannot be used",
         Exit.FOUND: "data of deleted ledgers came back; or a bookie is away longer than the retention",
-        Exit.UNDECIDABLE: "some bookies may hold something still",
+        Exit.UNDECIDABLE: "some bookies may still hold something",
         Exit.REFUSED: "the node at the key of bkmeta's own root was not made by bkmeta",
         Exit.PARTLY: "stopped midway: run the same command again",
     },

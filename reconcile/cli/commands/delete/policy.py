@@ -90,13 +90,15 @@ def _parse_approvers(_context: click.Context, _parameter: click.Parameter, value
 )
 @target_options
 @click.option("--archived", type=click.Choice(["required", "ignored"]), help="Whether a delete needs an archive mark.")
-@click.option("--least-soak", type=DURATION, help="Soak of each delete, at least.")
-@click.option("--least-age", type=DURATION, help="Age of a ledger when references were listed, at least.")
+@click.option("--least-soak", type=DURATION, help="Least soak of each delete.")
+@click.option("--least-age", type=DURATION, help="Age that a ledger must have when references are listed, at least.")
 @click.option(
-    "--breaker", type=click.IntRange(0), metavar="N", help="Ledgers that a day may purge without a confirmation."
+    "--breaker", type=click.IntRange(0), metavar="N", help="Ledgers that may be purged in a day without a confirmation."
 )
 @click.option(
-    "--quarantine", type=DURATION, help="How long a hold keeps the data before a purge removes the record; 0s: not."
+    "--quarantine",
+    type=DURATION,
+    help="How long a hold keeps the data before a purge removes the record; 0s: no quarantine.",
 )
 @click.option(
     "--quarantine-most", type=click.IntRange(1), metavar="N", help="Ledgers that may be in quarantine at a time."
@@ -116,7 +118,9 @@ def _parse_approvers(_context: click.Context, _parameter: click.Parameter, value
     callback=_parse_approvers,
     help="A person who may approve, and the PEM of their public Ed25519 key.",
 )
-@click.option("--without-approver", "without", multiple=True, metavar="NAME", help="A person who may not any longer.")
+@click.option(
+    "--without-approver", "without", multiple=True, metavar="NAME", help="A person who may no longer approve."
+)
 @approval_option
 @output_options
 def set_policy(

@@ -20,15 +20,15 @@ from reconcile.words import count_noun
         Exit.DONE: "the records of all its ledgers are removed",
         Exit.FAILED: "the store did not answer, or the journal's disk is full",
         Exit.USAGE: "a certificate, a key or a URI that cannot be used",
-        Exit.FOUND: "some ledgers are not as the certificate has them, and were left out; the others are removed",
+        Exit.FOUND: "some ledgers differ from the certificate and were left out; the others are removed",
         Exit.REFUSED: "no valid certificate of this cluster, too few approvals, no ledger that may be purged "
         "now, the breaker, or this host's clock is not the store's",
-        Exit.PARTLY: "stopped midway as many ledgers are not as they were, or the store did not answer",
+        Exit.PARTLY: "stopped midway: many ledgers have changed, or the store did not answer",
     },
     epilog="Example: bkmeta delete purge --metadata zk+hierarchical://zk1:2181/ledgers --certificate purge.json",
 )
 @target_options
-@click.option("--certificate", type=FILE, required=True, help="That verify wrote; nothing else is taken.")
+@click.option("--certificate", type=FILE, required=True, help="The certificate that `delete verify` wrote.")
 @click.option("--key", type=FILE, help="PEM of the Ed25519 public key that must have signed it.")
 @click.option(
     "--rate", type=click.FloatRange(min=0, min_open=True), metavar="N", help="At most N ledgers are purged in a second."
@@ -36,7 +36,12 @@ from reconcile.words import count_noun
 @click.option(
     "--batch", type=click.IntRange(min=1), help="Ledgers in a transaction, at most. [default: 200, on etcd 50]"
 )
-@click.option("--confirm", "confirmed", metavar="HASH", help="Of the certificate; needed where the breaker trips.")
+@click.option(
+    "--confirm",
+    "confirmed",
+    metavar="HASH",
+    help="Number of ledgers of the certificate; required if the breaker trips.",
+)
 @approval_option
 @output_options
 def purge(

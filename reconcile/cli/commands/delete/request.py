@@ -45,7 +45,7 @@ from reconcile.words import count_noun
 @target_options
 @reason_option
 @click.option(
-    "--soak", type=DURATION, default="7d", show_default=True, help="Between the first verification and the purge."
+    "--soak", type=DURATION, default="7d", show_default=True, help="Time between the first verification and the purge."
 )
 @references_option
 @output_options

@@ -45,8 +45,8 @@ if TYPE_CHECKING:
         Exit.DONE: "all are safe to delete",
         Exit.FAILED: "the store did not answer, or the journal's disk is full",
         Exit.USAGE: "ledgers, a URI, inventories, a key or files that cannot be used",
-        Exit.FOUND: "some are unsafe: each says why",
-        Exit.UNDECIDABLE: "of some it could not be seen: each says what was not",
+        Exit.FOUND: "some are unsafe: each has its reason",
+        Exit.UNDECIDABLE: "some could not be decided: each has its reason",
         Exit.REFUSED: "bkmeta's own root is not ours, or this host's clock is not the store's",
         Exit.PARTLY: "stopped midway: run the same command again",
     },
@@ -62,7 +62,11 @@ if TYPE_CHECKING:
 @references_option
 @evidence_option
 @click.option(
-    "--min-age", type=DURATION, default="1d", show_default=True, help="Of a ledger when references were listed."
+    "--min-age",
+    type=DURATION,
+    default="1d",
+    show_default=True,
+    help="Age that a ledger must have when references are listed, at least.",
 )
 @click.option(
     "--archived",
@@ -71,7 +75,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Whether the backup application must have marked a ledger.",
 )
-@click.option("--freshness", type=DURATION, default="1d", show_default=True, help="Age of an inventory, at most.")
+@click.option("--freshness", type=DURATION, default="1d", show_default=True, help="Greatest age of an inventory.")
 @click.option(
     "--stable-for",
     "times",
@@ -80,11 +84,20 @@ if TYPE_CHECKING:
     show_default=True,
     help="Safe verifications in a row before a purge.",
 )
-@click.option("--certificate", type=FILE, help="Written where ledgers may be purged; it names these.")
+@click.option("--certificate", type=FILE, help="File for the certificate of the ledgers that may be purged.")
 @click.option("--sign-key", type=FILE, help="PEM of an Ed25519 private key that signs the certificate.")
-@click.option("--confirm", "confirmed", type=int, metavar="COUNT", help="So many deletes though the breaker trips.")
 @click.option(
-    "--absent", type=int, metavar="COUNT", help="So many ledgers went since the last verification, and that is right."
+    "--confirm",
+    "confirmed",
+    type=int,
+    metavar="COUNT",
+    help="Confirm this number of deletes although the breaker trips.",
+)
+@click.option(
+    "--absent",
+    type=int,
+    metavar="COUNT",
+    help="Confirm that this number of ledgers left the store since the last verification.",
 )
 @output_options
 def verify(

@@ -26,7 +26,12 @@ _SHOWN: Final = 20
 @click.argument("earlier", metavar="RUN", type=PLACE)
 @click.argument("later", metavar="RUN", type=PLACE)
 @click.option(
-    "--first", "shown", type=click.IntRange(0), default=_SHOWN, show_default=True, help="Listed of each kind."
+    "--first",
+    "shown",
+    type=click.IntRange(0),
+    default=_SHOWN,
+    show_default=True,
+    help="How many of each kind are listed.",
 )
 @output_options
 def diff(earlier: DatasetPlace, later: DatasetPlace, shown: int, **shared: Any) -> None:  # noqa: ANN401 - click's options

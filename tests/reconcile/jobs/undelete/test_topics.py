@@ -156,7 +156,7 @@ def test_a_topic_that_the_store_has_otherwise_than_history_is_left(history: Scan
 @pytest.mark.parametrize("text", ["orders", "shop/orders", "non-persistent://shop/orders/new", "a/b/c/d", "a//b", ""])
 def test_what_is_no_topic_is_refused(text: str) -> None:
     """With what one looks like."""
-    with pytest.raises(InputError, match="no topic's name"):
+    with pytest.raises(InputError, match="not a topic's name"):
         topics.parse_pattern(text)
 
 
