@@ -261,7 +261,7 @@ def test_a_freeze_is_proved_as_the_bookies_principal(
 def test_two_ways_at_once_and_names_that_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """Both variables, or a principal where a service is asked for, are errors of usage."""
     monkeypatch.setenv("BKMETA_ZK_KERBEROS", "zookeeper/host@REALM")
-    with pytest.raises(InputError, match="no name of a service"):
+    with pytest.raises(InputError, match="not the name of a service"):
         _ = EnvironmentAccess().sasl
     monkeypatch.setenv("BKMETA_ZK_KERBEROS", "zookeeper")
     assert EnvironmentAccess().sasl == Kerberos("zookeeper")

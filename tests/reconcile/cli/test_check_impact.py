@@ -158,7 +158,7 @@ def test_what_is_changed_has_a_colour_on_a_terminal(example: Dataset, tmp_path: 
 
 BAD: list[tuple[list[str], str]] = [
     (["--bookies", ","], "a list of bookies or hosts is empty"),
-    (["--bookies", "not an id"], "no bookie id"),
+    (["--bookies", "not an id"], "not a bookie id"),
     (["--bookies", "n1:3181", "--domain", "/r1"], "give one of"),
     (["--domain", "/r1"], "needs the bookies' locations"),
     (["--drill", "rack"], "needs the bookies' locations"),

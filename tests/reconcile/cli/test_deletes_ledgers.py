@@ -66,7 +66,7 @@ def test_copies_are_taken_from_a_pipe(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["7", "", "1.5d", "7w", "-1d", "36501d", "1d "])
 def test_a_duration_has_a_unit_and_an_end(text: str) -> None:
     """A soak of 7 may be meant as days, and would be over in seconds."""
-    with pytest.raises(click.BadParameter, match=r"no duration|a hundred years"):
+    with pytest.raises(click.BadParameter, match=r"not a duration|a hundred years"):
         DURATION.convert(text, None, None)
     spans = {"0s": 0, "90s": 90, "10m": 600, "24h": 86_400, "7d": 604_800}
     assert {DURATION.convert(span, None, None).total_seconds() for span in spans} == set(spans.values())

@@ -78,7 +78,7 @@ def test_every_job_is_a_command_and_what_is_told_of_spark_is_what_takes_it() -> 
             _ALONE + '[jobs.capture]\nevery = "1h"\nonly = ["22-06"]',
             r"jobs\.capture\.only: '22-06' is not a time of day",
         ),
-        (_ALONE + '[jobs.capture]\nevery = "1h"\nonly = ["05:00-05:00"]', r"jobs\.capture\.only: .* no time"),
+        (_ALONE + '[jobs.capture]\nevery = "1h"\nonly = ["05:00-05:00"]', r"jobs\.capture\.only: .* not a time"),
         (_ALONE + "[jobs.capture]\njitter = 0.1", r"jobs\.capture\.every: is missing"),
         (_ALONE + '[jobs.capture]\nevery = "1h"\nshares = 2', r"jobs\.capture\.shares"),
         (_ALONE + '[jobs.capture]\nevery = "1h"\narguments = ["--out=/x"]', "--out=/x is given by the service"),

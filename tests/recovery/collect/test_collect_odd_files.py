@@ -97,7 +97,7 @@ def test_a_pipe_is_no_database_of_etcd_and_no_manifest(tmp_path: Path) -> None:
     with pytest.raises(CorruptStoreError, match="not a regular file"):
         EtcdFile(tmp_path / "snapshot.db")
     os.mkfifo(tmp_path / "manifest.json")
-    with pytest.raises(DatasetError, match="no regular file"):
+    with pytest.raises(DatasetError, match="not a regular file"):
         open_dataset(tmp_path, "inventory")
     with pytest.raises(OSError, match="more than 10 bytes"):
         read_bounded(__file__, 10)
@@ -159,7 +159,7 @@ def test_a_pipe_among_a_databases_files_is_damage(name: str, tmp_path: Path) -> 
     write_database(tmp_path / "db")
     (tmp_path / "db" / name).unlink(missing_ok=True)
     os.mkfifo(tmp_path / "db" / name)
-    with pytest.raises(CorruptStoreError, match="no regular file"), open_read_only(tmp_path / "db"):
+    with pytest.raises(CorruptStoreError, match="not a regular file"), open_read_only(tmp_path / "db"):
         pass
 
 

@@ -141,7 +141,7 @@ def test_a_file_says_when_it_was_listed(name: str, tmp_path: Path) -> None:
 def test_a_time_that_is_none_is_refused(tmp_path: Path) -> None:
     """And a line that has neither a ledger nor a time still is no line."""
     path = tmp_path / "references.jsonl"
-    for line, problem in (('{"listed": "yesterday"}', "no time"), ('{"listed": 12}', "no time")):
+    for line, problem in (('{"listed": "yesterday"}', "not a time"), ('{"listed": 12}', "not a time")):
         path.write_text(line + '\n{"ledger": 1}\n')
         with pytest.raises(InputError, match=problem):
             read(path)

@@ -78,7 +78,7 @@ def test_a_suppression_ends_after_its_last_day(tmp_path: Path) -> None:
         (f'[[suppress]]\ncategory = "ONE_COPY"\n{WHO}', "lacks until"),
         ('[[suppress]]\ncategory = "ONE_COPY"\nuntil = 2026-06-01\n', "lacks owner, why"),
         (f'[[suppress]]\ncategory = "ONE_COPY"\n{WHO}until = "soon"\n', "until is not a day"),
-        (f'[[suppress]]\ncategory = "ONE_COPY"\nledger = 3\n{WHO}until = 2026-06-01\n', "no text"),
+        (f'[[suppress]]\ncategory = "ONE_COPY"\nledger = 3\n{WHO}until = 2026-06-01\n', "not text"),
         (f'[[suppress]]\ncategory = "ONE_COPY"\nledger = "x"\n{WHO}until = 2026-06-01\n', "names no ledger"),
         (f'[[suppress]]\ncategory = "ONE_COPY"\nbooky = "x"\n{WHO}until = 2026-06-01\n', "not known: booky"),
     ],
