@@ -236,6 +236,29 @@ reason_option = click.option(
 )
 
 
+moment_option = click.option(
+    "--at",
+    "moment",
+    metavar="TIME|TRANSACTION|before:SESSION",
+    help="The moment of each backup:PLACE that is named. [default: the last one]",
+)
+
+
+def add_moment(names: Sequence[str], moment: str | None) -> tuple[str, ...]:
+    """Return names of stores, those of backups with the moment that is shown of them.
+
+    Raises:
+        click.UsageError: a moment is named, and no backup.
+    """
+    from reconcile.stores import add_point, is_backup
+
+    if moment is None:
+        return tuple(names)
+    if not any(is_backup(name) for name in names):
+        raise click.UsageError("--at names a moment of a backup: name backup:PLACE")
+    return tuple(add_point(name, moment) for name in names)
+
+
 def read_passwords(path: Path | None) -> tuple[bytes, ...]:
     """Read candidate passwords: one a line, ``base64:`` before bytes that are not text; an empty line is the empty one.
 

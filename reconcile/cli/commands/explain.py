@@ -14,6 +14,7 @@ from reconcile.cli.options import (
     LAYOUTS,
     PLACE,
     TAILS,
+    add_moment,
     aliases_option,
     bookies_option,
     carry_options,
@@ -22,6 +23,7 @@ from reconcile.cli.options import (
     lost_option,
     make_context,
     make_output,
+    moment_option,
     output_options,
     parse_ledger,
     parse_quorum,
@@ -87,6 +89,7 @@ _VALUE: Final = 18
 @click.option("--bookie", metavar="ID", help="Instead of LEDGER: which ledgers name it, what it holds, what only it.")
 @inventory_options("One bookie's inventory, or a table of entries.")
 @click.option("--metadata", "uri", metavar="URI", help="The store, or a capture of it: catalog:///DIR.")
+@moment_option
 @click.option(
     "--snapshot", "snapshots", multiple=True, metavar="PATH|URI", help="What the store held earlier, as recover."
 )
@@ -116,6 +119,7 @@ def explain(
     inventories: tuple[str, ...],
     uri: str | None,
     snapshots: tuple[str, ...],
+    moment: str | None,
     plan: DatasetPlace | None,
     passwords: Path | None,
     expect_bookies: Path | tuple[str, ...] | None,
@@ -153,6 +157,8 @@ def explain(
     if typed is None or (ledger is not None and qualified is not None):
         raise click.UsageError("name one ledger: LEDGER, or --ledger-qualified-name")
     named = parse_ledger(typed, scope)
+    stores = add_moment([*([] if uri is None else [uri]), *snapshots], moment)
+    uri, snapshots = (None, stores) if uri is None else (stores[0], stores[1:])
     if not (inventories or uri or snapshots or plan):
         raise click.UsageError("give at least one of --inventory, --metadata, --snapshot, --plan")
     if evidence and uri is None:

@@ -16,6 +16,7 @@ from reconcile.cli.options import (
     LAYOUTS,
     PLACE,
     TAILS,
+    add_moment,
     aliases_option,
     bookies_option,
     by_bookie,
@@ -25,6 +26,7 @@ from reconcile.cli.options import (
     make_context,
     make_output,
     master_option,
+    moment_option,
     output_options,
     parse_quorum,
     quorums_option,
@@ -89,6 +91,7 @@ _SAID: Final = ("HELD", "GUARDED")
     type=click.Choice(LAYOUTS),
     help="Layout of the store to write, if --metadata is not given.",
 )
+@moment_option
 @click.option(
     "--snapshot",
     "snapshots",
@@ -148,6 +151,7 @@ def recover(
     uri: str | None,
     layout: str | None,
     snapshots: tuple[str, ...],
+    moment: str | None,
     subtrees: tuple[str, ...],
     passwords: Path | None,
     expect_bookies: Path | tuple[str, ...] | None,
@@ -197,7 +201,7 @@ def recover(
         disks=disks,
         uri=uri,
         layout=None if layout is None else Layout(layout),
-        snapshots=snapshots,
+        snapshots=add_moment(snapshots, moment),
         passwords=Passwords.from_candidates(read_passwords(passwords)),
         expected=read_names(expect_bookies) if expect_bookies else None,
         default_quorum=default_quorum,

@@ -17,9 +17,11 @@ from reconcile.cli.option_groups.deletes import (
 )
 from reconcile.cli.options import (
     PLACE,
+    add_moment,
     inventory_options,
     make_context,
     make_output,
+    moment_option,
     output_options,
     parse_sessions,
     quote_command,
@@ -87,6 +89,7 @@ def _read_moment(_context: click.Context, _parameter: click.Parameter, value: st
 )
 @ledger_arguments
 @metadata_option
+@moment_option
 @click.option(
     "--history",
     "histories",
@@ -121,6 +124,7 @@ def _read_moment(_context: click.Context, _parameter: click.Parameter, value: st
 def undelete(
     uri: str,
     histories: tuple[str, ...],
+    moment: str | None,
     sessions: tuple[int | None, ...],
     begin: "At | None",
     end: "At | None",
@@ -146,7 +150,7 @@ def undelete(
     request = UndeleteRequest(
         uri=uri,
         out=out,
-        histories=histories,
+        histories=add_moment(histories, moment),
         selection=selection,
         inventories=inventories,
         settings=effective_settings(),

@@ -79,3 +79,8 @@ def test_a_lost_store_comes_back_from_its_backup(
     assert {row["raw"] for row in rows} == {encode(1)}
     life = run(capsys, "explain", "5", "--metadata", f"backup:{place}")
     assert str(late) in life.out or hex(late) in life.out, life.out
+    earlier = run(capsys, "explain", "5", "--metadata", f"backup:{place}", "--at", str(early))
+    assert (life.code, earlier.code) != (0, 0)
+    assert "CLOSED" in earlier.out
+    refused = run(capsys, "explain", "5", "--metadata", f"catalog://{tmp_path}/now", "--at", str(early))
+    assert (refused.code, "names a moment of a backup" in refused.err) == (2, True)

@@ -1,0 +1,184 @@
+"""A total loss of the store at a random moment, under load: what was sealed comes back byte for byte."""
+
+import base64
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from backends.etcd import rpc
+from recovery.backup.chain import open_backup
+from recovery.codecs import ledger_metadata, store
+from recovery.codecs.store import Layout
+from recovery.dataset import open_dataset
+from recovery.model.ids import LedgerId
+from recovery.model.metadata import Digest, LedgerMetadata, Segment, State
+from tests.support.cases import case_dir, truth
+from tests.support.command import ROOT, run
+from tests.support.etcd_server import EtcdServer
+from tests.support.waiting import until
+
+CASE = "c01-clean-sorted"
+COUNT = int(os.environ.get("BKMETA_SOAK_BACKUP", "1"))
+SEED = int(os.environ.get("BKMETA_SOAK_SEED", "1"))
+PROGRAM = (sys.executable, "-m", "reconcile.cli")
+FIRST = 100_000
+"""Id of the first ledger that is made under load."""
+
+pytestmark = [pytest.mark.real, pytest.mark.spark, pytest.mark.timeout(1800)]
+
+
+@dataclass
+class Load:
+    """Ledgers of a root that are made and deleted, as fast as the server answers.
+
+    Attributes:
+        revisions: of each key's values, in their order; None: deleted.
+    """
+
+    server: EtcdServer
+    root: str
+    chance: random.Random
+    revisions: dict[str, list[tuple[int, bytes | None]]] = field(default_factory=dict)
+    ended: threading.Event = field(default_factory=threading.Event)
+
+    def put(self, key: str, value: bytes, lease: int = 0) -> None:
+        """Write a key."""
+        self.revisions.setdefault(key, []).append((self.server.put(self.root + key, value, lease), value))
+
+    def run(self) -> None:
+        """Make closed, empty ledgers, and delete some of them, until it is ended."""
+        bookies = tuple(bookie["id"] for bookie in truth(CASE)["bookies"])
+        number = FIRST
+        while not self.ended.is_set():
+            number += 1
+            segment = Segment(0, tuple(self.chance.sample(bookies, 2)))
+            made = LedgerMetadata(
+                3, 2, 2, 2, State.CLOSED, -1, 0, (segment,), Digest.CRC32, b"pw", creator_token=number
+            )
+            self.put(store.ledger_key(Layout.ETCD, LedgerId(0, number)), ledger_metadata.encode(made))
+            if self.chance.random() < 0.3:
+                key = store.ledger_key(Layout.ETCD, LedgerId(0, self.chance.randint(FIRST + 1, number)))
+                if self.revisions[key][-1][1] is not None:
+                    self.revisions[key].append((self.server.delete(self.root + key), None))
+
+    def state_at(self, revision: int) -> dict[str, bytes]:
+        """Return the ledgers as they were at a revision."""
+        last = {key: [value for at, value in values if at <= revision][-1:] for key, values in self.revisions.items()}
+        return {key: values[0] for key, values in last.items() if values and values[0] is not None}
+
+
+@contextmanager
+def loaded(load: Load) -> Iterator[None]:
+    """Write beside what is done."""
+    thread = threading.Thread(target=load.run)
+    thread.start()
+    try:
+        yield
+    finally:
+        load.ended.set()
+        thread.join()
+
+
+def follow(uri: str, place: Path) -> "subprocess.Popen[bytes]":
+    """Start a follower."""
+    words = ["backup", "follow", "--metadata", uri, "--to", str(place), "--seal-after", "1s"]
+    return subprocess.Popen(
+        [*PROGRAM, *words], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+
+
+@pytest.fixture(scope="module")
+def inventories(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Return options that name an inventory of each bookie."""
+    folder = tmp_path_factory.mktemp("inventories")
+    words: list[str] = []
+    for bookie in truth(CASE)["bookies"]:
+        disks, out = case_dir(CASE) / "bookies" / f"b{bookie['n']}", folder / f"b{bookie['n']}"
+        dirs = ["--ledger-dir", disks / "ledgers", "--journal-dir", disks / "journal"]
+        subprocess.run([*PROGRAM, "collect", *map(str, dirs), "--out", out], cwd=ROOT, check=True, capture_output=True)
+        words += ["--inventory", str(out)]
+    return words
+
+
+@pytest.mark.parametrize("number", range(COUNT))
+def test_what_was_sealed_comes_back_byte_for_byte(
+    number: int, inventories: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The follower is killed and followed by another one; then the store's disk is gone, with the follower at work."""
+    etcd_server = EtcdServer(tmp_path)
+    etcd_server.start()
+    try:
+        lose_and_restore(number, etcd_server, inventories, tmp_path, capsys)
+    finally:
+        etcd_server.kill()
+
+
+def lose_and_restore(
+    number: int, etcd_server: EtcdServer, inventories: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Follow, lose, restore, compare."""
+    chance = random.Random(SEED + number)
+    root, place = f"/{tmp_path.name}-{number}/c1", tmp_path / "backup"
+    uri = f"etcd://{etcd_server.hosts}{root}"
+    load = Load(etcd_server, root, chance)
+    etcd_server.put(root)
+    etcd_server.put(root + "/layout", store.layout_bytes(Layout.ETCD))
+    etcd_server.put(root + "/instanceid", truth(CASE)["instance_id"].encode())
+    lease = etcd_server.call("Lease", "LeaseGrant", rpc.LeaseGrantRequest(TTL=600)).ID
+    etcd_server.put(root + "/bookies/writable/b1:3181", b"", lease)
+    followers = [follow(uri, place)]
+    try:
+        with loaded(load):
+            key = ""
+            for row in truth(CASE)["ledgers"]:
+                if row["raw"]:
+                    key = store.ledger_key(Layout.ETCD, LedgerId(0, row["ledger"]))
+                    load.put(key, base64.b64decode(row["raw"]))
+            known = load.revisions[key][-1][0]
+            until(lambda: (place / "head.json").exists() and open_backup(place).manifest.through >= known, "it follows")
+            os.killpg(followers[0].pid, signal.SIGKILL)
+            followers[0].wait()
+            followers.append(follow(uri, place))
+            behind = open_backup(place).manifest.seals + chance.randint(1, 4)
+            until(lambda: open_backup(place).manifest.seals >= behind, "the next one follows")
+        lost_ms = time.time_ns() // 1_000_000
+    finally:
+        for follower in followers:
+            if follower.poll() is None:
+                os.killpg(follower.pid, signal.SIGKILL)
+                follower.wait()
+    etcd_server.kill()
+    shutil.rmtree(etcd_server.data)
+    etcd_server.start()
+
+    manifest = open_backup(place).manifest
+    assert manifest.gaps == []
+    wanted = load.state_at(manifest.through)
+    assert len(wanted) > len(truth(CASE)["ledgers"]) / 2
+    with capsys.disabled():
+        rpo_s = (lost_ms - manifest.until_ms) / 1000
+        sys.stdout.write(f"\nloss {number}: RPO {rpo_s:.1f} s, {len(wanted)} ledgers\n")
+    assert run(capsys, "backup", "verify", place, "--json").code == 0
+    plan = tmp_path / "plan"
+    made = run(
+        capsys, "recover", *inventories, "--metadata", uri, "--snapshot", f"backup:{place}", "--out", plan, "--json"
+    )
+    assert made.code in (0, 3, 4), made.err + made.out
+    digest = open_dataset(plan, "plan").manifest["hash"]
+    applied = run(capsys, "apply", plan, "--metadata", uri, "--confirm", digest, "--json")
+    assert applied.code == 0, applied.err + applied.out
+    restored = {key.removeprefix(root): value for key, value in etcd_server.dump(root + "/ledgers/").items()}
+    assert {key: value for key, value in restored.items() if key in wanted} == wanted
+    assert restored.keys() == wanted.keys()
+    assert not etcd_server.dump(root + "/bookies/writable/")
