@@ -9,6 +9,7 @@
     log FILE, journal FILE          one entry log or journal, into groups that are thrown away
     locations FOLDER N OF           a share of one database of locations, likewise
     wire LEDGERS REQUESTS ADDRESS…  lists of entries of running bookies, decoded
+    archive URI OUT                 ledgers of running bookies copied into an archive, by one process
     impact CATALOG                  `check-impact` of every rack alone, by one process
     impact-spread CATALOG           the same by Spark, its start counted
     impact-pass CATALOG             pyarrow reads the same columns and counts how often each bookie is named
@@ -33,6 +34,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -312,6 +314,38 @@ def journal(file: str) -> dict[str, Any]:
     return _records(file, scan_columns)
 
 
+def archive(uri: str, out: str) -> dict[str, Any]:
+    """Copy every closed ledger of a cluster; a tenth of the buckets goes before that is not timed."""
+    from backends.bookie.client import Options
+    from backends.registry import open_store
+    from reconcile.cli.options import make_context
+    from reconcile.cli.output import Output
+    from reconcile.jobs.capture import CaptureRequest, capture
+    from recovery.archive.bookies import RunningSource
+    from recovery.archive.choice import Choice
+    from recovery.archive.task import CopyTask
+    from recovery.bookies.addresses import read_members
+    from recovery.dataset import open_dataset
+    from recovery.model.ids import BUCKETS
+
+    folder = Path(out)
+    capture(CaptureRequest(uri=uri, out=folder / "catalog"), make_context(Output(as_json=True, progress="none")))
+    catalog = open_dataset(folder / "catalog", "catalog")
+    with open_store(uri) as opened:
+        members = read_members(opened.store, opened.root, None, {})
+    addresses = {name: address for name in members.bookies if (address := members.find(name).address) is not None}
+    source = RunningSource(addresses, {}, Options())
+    warm = CopyTask(catalog, str(folder / "warm"), "warm", (), Choice(int(time.time() * 1000)), source)
+    warm(range(BUCKETS // 10))
+    task = replace(warm, place=str(folder / "place"), run="timed")
+    began, used = time.perf_counter(), time.process_time()
+    counts = task(range(BUCKETS))["counts"]
+    spent = {"seconds": time.perf_counter() - began, "cpu_s": time.process_time() - used}
+    shutil.rmtree(folder)
+    folder.mkdir()
+    return {**spent, "ledgers": counts["copied"], "note": f"{counts['bytes'] >> 20} MiB"}
+
+
 def wire(ledgers: str, requests: str, *addresses: str) -> dict[str, Any]:
     """Ask bookies in turn for lists of ledgers 0 to `ledgers` - 1; a tenth goes before that is not timed."""
     import asyncio
@@ -577,6 +611,7 @@ _ENDING: Final[Mapping[str, Callable[..., dict[str, Any]]]] = {
     "journal": journal,
     "locations": locations,
     "wire": wire,
+    "archive": archive,
     "scrutinize": scrutinize,
 }
 _STAYING: Final[Mapping[str, Callable[..., AbstractContextManager[Callable[[], dict[str, Any]]]]]] = {

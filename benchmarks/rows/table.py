@@ -2,7 +2,18 @@
 
 from typing import Final
 
-from benchmarks.rows import bookie_files, commands, deletes, impact, reconstruction, scrutiny, stores, whole, wire
+from benchmarks.rows import (
+    archive,
+    bookie_files,
+    commands,
+    deletes,
+    impact,
+    reconstruction,
+    scrutiny,
+    stores,
+    whole,
+    wire,
+)
 
 ROWS: Final = (
     *bookie_files.ROWS,
@@ -11,6 +22,7 @@ ROWS: Final = (
     *impact.ROWS,
     *stores.ROWS,
     *wire.ROWS,
+    *archive.ROWS,
     *deletes.ROWS,
     *scrutiny.ROWS,
     *whole.ROWS,

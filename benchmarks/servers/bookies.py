@@ -18,22 +18,33 @@ LEDGERS: Final = 200
 ENTRIES: Final = 20
 JAVA_IN_FLIGHT: Final = 500
 
-_SOURCE: Final = Path(__file__).with_name("java") / "BookieLists.java"
+_SOURCES: Final = Path(__file__).with_name("java")
 
 
 def client(home: Path) -> list[str]:
-    """Return the command of BookKeeper's client, which is compiled first if it is not there.
+    """Return the command of BookKeeper's client that asks for lists.
 
     Args:
         home: where benchmarks keep their data.
     """
-    classes = home / f"java-{hashlib.sha256(_SOURCE.read_bytes()).hexdigest()[:12]}"
+    return find_java(home, "BookieLists")
+
+
+def find_java(home: Path, program: str) -> list[str]:
+    """Return the command of a program of BookKeeper's client, which is compiled first if it is not there.
+
+    Args:
+        home: where benchmarks keep their data.
+        program: name of its class.
+    """
+    source = _SOURCES / f"{program}.java"
+    classes = home / f"java-{hashlib.sha256(source.read_bytes()).hexdigest()[:12]}"
     path = f"{classes}:{jars.jars()}/*"
     if not classes.exists():
         with tempfile.TemporaryDirectory(dir=home) as made:
-            subprocess.run(["javac", "-cp", path, "-d", f"{made}/classes", str(_SOURCE)], check=True)
+            subprocess.run(["javac", "-cp", path, "-d", f"{made}/classes", str(source)], check=True)
             Path(made, "classes").replace(classes)
-    return ["java", "-Xmx1g", "-cp", path, "BookieLists"]
+    return ["java", "-Xmx1g", "-cp", path, program]
 
 
 @contextmanager

@@ -51,7 +51,7 @@ COMMANDS: Final = {
     "drill": "Try what would come back if the store were lost now.",
     "delete": "Delete ledgers in two phases, by a certificate.",
     "tombstones": "List what is kept of deletes, and let go what may.",
-    "archive": "Mark ledgers that a backup application has.",
+    "archive": "Copy ledgers' entries into an archive, read them from it, and mark what is archived.",
     "approve": "Sign that you approve a plan, a certificate, or what another command would do.",
     "certificate": "Check a certificate of deletes, without a store.",
     "serve": "Run scrutinies, captures and drills by a schedule, and answer who asks.",

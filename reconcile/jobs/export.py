@@ -1,25 +1,23 @@
 """Ledgers' entries from bookies' disks, written as files, whatever their records say.
 
-    file                  one line, or frame, an entry, ascending; an entry with two contents has two
-    <ledger>.jsonl        JSON: ledger, entry, length, lac, digest, bookies, payload (base64); where no digest proves
-                          where the payload begins, digest is null, and record (base64) has all bytes instead
-    <ledger>.entries      int32 size (big-endian), then the entry as bookies store it: header, digest, payload
+Entries ascend; an entry with two contents is there twice. `recovery/bookies/entry_files.py` has the formats.
 
 A file appears under its name once it is whole and on the disk. A ledger of a scope is named by its qualified name.
 """
 
-import base64
-import json
 import os
-import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import TYPE_CHECKING, Final
 
 from reconcile.jobs.context import Context, throttle
 from reconcile.jobs.verify import open_disks_of
+from recovery.bookies.entry_files import EntryBatch, EntryFormat, make_writer
+from recovery.codecs.entry import header_size
 from recovery.model.ids import LedgerId
+from recovery.model.metadata import DIGEST_SIZES
 from recovery.out_folder import claim_folder, create_file, disk_error, release_folder, sync_folder
 
 if TYPE_CHECKING:
@@ -29,7 +27,7 @@ if TYPE_CHECKING:
 KIND: Final = "export"
 LISTED: Final = 20
 """Entries that are named one by one; all are counted."""
-_SIZE: Final = struct.Struct(">i")
+_AT_ONCE: Final = 256
 _UNFINISHED: Final = ".unfinished"
 
 
@@ -42,7 +40,7 @@ class ExportRequest:
         disks: folders of bookies, by their ids.
         out: a new or empty folder.
         passwords: candidates for digests of type HMAC.
-        is_raw: frames as bookies store them, instead of lines of JSON.
+        form: of the files.
         has_leftovers: also what entry logs and old journals have, whether an index names it or not.
     """
 
@@ -50,7 +48,7 @@ class ExportRequest:
     disks: Mapping[str, Sequence[Path]]
     out: Path
     passwords: Sequence[bytes] = ()
-    is_raw: bool = False
+    form: EntryFormat = EntryFormat.JSONL
     has_leftovers: bool = False
 
 
@@ -69,6 +67,7 @@ class ExportedLedger:
         unreadable: ids that a bookie has a place for, and that are not there, by number.
         is_sure: whether nothing was in the way of looking at all disks for it.
         listed: the first ids of each of the last three, by name.
+        messages: of Pulsar, where they were asked for: how many of which kind.
     """
 
     ledger: LedgerId
@@ -81,6 +80,7 @@ class ExportedLedger:
     unreadable: int
     is_sure: bool
     listed: Mapping[str, tuple[int, ...]]
+    messages: Mapping[str, int]
 
     @property
     def is_whole(self) -> bool:
@@ -108,7 +108,7 @@ def export(request: ExportRequest, context: Context) -> Exported:
         InputError: folders that are no bookie's.
         DatasetError: the folder of the export is not empty, or cannot be written.
     """
-    names = {ledger: _name_file(ledger, is_raw=request.is_raw) for ledger in request.ledgers}
+    names = {ledger: _name_file(ledger, request.form) for ledger in request.ledgers}
     with open_disks_of(request.disks, context) as disks:
         claim_folder(request.out, KIND, [*names.values(), *(n + _UNFINISHED for n in names.values())], secret=True)
         if request.has_leftovers:
@@ -126,9 +126,8 @@ def export(request: ExportRequest, context: Context) -> Exported:
     return Exported(tuple(done), incomplete)
 
 
-def _name_file(ledger: LedgerId, *, is_raw: bool) -> str:
-    name = ledger.qualified_name if ledger.scope else str(ledger.ledger)
-    return name + (".entries" if is_raw else ".jsonl")
+def _name_file(ledger: LedgerId, form: EntryFormat) -> str:
+    return (ledger.qualified_name if ledger.scope else str(ledger.ledger)) + form.ending
 
 
 def _export_ledger(
@@ -138,11 +137,13 @@ def _export_ledger(
 
     reading = LedgerReading()
     unfinished = request.out / (name + _UNFINISHED)
-    write = _write_frame if request.is_raw else _write_line
     try:
         with os.fdopen(create_file(unfinished, secret=True), "wb") as file:
-            for entry in read_entries(disks, ledger, request.passwords, reading):
-                write(file, entry)
+            writer = make_writer(request.form, file)
+            entries = read_entries(disks, ledger, request.passwords, reading)
+            while batch := list(islice(entries, _AT_ONCE)):
+                writer.write(_make_batch(ledger, batch))
+            writer.close()
             file.flush()
             os.fsync(file.fileno())
         if reading.entries:
@@ -167,26 +168,15 @@ def _export_ledger(
         unreadable=len(reading.unreadable),
         is_sure=reading.is_sure,
         listed={key: tuple(numbers[:LISTED]) for key, numbers in lists.items()},
+        messages=dict(writer.counts),
     )
 
 
-def _write_frame(file: BinaryIO, entry: "ReadEntry") -> None:
-    file.write(_SIZE.pack(len(entry.record)))
-    file.write(entry.record)
-
-
-def _write_line(file: BinaryIO, entry: "ReadEntry") -> None:
-    header, payload = entry.header, entry.payload
-    line: dict[str, object] = {
-        "ledger": str(LedgerId(header.scope, header.ledger)),
-        "entry": header.entry,
-        "length": header.length,
-        "lac": header.lac,
-        "digest": None if entry.digest is None else str(entry.digest),
-        "bookies": list(entry.bookies),
-    }
-    if payload is None:
-        line["record"] = base64.b64encode(entry.record).decode()
-    else:
-        line["payload"] = base64.b64encode(payload).decode()
-    file.write(json.dumps(line, separators=(",", ":")).encode() + b"\n")
+def _make_batch(ledger: LedgerId, entries: "Sequence[ReadEntry]") -> EntryBatch:
+    records = [entry.record for entry in entries]
+    digests = [entry.digest for entry in entries]
+    starts = [
+        0 if digest is None else header_size(record) + DIGEST_SIZES[digest]
+        for record, digest in zip(records, digests, strict=True)
+    ]
+    return EntryBatch(ledger, records, digests, starts, [entry.bookies for entry in entries])

@@ -22,13 +22,13 @@ Source: apache/pulsar 4.0.7, managed-ledger: impl/MetaStoreImpl, impl/ManagedLed
 BookkeeperSchemaStorage, CompactedTopic, delayed/bucket/Bucket.
 """
 
+import fnmatch
 import struct
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
+from urllib.parse import unquote
 
-import pyarrow as pa
 from google.protobuf.message import DecodeError, Message
 
 from recovery.codecs._pb.managed_ledger_pb2 import (
@@ -37,13 +37,11 @@ from recovery.codecs._pb.managed_ledger_pb2 import (
     ManagedLedgerInfo,
     SchemaLocator,
 )
+from recovery.codecs.pulsar_compression import decompress
 from recovery.errors import FormatError, Reason
 
 MAGIC: Final = 0x4778
 _HEADER: Final = struct.Struct(">Hi")
-_CODECS: Final = {1: "lz4_raw", 3: "zstd", 4: "snappy"}
-_NONE: Final = 0
-_ZLIB: Final = 2
 LARGEST: Final = 32 << 20
 """Bytes of a record without compression, at most: ZooKeeper's own limit is a megabyte of compressed ones."""
 _CURSOR_TAG: Final = 0x08
@@ -229,23 +227,9 @@ def _decompress(raw: bytes) -> bytes:
     body, whole = rest[size:], header.uncompressedSize
     if not 0 <= whole <= LARGEST:
         raise FormatError(Reason.BAD_LENGTH, "managed ledger", _HEADER.size, f"{whole} bytes without compression")
-    plain = _plain(body, header.compressionType, whole)
-    if len(plain) != whole:
-        problem = f"{len(plain)} bytes without compression, {whole} are promised"
-        raise FormatError(Reason.BAD_LENGTH, "managed ledger", _HEADER.size + size, problem)
-    return plain
+    return decompress(body, header.compressionType, whole, "managed ledger", _HEADER.size + size)
 
 
-def _plain(body: bytes, kind: int, whole: int) -> bytes:
-    if kind == _NONE:
-        return body
-    if kind != _ZLIB and kind not in _CODECS:
-        raise FormatError(Reason.BAD_VERSION, "managed ledger", _HEADER.size, f"compression {kind}")
-    try:
-        if kind == _ZLIB:
-            return zlib.decompressobj().decompress(body, whole + 1)
-        plain: bytes = pa.Codec(_CODECS[kind]).decompress(body, whole, asbytes=True)
-    except (zlib.error, OSError, pa.ArrowException) as error:
-        problem = f"cannot be decompressed: {error}"
-        raise FormatError(Reason.BAD_VALUE, "managed ledger", _HEADER.size, problem) from error
-    return plain
+def fits_name(name: str, pattern: str) -> bool:
+    """Whether the name of a managed ledger fits a pattern with * and ?, as it is written or as Pulsar encodes it."""
+    return fnmatch.fnmatchcase(name, pattern) or fnmatch.fnmatchcase(unquote(name), pattern)

@@ -1,4 +1,4 @@
-"""What stands in front of a message in an entry that a Pulsar topic has: who sent it, its number, and when.
+"""Messages of Pulsar, as the entries of a topic's ledgers have them.
 
 Big-endian. Offsets and sizes in bytes; what a broker adds in front is there where it is set up to.
 
@@ -10,24 +10,36 @@ Big-endian. Offsets and sizes in bytes; what a broker adds in front is there whe
     8+n     4     CRC32C of all that follows, uint32
     12+n    4     size of what follows, int32
     16+n    m     MessageMetadata (proto/recovery/codecs/_pb/pulsar_message.proto)
-    16+n+m        what the client wrote: one message or several, perhaps compressed or encrypted; never looked at
+    16+n+m        what the client wrote: one message or several, perhaps compressed, then perhaps encrypted
+
+    batch, without compression: of each message, one behind the other
+    0       4     size of what follows, int32
+    4       k     SingleMessageMetadata
+    4+k     p     payload; its size is in the metadata
 
 An entry without a checksum that agrees is taken for none of Pulsar's: cursors', schemas' and other layers' entries are
 not mistaken for messages.
 
-Source: apache/pulsar 4.0.7, org.apache.pulsar.common.protocol.Commands.
+A chunk is a part of a message that is too large for an entry: the parts have one uuid, and are put together in the
+order of their numbers before they are decompressed. Markers are the broker's own: no consumer gets them.
+
+Source: apache/pulsar 4.0.7, org.apache.pulsar.common.protocol.Commands; ConsumerImpl.messageReceived.
 """
 
 import struct
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 import google_crc32c
 from google.protobuf.message import DecodeError
 
-from recovery.codecs._pb.pulsar_message_pb2 import MessageMetadata
+from recovery.codecs._pb.pulsar_message_pb2 import MessageMetadata, SingleMessageMetadata
+from recovery.codecs.pulsar_compression import decompress, name_kind
 from recovery.errors import FormatError, Reason
 
+LARGEST: Final = 128 << 20
+"""Bytes without compression of what an entry has, at most: brokers take 5 MiB unless they are told otherwise."""
 _NOUN: Final = "message of Pulsar"
 _OF_BROKER: Final = 0x0E02
 _CHECKED: Final = 0x0E01
@@ -54,6 +66,68 @@ class MessageHead:
     published_ms: int
 
 
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Which part of a message that is too large for an entry.
+
+    Attributes:
+        uuid: of the message.
+        number: of the part, from 0.
+        count: of the parts.
+        size: of the message as it was cut, in bytes.
+    """
+
+    uuid: str
+    number: int
+    count: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class PulsarMessage:
+    """One message.
+
+    Attributes:
+        producer: its name.
+        sequence: its number there.
+        published_ms: by the producer's clock, ms since 1970; of a batch that of all.
+        event_ms: that the application gave; None: none.
+        key: None: none.
+        is_key_base64: the key is bytes in base64.
+        ordering_key: None: none.
+        properties: of two of a name the later one.
+        payload: what the application wrote; None where it is encrypted, or the message has no value.
+        batch: place in its batch; None: it is in none.
+        encrypted: names of the keys that it is encrypted for; then `sealed` has the bytes.
+        sealed: encrypted bytes, perhaps of a batch.
+        chunk: that it is a part only, whose payload is not decompressed.
+        compression: that `sealed`, or the whole that a part is of, still has; empty: none.
+        is_null: it has no value: what a compacted topic takes for a delete.
+        compacted_out: compaction removed it; no consumer gets it.
+        marker: kind of a broker's own entry; None: it is none.
+        transaction: most and least bits; None: none.
+    """
+
+    producer: str
+    sequence: int
+    published_ms: int
+    event_ms: int | None = None
+    key: str | None = None
+    is_key_base64: bool = False
+    ordering_key: bytes | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    payload: bytes | None = None
+    batch: int | None = None
+    encrypted: tuple[str, ...] = ()
+    sealed: bytes | None = None
+    chunk: Chunk | None = None
+    compression: str = ""
+    is_null: bool = False
+    compacted_out: bool = False
+    marker: int | None = None
+    transaction: tuple[int, int] | None = None
+
+
 def decode(payload: bytes) -> MessageHead:
     """Return what stands in front of the message of an entry.
 
@@ -63,6 +137,92 @@ def decode(payload: bytes) -> MessageHead:
     Raises:
         FormatError: no message of Pulsar.
     """
+    message, _ = _parse(payload)
+    last = message.sequence_id + max(message.num_messages_in_batch, 1) - 1
+    if message.HasField("highest_sequence_id"):
+        last = max(last, message.highest_sequence_id)
+    return MessageHead(message.producer_name, message.sequence_id, last, message.publish_time)
+
+
+def unpack(payload: bytes) -> list[PulsarMessage]:
+    """Return the messages of an entry: one, or those of its batch.
+
+    Args:
+        payload: of the entry.
+
+    Raises:
+        FormatError: no message of Pulsar, or one whose bytes are not what its head promises.
+    """
+    head, start = _parse(payload)
+    body = payload[start:]
+    common: dict[str, Any] = {"producer": head.producer_name, "published_ms": head.publish_time}
+    if head.HasField("txnid_most_bits"):
+        common["transaction"] = (head.txnid_most_bits, head.txnid_least_bits)
+    whole = {**common, "sequence": head.sequence_id, **_read_fields(head)}
+    if head.HasField("marker_type"):
+        return [PulsarMessage(**whole, payload=body, marker=head.marker_type)]
+    chunk = None
+    if head.num_chunks_from_msg > 1:
+        chunk = Chunk(head.uuid, head.chunk_id, head.num_chunks_from_msg, head.total_chunk_msg_size)
+    if head.encryption_keys:
+        keys = tuple(item.key for item in head.encryption_keys)
+        return [
+            PulsarMessage(**whole, encrypted=keys, sealed=body, chunk=chunk, compression=name_kind(head.compression))
+        ]
+    if chunk is not None:
+        return [PulsarMessage(**whole, payload=body, chunk=chunk, compression=name_kind(head.compression))]
+    if head.compression:
+        if head.uncompressed_size > LARGEST:
+            problem = f"{head.uncompressed_size} bytes without compression"
+            raise FormatError(Reason.BAD_LENGTH, _NOUN, start, problem)
+        body = decompress(body, head.compression, head.uncompressed_size, _NOUN, start)
+    if not head.HasField("num_messages_in_batch"):
+        return [PulsarMessage(**whole, payload=None if head.null_value else body, is_null=head.null_value)]
+    return list(_unpack_batch(head, common, body))
+
+
+def _unpack_batch(head: MessageMetadata, common: Mapping[str, Any], body: bytes) -> Iterator[PulsarMessage]:
+    position = 0
+    for number in range(head.num_messages_in_batch):
+        begin = position + _SIZE.size
+        if begin > len(body):
+            raise FormatError(Reason.TRUNCATED, _NOUN, position, f"the batch ends before its message {number}")
+        (size,) = _SIZE.unpack_from(body, position)
+        if not 0 <= size <= len(body) - begin:
+            raise FormatError(Reason.BAD_LENGTH, _NOUN, position, f"metadata of {size} bytes in a batch")
+        single = SingleMessageMetadata()
+        try:
+            single.ParseFromString(body[begin : begin + size])
+        except DecodeError as error:
+            raise FormatError(Reason.BAD_VALUE, _NOUN, begin, "no protobuf of a message in a batch") from error
+        begin += size
+        position = begin + max(single.payload_size, 0)
+        if position > len(body):
+            raise FormatError(Reason.BAD_LENGTH, _NOUN, begin, f"a payload of {single.payload_size} bytes in a batch")
+        yield PulsarMessage(
+            **common,
+            sequence=single.sequence_id if single.HasField("sequence_id") else head.sequence_id + number,
+            **_read_fields(single),
+            payload=None if single.null_value else body[begin:position],
+            batch=number,
+            is_null=single.null_value,
+            compacted_out=single.compacted_out,
+        )
+
+
+def _read_fields(message: MessageMetadata | SingleMessageMetadata) -> dict[str, Any]:
+    """Return the fields that a message has wherever its metadata are."""
+    return {
+        "event_ms": message.event_time or None,
+        "key": message.partition_key if message.HasField("partition_key") else None,
+        "is_key_base64": message.partition_key_b64_encoded,
+        "ordering_key": message.ordering_key if message.HasField("ordering_key") else None,
+        "properties": {item.key: item.value for item in message.properties},
+    }
+
+
+def _parse(payload: bytes) -> tuple[MessageMetadata, int]:
+    """Return what stands in front of a message, and where what the client wrote begins."""
     start = 0
     if len(payload) >= _BROKER_HEAD.size and _MAGIC.unpack_from(payload)[0] == _OF_BROKER:
         _, size = _BROKER_HEAD.unpack_from(payload)
@@ -88,7 +248,4 @@ def decode(payload: bytes) -> MessageHead:
         raise FormatError(Reason.BAD_VALUE, _NOUN, body + _SIZE.size, "no protobuf of it") from error
     if not (message.producer_name and message.HasField("sequence_id") and message.HasField("publish_time")):
         raise FormatError(Reason.BAD_VALUE, _NOUN, body + _SIZE.size, "without a producer, a number or a time")
-    last = message.sequence_id + max(message.num_messages_in_batch, 1) - 1
-    if message.HasField("highest_sequence_id"):
-        last = max(last, message.highest_sequence_id)
-    return MessageHead(message.producer_name, message.sequence_id, last, message.publish_time)
+    return message, end

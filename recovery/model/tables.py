@@ -215,6 +215,37 @@ CATALOG_LEDGERS: Final = pa.schema(
     ]
 )
 
+ARCHIVED: Final = pa.schema(
+    [
+        *KEY,
+        _field("record", _BYTES),  # as the store had it: with its password
+        _field("last_entry", _I64),
+        _field("length", _I64),  # payload bytes, as its record says
+        _field("digest", _TEXT, null=True),
+        _field("ctime", _I64, null=True),
+        _field("password_hash", _BYTES, null=True),  # as in CATALOG_LEDGERS
+        _field("topic", _TEXT, null=True),  # tenant/namespace/persistent/topic whose messages it has
+        _field("size", _I64),  # bytes of its entries, each behind its size: `recovery/codecs/entry_frames.py`
+        _field("sha256", _TEXT),  # of these bytes
+        # Where they are, in their order: the bytes of an object, the entries in them, the SHA-256 of these bytes.
+        _field("pieces", _list_of(object=_TEXT, offset=_I64, size=_I64, first=_I64, last=_I64, sha256=_TEXT)),
+    ]
+)
+"""The index of an archive: a ledger is in it once all its entries are in objects."""
+
+UNUSED_COPIES: Final = pa.schema(
+    [
+        *KEY,
+        _field("bookie", _TEXT),  # as the record names it
+        _field("first", _I64),
+        _field("last", _I64),
+        _field("entries", _I64),  # between both, asked of that bookie with this result
+        _field("problem", _TEXT),  # damaged, absent, unanswered, unproven
+        _field("detail", _TEXT, null=True),
+    ]
+)
+"""Copies that an archive did not take, and why."""
+
 CATALOG_NODES: Final = pa.schema(
     [
         _field("path", _TEXT, says="below the root, with its leading slash"),

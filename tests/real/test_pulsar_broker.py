@@ -1,6 +1,7 @@
 """A broker as a process: what it needs is never safe to delete; and all it had comes back after everything is lost."""
 
 import base64
+import json
 import os
 import re
 import shutil
@@ -35,6 +36,8 @@ PER_LEDGER: Final = 5
 MOMENTS: Final = int(os.environ.get("BKMETA_SOAK_PULSAR", "0"))
 """Moments besides the page's that the cluster is brought back to."""
 NO_TOPIC: Final = "is of a topic that neither the plan nor the store has"
+LARGE: Final = b"large " * 60
+"""What is sent in chunks."""
 NEVER: Final = ("/namespace", "/loadbalance", "/service_unit_state")
 
 
@@ -118,6 +121,57 @@ def demand_young_read(read: Mapping[str, Any]) -> None:
     assert read["young"] == MESSAGES
     assert "follower" in read["young subscriptions"]
     assert read["young left"] == MESSAGES[FOLLOWED_YOUNG:]
+
+
+def test_messages_come_out_of_an_archive_and_of_disks_as_consumers_read_them(
+    desk: Desk, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Alone and in batches, compressed in each way, without a value; encrypted messages and chunks are said."""
+    made = desk.broker.write_shapes()
+    place = tmp_path / "place"
+    topics = ("--topics", "persistent://public/default/s*", "--max-mb-s", 100)
+    words = ("--metadata", desk.store, "--wire", "--to", place, "--master", "local[2]", *topics, "--json")
+    done = run(capsys, "archive", "run", *words)
+    assert done.code == 0, done.out + done.err
+    # The last ledger of a topic may have been opened again.
+    ledgers = [ledger for ledger in made["shapes ledgers"] if ledger in list_closed(desk)]
+    sealed = [ledger for ledger in made["sealed ledgers"] if ledger in list_closed(desk)]
+    assert done.result["counts"]["copied"] == len(ledgers) + len(sealed)
+
+    def read(ledger: int) -> list[dict[str, Any]]:
+        done = run(capsys, "archive", "read", "--from", place, ledger, "--as", "pulsar")
+        assert done.code == 0, done.err
+        return [json.loads(line) for line in done.out.splitlines()]
+
+    messages = [line for ledger in ledgers for line in read(ledger)]
+    chunks = [line for line in messages if "chunk" in line]
+    whole = [line for line in messages if "chunk" not in line]
+    assert {line["topic"] for line in messages} == {"public/default/persistent/shapes"}
+    keys = ("ledger", "entry", "batch", "publish_time", "event_time", "producer", "sequence", "key", "properties")
+    consumed = [line for line in made["shapes"] if base64.b64decode(line["payload"] or "") != LARGE]
+    assert len(consumed) == len(made["shapes"]) - 1 > 20
+    shown = [{name: line[name] for name in (*keys, "payload")} for line in whole]
+    assert shown == consumed
+    assert [line.get("null_value", False) for line in whole] == [line["payload"] is None for line in consumed]
+    assert {line.get("ordering_key") for line in whole} == {None, "AQI="}
+    assert len({line["chunk"]["uuid"] for line in chunks}) == 1
+    assert [line["chunk"]["number"] for line in chunks] == list(range(chunks[0]["chunk"]["count"]))
+    assert b"".join(base64.b64decode(line["payload"]) for line in chunks) == LARGE
+    [secret] = [line for ledger in sealed for line in read(ledger)]
+    assert (secret["encrypted"], secret["payload"]) == (["a key"], None)
+    assert b"a secret" not in base64.b64decode(secret["sealed"])
+    disks = [w for b in desk.bookies for w in ("--disk", f"{b.id}={desk.cluster.home / f'b{b.n}'}")]
+    done = run(capsys, "export", *ledgers, *disks, "--as", "pulsar", "--out", tmp_path / "out", "--json")
+    assert done.code == 0, done.out + done.err
+    assert done.result["counts"]["messages"] == len(messages)
+    files = [tmp_path / "out" / f"{ledger}.messages.jsonl" for ledger in ledgers]
+    exported = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    assert exported == [{**line, "topic": None} for line in messages]
+
+
+def list_closed(desk: Desk) -> set[int]:
+    """Return the ledgers that are closed and have entries."""
+    return {ledger for ledger, row in desk.cluster.ledgers().items() if row["state"] == "CLOSED" and row["last"] >= 0}
 
 
 def test_what_a_broker_needs_is_never_safe(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,6 +10,7 @@ import shutil
 import socket
 import struct
 import tempfile
+import zlib
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -18,6 +19,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
+import google_crc32c
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -49,6 +51,8 @@ from reconcile.plan import plan_reader
 from reconcile.plan.waves import parse_waves
 from reconcile.write import audit_journal, rehearse, undo
 from reconcile.write.freezing import freeze
+from recovery.archive.objects import ARCHIVE_FILE
+from recovery.archive.reader import About, read_about
 from recovery.codecs import (
     cookie,
     entry,
@@ -67,6 +71,8 @@ from recovery.codecs import (
     replication_lock,
     store,
 )
+from recovery.codecs._pb.pulsar_message_pb2 import MessageMetadata, SingleMessageMetadata
+from recovery.codecs.entry_frames import join_frames, read_headers, split_frames
 from recovery.collect.disk.bookie_conf import read_conf
 from recovery.dataset import MANIFEST, open_dataset
 from recovery.errors import DatasetError, InputError, RecoveryError
@@ -344,6 +350,33 @@ def _of_pulsar(folder: str) -> Callable[[], list[bytes]]:
 def _messages() -> list[bytes]:
     lines = (DATA / "pulsar" / "messages.jsonl").read_text().splitlines()
     return [base64.b64decode(json.loads(line)["raw"]) for line in lines]
+
+
+def _compressed_messages() -> list[bytes]:
+    """Batches, compressed in each way: made here, for no file has them all."""
+    single = SingleMessageMetadata(payload_size=4, partition_key="k").SerializeToString()
+    body = (struct.pack(">i", len(single)) + single + b"text") * 3
+    packed = [body, pa.compress(body, "lz4_raw", asbytes=True), zlib.compress(body)]
+    packed += [pa.compress(body, kind, asbytes=True) for kind in ("zstd", "snappy")]
+    made = []
+    for kind, raw in enumerate(packed):
+        head = MessageMetadata(producer_name="p", sequence_id=1, publish_time=2, num_messages_in_batch=3)
+        head.compression, head.uncompressed_size = kind, len(body)
+        front = head.SerializeToString()
+        checked = struct.pack(">i", len(front)) + front + raw
+        made.append(struct.pack(">HI", 0x0E01, google_crc32c.value(checked)) + checked)
+    return made
+
+
+def _frames(raw: bytes) -> None:
+    records, _ = split_frames(raw)
+    read_headers(records, ids.LedgerId(0, 1))
+
+
+def _about(raw: bytes) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / ARCHIVE_FILE).write_bytes(raw)
+        read_about(Path(folder))
 
 
 def _versions_of_schemas() -> list[bytes]:
@@ -668,6 +701,9 @@ PARSERS: Final = {
         log_records.decode_log, lambda: [bytes.fromhex("000001000000000b") + bytes([1, 1, 0, 0, 2, 7, 1, 2, 9, 2, 1])]
     ),
     "message of a topic": Parser(pulsar_message.decode, _messages),
+    "messages of an entry": Parser(pulsar_message.unpack, lambda: [*_messages(), *_compressed_messages()]),
+    "entries of an archive": Parser(_frames, lambda: [join_frames(_records()), join_frames(_records()[:1])], 4),
+    "what an archive is": Parser(_about, lambda: [About("an id", "/ledgers").encode()]),
     "version of a schema": Parser(lambda raw: pulsar_schema.decode_entry(raw, 1, 0), _versions_of_schemas),
     "schema of a topic": Parser(managed_ledger.decode_schema, _of_pulsar("/schemas/")),
     "store keys": Parser(lambda raw: _keys([raw]), _paths, 20, together=_keys),

@@ -97,6 +97,10 @@ class Broker:
         """Have it write to a topic that there is, and to a new one; return the new ledgers of both."""
         return self._ask("more")
 
+    def write_shapes(self) -> Mapping[str, Any]:
+        """Have it write messages of every shape, and sealed ones; return what a consumer reads, and the ledgers."""
+        return self._ask("shapes")
+
     def grow_topics(self) -> Mapping[str, int]:
         """Have it make two more topics, and write to all that this made; return how many messages each has."""
         return self._ask("grow")

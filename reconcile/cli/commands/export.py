@@ -1,6 +1,7 @@
 """`export`: ledgers' entries from bookies' disks as files, whatever their records say."""
 
 import sys
+from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from reconcile.cli.command import Command, Exit
+from reconcile.cli.option_groups.entries import describe_messages, format_option
 from reconcile.cli.options import (
     FILE,
     FOLDER,
@@ -54,7 +56,7 @@ _WORDS: Final = {
     "--passwords", type=FILE, help="Candidate passwords, one a line; mode 0600. They prove digests of type HMAC."
 )
 @click.option("--logs", is_flag=True, help="Also what no index names: every byte of entry logs and journals is read.")
-@click.option("--raw", is_flag=True, help="Entries as bookies store them, each behind its size, instead of JSON lines.")
+@format_option
 @click.option("--out", type=FOLDER, required=True, help="A new folder for the files; only you may read it.")
 @output_options
 def export(
@@ -65,7 +67,7 @@ def export(
     passwords: Path | None,
     *,
     logs: bool,
-    raw: bool,
+    form: str,
     out: Path,
     **shared: Any,  # noqa: ANN401 - click's options
 ) -> None:
@@ -76,13 +78,19 @@ def export(
     entry the copies whose digest agrees are taken; two contents of one entry, of two histories, are both written.
     """
     from reconcile.jobs import export as job
+    from recovery.bookies.entry_files import EntryFormat
 
     output = make_output(shared)
     named = parse_ledgers(ledgers, scope, qualified)
     if not named:
         raise click.UsageError("name ledgers: LEDGER, or --ledger-qualified-name")
     request = job.ExportRequest(
-        ledgers=named, disks=disks, out=out, passwords=read_passwords(passwords), is_raw=raw, has_leftovers=logs
+        ledgers=named,
+        disks=disks,
+        out=out,
+        passwords=read_passwords(passwords),
+        form=EntryFormat(form),
+        has_leftovers=logs,
     )
     sys.exit(output.show(_make_result(job.export(request, make_context(output)), out, has_logs=logs)))
 
@@ -107,6 +115,10 @@ def _make_result(done: "Exported", out: Path, *, has_logs: bool) -> Result:
         f"{bookie} was not looked at whole: {problems[0] if problems else 'no cookie'}"
         for bookie, problems in list(done.incomplete.items())[:_SHOWN]
     ]
+    messages: Counter[str] = Counter()
+    for ledger in done.ledgers:
+        messages.update(ledger.messages)
+    details += describe_messages(messages)
     if not has_logs and any(ledger.absent or ledger.last is None for ledger in done.ledgers):
         details.append("entry logs may have entries that no index names: --logs reads them")
     details.append("an end is the highest entry that was found: what only other bookies have is not counted")
@@ -120,6 +132,7 @@ def _make_result(done: "Exported", out: Path, *, has_logs: bool) -> Result:
             "not_whole": len(doubtful),
             "entries": entries,
             **{name: sum(getattr(ledger, name) for ledger in done.ledgers) for name in _WORDS},
+            **messages,
         },
         coverage={"incomplete": {bookie: list(problems) for bookie, problems in done.incomplete.items()}},
         details=details,

@@ -6,7 +6,7 @@ record                   open, in recovery, none; too    cannot be parsed; chang
 replication              a mark, a lock                  the store could not be listed
 references               one names it                    a listing failed; the ledger is too young, or its age unknown;
                                                          who made it may name it where no listing shows it
-archive, where wanted    no mark                         marks cannot be read
+archive, where wanted    no mark; a copy not whole       marks, or a copy, cannot be read
 holders                  entries beyond the end that     one did not answer lately; whose disks answered is not known
                          a LAC proves
 durability               an entry has fewer than A copies     not every copy can be judged
@@ -15,7 +15,7 @@ listing                                                  not complete; many ledg
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final
 
@@ -106,6 +106,8 @@ class Evidence:
         aliases: other names of bookies.
         now_ms: the time, ms since 1970.
         absence: what went since the last verification; None: there was none.
+        bad_copies: ledgers whose archived copy was read back, and is not whole: what is wrong with each.
+        unread_copies: those whose copy could not be read back: why not.
     """
 
     captures: tuple[Dataset, Dataset]
@@ -118,6 +120,8 @@ class Evidence:
     aliases: Mapping[str, str]
     now_ms: int
     absence: Absence | None = None
+    bad_copies: Mapping[LedgerId, str] = field(default_factory=dict)
+    unread_copies: Mapping[LedgerId, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,6 +284,13 @@ def _judge_archive(wanted: Wanted, evidence: Evidence, rules: Rules, objections:
         return
     missing = [number for number, ledger in enumerate(wanted.ledgers) if ledger not in evidence.archive]
     objections.add(np.array(missing, np.int64), Reason.NOT_ARCHIVED, "no backup application marked it")
+    for reason, copies in (
+        (Reason.NOT_ARCHIVED, evidence.bad_copies),
+        (Reason.ARCHIVE_UNREADABLE, evidence.unread_copies),
+    ):
+        rows = [number for number, ledger in enumerate(wanted.ledgers) if ledger in copies]
+        details = [f"its archived copy: {copies[wanted.ledgers[number]]}" for number in rows]
+        objections.add(np.array(rows, np.int64), reason, details)
 
 
 def _judge_holders(

@@ -42,6 +42,7 @@ from reconcile.deletes.verification.objections import Reason
 from reconcile.deletes.verification.verdicts import Breaker, Evidence, Rules, judge_deletes
 from reconcile.deletes.verification.wanted import Wanted
 from reconcile.errors import Advice, GuardRefusedError, Remedy
+from reconcile.jobs.archive.sample import ArchiveSample, prove_sample
 from reconcile.jobs.capture import capture_store
 from reconcile.jobs.context import Context, connect
 from reconcile.jobs.deletes.clusters import (
@@ -82,6 +83,7 @@ class VerifyRequest:
         certificate: file that the certificate is written to; None: none is made.
         sign_key: PEM file that signs it.
         runs: folders of scrutinies: what they know of copies.
+        archive_sample: so many of the archived copies are read back, where marks are demanded.
     """
 
     target: Target
@@ -93,6 +95,7 @@ class VerifyRequest:
     certificate: Path | None = None
     sign_key: Path | None = None
     runs: tuple[DatasetPlace, ...] = ()
+    archive_sample: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,19 +236,30 @@ def _gather_evidence(request: VerifyRequest, context: Context) -> Iterator[_Gath
         second = _capture(opened, folder / "second", context)
         began_ms = to_ms(first.read("sources", columns=["at"])["at"][0].as_py())
         absence = measure_since_listing(opened, own, second, now_ms(context))
+        if request.archive_sample and not rules.archived:
+            problem = "has no meaning where no archive mark is demanded"
+            raise InputError("a sample of archived copies", problem, "demand marks, or ask for no sample")
+        marks = _read_archive(own, ledgers)
+        copies = ArchiveSample()
+        if rules.archived and request.archive_sample and marks:
+            with context.reporter.progress("reading archived copies back", "ledgers"):
+                copies = prove_sample(marks, request.archive_sample)
         evidence = Evidence(
             captures=(first, second),
             listings=(first_listing.listing, second_listing.listing),
             holdings=holdings,
             durability=durability,
             tombstones=tombstones,
-            archive=_read_archive(own, ledgers),
+            archive=marks,
             removed_lately=lately,
             aliases=request.looks.aliases,
             now_ms=now_ms(context),
             absence=absence,
+            bad_copies=copies.bad,
+            unread_copies=copies.unread,
         )
         described = _describe(evidence, (first_listing, second_listing), rules)
+        described["archived_copies_proven"] = str(copies.proven)
         instance_id = read_instance_id(opened.store, opened.root)
         marks_kept = kind_of(layout).has_replication
         listed = (first_listing, second_listing)

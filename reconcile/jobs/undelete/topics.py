@@ -12,11 +12,9 @@ node that the store has with other bytes is left as it is, and can be replaced b
 Source: apache/pulsar 4.0.7, ManagedLedgerImpl.asyncDelete, PersistentTopic.delete; names: TopicName.
 """
 
-import fnmatch
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import unquote
 
 import pyarrow as pa
 
@@ -26,7 +24,7 @@ from reconcile.jobs.undelete.history import DELETED, HistorySource, TopicMatch
 from reconcile.plan.actions import LEAVE, find_places, make_subtree_actions
 from recovery.capture.subtrees import TOPICS
 from recovery.codecs import managed_ledger
-from recovery.codecs.managed_ledger import ManagedLedger
+from recovery.codecs.managed_ledger import ManagedLedger, fits_name
 from recovery.codecs.store_kind import kind_of
 from recovery.errors import FormatError, InputError
 
@@ -62,7 +60,7 @@ def make_match(pattern: str) -> TopicMatch:
     """Return what tells whether a topic's name fits a pattern, as it is written or as nodes have it."""
 
     def decide(name: str) -> bool:
-        return fnmatch.fnmatchcase(name, pattern) or fnmatch.fnmatchcase(unquote(name), pattern)
+        return fits_name(name, pattern)
 
     return TopicMatch(decide)
 

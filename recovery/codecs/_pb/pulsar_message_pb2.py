@@ -24,13 +24,19 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(recovery/codecs/_pb/pulsar_message.proto\x12\x16\x62kmeta.recovery.codecs\"\x8f\x01\n\x0fMessageMetadata\x12\x15\n\rproducer_name\x18\x01 \x01(\t\x12\x13\n\x0bsequence_id\x18\x02 \x01(\x04\x12\x14\n\x0cpublish_time\x18\x03 \x01(\x04\x12\x1d\n\x15num_messages_in_batch\x18\x0b \x01(\x05\x12\x1b\n\x13highest_sequence_id\x18\x18 \x01(\x04')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(recovery/codecs/_pb/pulsar_message.proto\x12\x16\x62kmeta.recovery.codecs\"-\n\x0fMessageProperty\x12\x0b\n\x03key\x18\x01 \x02(\t\x12\r\n\x05value\x18\x02 \x02(\t\"\x1a\n\x0bMessageKeys\x12\x0b\n\x03key\x18\x01 \x02(\t\"\xd5\x04\n\x0fMessageMetadata\x12\x15\n\rproducer_name\x18\x01 \x01(\t\x12\x13\n\x0bsequence_id\x18\x02 \x01(\x04\x12\x14\n\x0cpublish_time\x18\x03 \x01(\x04\x12;\n\nproperties\x18\x04 \x03(\x0b\x32\'.bkmeta.recovery.codecs.MessageProperty\x12\x15\n\rpartition_key\x18\x06 \x01(\t\x12\x13\n\x0b\x63ompression\x18\x08 \x01(\x05\x12\x19\n\x11uncompressed_size\x18\t \x01(\r\x12\x1d\n\x15num_messages_in_batch\x18\x0b \x01(\x05\x12\x12\n\nevent_time\x18\x0c \x01(\x04\x12<\n\x0f\x65ncryption_keys\x18\r \x03(\x0b\x32#.bkmeta.recovery.codecs.MessageKeys\x12!\n\x19partition_key_b64_encoded\x18\x11 \x01(\x08\x12\x14\n\x0cordering_key\x18\x12 \x01(\x0c\x12\x13\n\x0bmarker_type\x18\x14 \x01(\x05\x12\x18\n\x10txnid_least_bits\x18\x16 \x01(\x04\x12\x17\n\x0ftxnid_most_bits\x18\x17 \x01(\x04\x12\x1b\n\x13highest_sequence_id\x18\x18 \x01(\x04\x12\x12\n\nnull_value\x18\x19 \x01(\x08\x12\x0c\n\x04uuid\x18\x1a \x01(\t\x12\x1b\n\x13num_chunks_from_msg\x18\x1b \x01(\x05\x12\x1c\n\x14total_chunk_msg_size\x18\x1c \x01(\x05\x12\x10\n\x08\x63hunk_id\x18\x1d \x01(\x05\"\x8e\x02\n\x15SingleMessageMetadata\x12;\n\nproperties\x18\x01 \x03(\x0b\x32\'.bkmeta.recovery.codecs.MessageProperty\x12\x15\n\rpartition_key\x18\x02 \x01(\t\x12\x14\n\x0cpayload_size\x18\x03 \x02(\x05\x12\x15\n\rcompacted_out\x18\x04 \x01(\x08\x12\x12\n\nevent_time\x18\x05 \x01(\x04\x12!\n\x19partition_key_b64_encoded\x18\x06 \x01(\x08\x12\x14\n\x0cordering_key\x18\x07 \x01(\x0c\x12\x13\n\x0bsequence_id\x18\x08 \x01(\x04\x12\x12\n\nnull_value\x18\t \x01(\x08')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'recovery.codecs._pb.pulsar_message_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_MESSAGEMETADATA']._serialized_start=69
-  _globals['_MESSAGEMETADATA']._serialized_end=212
+  _globals['_MESSAGEPROPERTY']._serialized_start=68
+  _globals['_MESSAGEPROPERTY']._serialized_end=113
+  _globals['_MESSAGEKEYS']._serialized_start=115
+  _globals['_MESSAGEKEYS']._serialized_end=141
+  _globals['_MESSAGEMETADATA']._serialized_start=144
+  _globals['_MESSAGEMETADATA']._serialized_end=741
+  _globals['_SINGLEMESSAGEMETADATA']._serialized_start=744
+  _globals['_SINGLEMESSAGEMETADATA']._serialized_end=1014
 # @@protoc_insertion_point(module_scope)

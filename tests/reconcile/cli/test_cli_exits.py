@@ -17,6 +17,7 @@ from recovery.dataset import Dataset, open_dataset, write_manifest, write_part
 from recovery.model.ids import LedgerId
 from recovery.testing.bookie_dir import BOOKIE, BookieDir, make_bookie
 from tests.support import backups, impact_judge
+from tests.support.archives import ALL, capture_case, closed_of, disks_of, make_task
 from tests.support.command import ROOT, Done, commands, run
 from tests.support.impacts import write_catalog
 from tests.support.inventories import write_inventory
@@ -32,6 +33,9 @@ VERIFY = "reconcile/check/test_verify_zookeeper.py"
 ETCD = "etcd://127.0.0.1:2379/ledgers"
 GONE_ETCD = "etcd://127.0.0.1:1/ledgers"
 FOUR = [f"bk{number}:3181" for number in range(1, 5)]
+CASE = "c01-clean-sorted"
+LARGEST = str(max(closed_of(CASE).items(), key=lambda item: len(item[1]))[0])
+"""The ledger with the most entries in it."""
 LEDGERS = [Ledger(n, [(0, ("b1", "b2", "b3"))], last=n, length=n + 1) for n in range(1, 9)]
 CLOSED = [impact_judge.Ledger(number, (2, 2, 2), "CLOSED", 9, ((0, (FOUR[0], FOUR[1])),)) for number in (1, 2)]
 
@@ -97,6 +101,12 @@ class World:
         """Begin a backup that has no base yet."""
         BackupWriter(self.root / "backup", backups.BINDING).begin_base()
         return self.root / "backup"
+
+    @cached_property
+    def archive(self) -> Path:
+        """An archive of a cluster's closed ledgers."""
+        make_task(capture_case(CASE, self.root / "captured"), self.root / "archive", disks_of(CASE))(ALL)
+        return self.root / "archive"
 
     @property
     def new(self) -> Path:
@@ -301,6 +311,17 @@ LINES: dict[tuple[str, Exit], Line] = {
     ("archive unmark", Exit.USAGE): lambda _: ["archive", "unmark", "--metadata", STORE],
     ("archive show", Exit.FAILED): lambda _: ["archive", "show", "--metadata", STORE],
     ("archive show", Exit.USAGE): lambda _: ["archive", "show", "one", "--metadata", STORE],
+    ("archive run", Exit.FAILED): lambda w: ["archive", "run", "--metadata", STORE, "--wire", "--to", w.new],
+    ("archive run", Exit.USAGE): lambda w: ["archive", "run", "--metadata", STORE, "--to", w.new],
+    ("archive verify", Exit.DONE): lambda w: ["archive", "verify", "--from", w.archive],
+    ("archive verify", Exit.USAGE): lambda w: ["archive", "verify", "--from", w.new],
+    ("archive verify", Exit.FOUND): lambda w: ["archive", "verify", "--from", w.archive, LARGEST, "99999"],
+    ("archive read", Exit.DONE): lambda w: ["archive", "read", "--from", w.archive, LARGEST, "--out", w.new],
+    ("archive read", Exit.FAILED): lambda w: ["archive", "read", "--from", w.archive, LARGEST, "--out", w.new],
+    ("archive read", Exit.USAGE): lambda w: ["archive", "read", "--from", w.new, "1", "--out", w.new],
+    ("archive read", Exit.FOUND): lambda w: [
+        "archive", "read", "--from", w.archive, LARGEST, "--entries", "0-99999", "--out", w.new
+    ],
     ("certificate check", Exit.DONE): lambda w: ["certificate", "check", certified(w), "1"],
     ("certificate check", Exit.USAGE): lambda w: ["certificate", "check", w.new],
     ("certificate check", Exit.FOUND): lambda w: ["certificate", "check", certified(w), "2"],
@@ -316,7 +337,9 @@ LINES: dict[tuple[str, Exit], Line] = {
 }  # fmt: skip
 """Command lines that end so, and need neither Spark nor a server."""
 
-FULL_DISK = {(name, Exit.FAILED) for name in ("collect", "plan split", "plan edit", "export", "backup prune")}
+FULL_DISK = {
+    (name, Exit.FAILED) for name in ("collect", "plan split", "plan edit", "export", "archive read", "backup prune")
+}
 """Of these, on a full disk."""
 
 COLLECT, CHECK, CLI, WRITE = "recovery/collect", "reconcile/check", "reconcile/cli", "reconcile/write"
@@ -325,6 +348,7 @@ FREEZING, DELETES = "reconcile/write/freezing", "reconcile/deletes"
 UNDELETE = "reconcile/jobs/undelete/test_undelete.py"
 ORPHANS = "reconcile/jobs/orphans/test_orphans_real.py"
 PIPELINE = "reconcile/jobs/deletes/test_deletes_pipeline_real.py"
+ARCHIVE = "real/test_archive.py"
 ELSEWHERE: dict[tuple[str, Exit], str] = {
     ("backup follow", Exit.DONE): f"{CLI}/test_backup_commands.py::test_a_lost_store_comes_back_from_its_backup",
     ("collect", Exit.FOUND): f"{COLLECT}/test_vanished_files.py::test_the_first_line_says_so_and_the_last_what_to_do",
@@ -381,8 +405,12 @@ ELSEWHERE: dict[tuple[str, Exit], str] = {
     ("apply", Exit.PARTLY): f"{CLI}/test_cli_bad_input_real.py::test_what_stands_in_the_way_is_left",
     **{
         (name, Exit.PARTLY): f"{DELETES}/test_packed.py::test_a_node_that_others_change_all_the_time"
-        for name in ("tombstones expire", "tombstones decommission", "archive mark", "archive unmark")
+        for name in ("tombstones expire", "tombstones decommission", "archive mark", "archive unmark", "archive run")
     },
+    ("archive run", Exit.DONE): f"{ARCHIVE}::test_a_bookie_that_is_down_is_passed_over",
+    ("archive run", Exit.FOUND): f"{ARCHIVE}::test_every_closed_ledger_is_archived_and_marked_and_damage_named",
+    ("archive run", Exit.UNDECIDABLE): f"{ARCHIVE}::test_a_bookie_that_is_down_is_passed_over",
+    ("archive run", Exit.REFUSED): f"{ARCHIVE}::test_a_bookie_that_is_down_is_passed_over",
     **{
         (name, Exit.REFUSED): f"{PIPELINE}::test_a_root_that_is_not_ours_is_refused"
         for name in ("tombstones list", "tombstones expire", "archive mark", "archive unmark", "archive show")

@@ -72,7 +72,7 @@ def test_every_entry_is_what_its_writer_wrote(name: str, tmp_path: Path, capsys:
 def test_raw_frames_are_as_bookies_store_them(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Behind its size each entry with its ids; the payload is its end."""
     row = proven(name)[0]
-    exported(name, tmp_path, capsys, "--raw", ledgers=[row["ledger"]])
+    exported(name, tmp_path, capsys, "--as", "raw", ledgers=[row["ledger"]])
     raw = (tmp_path / "out" / f"{row['ledger']}.entries").read_bytes()
     at = 0
     found: list[list[object]] = []

@@ -75,6 +75,12 @@ if TYPE_CHECKING:
     show_default=True,
     help="Whether the backup application must have marked a ledger.",
 )
+@click.option(
+    "--archive-sample",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="With --archived required: N archived copies are read back from the places that their marks name.",
+)
 @click.option("--freshness", type=DURATION, default="1d", show_default=True, help="Greatest age of an inventory.")
 @click.option(
     "--stable-for",
@@ -107,6 +113,7 @@ def verify(
     evidence: tuple[DatasetPlace, ...],
     min_age: timedelta,
     archived: str,
+    archive_sample: int | None,
     freshness: timedelta,
     times: int,
     certificate: Path | None,
@@ -142,6 +149,7 @@ def verify(
         certificate=certificate,
         sign_key=sign_key,
         runs=evidence,
+        archive_sample=archive_sample or 0,
     )
     sys.exit(output.show(_make_result(job.verify_deletes(request, make_context(output)), target, certificate)))
 

@@ -10,7 +10,9 @@ import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.security.KeyPairGenerator;
 import java.util.ArrayList;
+import java.util.Base64;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -34,9 +36,13 @@ import org.apache.pulsar.broker.PulsarService;
 import org.apache.pulsar.broker.ServiceConfiguration;
 import org.apache.pulsar.client.admin.LongRunningProcessStatus;
 import org.apache.pulsar.client.admin.PulsarAdmin;
+import org.apache.pulsar.client.api.CompressionType;
 import org.apache.pulsar.client.api.Consumer;
+import org.apache.pulsar.client.api.CryptoKeyReader;
+import org.apache.pulsar.client.api.EncryptionKeyInfo;
 import org.apache.pulsar.client.api.Message;
 import org.apache.pulsar.client.api.MessageId;
+import org.apache.pulsar.client.api.MessageIdAdv;
 import org.apache.pulsar.client.api.Producer;
 import org.apache.pulsar.client.api.ProducerBuilder;
 import org.apache.pulsar.client.api.PulsarClient;
@@ -44,6 +50,7 @@ import org.apache.pulsar.client.api.Reader;
 import org.apache.pulsar.client.api.Schema;
 import org.apache.pulsar.client.api.SubscriptionInitialPosition;
 import org.apache.pulsar.client.api.SubscriptionType;
+import org.apache.pulsar.client.api.TypedMessageBuilder;
 import org.apache.pulsar.common.policies.data.ClusterData;
 import org.apache.pulsar.common.policies.data.OffloadPoliciesImpl;
 import org.apache.pulsar.common.policies.data.PersistentTopicInternalStats;
@@ -59,6 +66,7 @@ import org.apache.pulsar.common.policies.data.TenantInfo;
  * <pre>
  * read   every topic is loaded anew: what is read of each, and of each subscription
  * more   messages are written to a topic that there was, and to a new one: their ledgers
+ * shapes messages of every shape are written to a topic, sealed ones to another: what a consumer reads, and the ledgers
  * grow   two more topics, and more messages in all that this has made, each in a way of its own: how many each has
  * </pre>
  *
@@ -498,6 +506,90 @@ public final class Broker {
         return new LinkedHashMap<>(grown);
     }
 
+    private static final String SHAPES = "shapes";
+    private static final String SEALED = "sealed";
+
+    /** Alone and in batches, each compressed in each way, with all that a message may have; in chunks; without a value. */
+    private Map<String, Object> writeShapes() throws Exception {
+        for (CompressionType compression : CompressionType.values()) {
+            for (boolean batched : new boolean[] {false, true}) {
+                try (Producer<byte[]> producer = client.newProducer().topic(name(SHAPES)).compressionType(compression)
+                    .enableBatching(batched).batchingMaxPublishDelay(1, TimeUnit.HOURS)
+                    .sendTimeout(PATIENCE, TimeUnit.SECONDS).create()) {
+                    List<CompletableFuture<MessageId>> sent = new ArrayList<>();
+                    for (int n = 0; n < 3; n++) {
+                        byte[] value = (compression + " " + n + " ").repeat(20 * n).getBytes(StandardCharsets.UTF_8);
+                        TypedMessageBuilder<byte[]> message = producer.newMessage().value(n == 0 ? null : value);
+                        if (n == 1) {
+                            message.key("key \u00e9").property("one", "1").property("two \u00e9", "").eventTime(1234567890123L);
+                        } else if (n == 2) {
+                            message.keyBytes(new byte[] {0, (byte) 0xff}).orderingKey(new byte[] {1, 2});
+                        }
+                        sent.add(message.sendAsync());
+                    }
+                    producer.flush();
+                    for (CompletableFuture<MessageId> one : sent) {
+                        one.get(PATIENCE, TimeUnit.SECONDS);
+                    }
+                }
+            }
+        }
+        try (Producer<byte[]> producer = client.newProducer().topic(name(SHAPES)).enableBatching(false)
+            .enableChunking(true).chunkMaxMessageSize(100).sendTimeout(PATIENCE, TimeUnit.SECONDS).create()) {
+            producer.newMessage().value("large ".repeat(60).getBytes(StandardCharsets.UTF_8)).send();
+        }
+        KeyPairGenerator generator = KeyPairGenerator.getInstance("RSA");
+        generator.initialize(2048);
+        String pem = "-----BEGIN PUBLIC KEY-----\n"
+            + Base64.getMimeEncoder().encodeToString(generator.generateKeyPair().getPublic().getEncoded())
+            + "\n-----END PUBLIC KEY-----\n";
+        CryptoKeyReader keys = new CryptoKeyReader() {
+            @Override
+            public EncryptionKeyInfo getPublicKey(String name, Map<String, String> more) {
+                return new EncryptionKeyInfo(pem.getBytes(StandardCharsets.UTF_8), Map.of());
+            }
+
+            @Override
+            public EncryptionKeyInfo getPrivateKey(String name, Map<String, String> more) {
+                throw new UnsupportedOperationException();
+            }
+        };
+        try (Producer<byte[]> producer = client.newProducer().topic(name(SEALED)).addEncryptionKey("a key")
+            .cryptoKeyReader(keys).sendTimeout(PATIENCE, TimeUnit.SECONDS).create()) {
+            producer.newMessage().value("a secret".getBytes(StandardCharsets.UTF_8)).send();
+        }
+        Map<String, Object> found = new LinkedHashMap<>();
+        for (String topic : List.of(SHAPES, SEALED)) {
+            admin.topics().unload(name(topic));
+            found.put(topic + " ledgers", listLedgers(topic));
+        }
+        List<Map<String, Object>> read = new ArrayList<>();
+        try (Reader<byte[]> reader = client.newReader().topic(name(SHAPES)).startMessageId(MessageId.earliest).create()) {
+            while (reader.hasMessageAvailable()) {
+                read.add(describe(reader.readNext(PATIENCE, TimeUnit.SECONDS)));
+            }
+        }
+        found.put(SHAPES, read);
+        return found;
+    }
+
+    private static Map<String, Object> describe(Message<byte[]> message) {
+        MessageIdAdv id = (MessageIdAdv) message.getMessageId();
+        Map<String, Object> found = new LinkedHashMap<>();
+        found.put("ledger", Long.toString(id.getLedgerId()));
+        found.put("entry", id.getEntryId());
+        found.put("batch", id.getBatchIndex() < 0 ? null : id.getBatchIndex());
+        found.put("publish_time", message.getPublishTime());
+        found.put("event_time", message.getEventTime() == 0 ? null : message.getEventTime());
+        found.put("producer", message.getProducerName());
+        found.put("sequence", message.getSequenceId());
+        found.put("key", message.hasKey() ? message.getKey() : null);
+        found.put("properties", message.getProperties());
+        byte[] value = message.getValue();
+        found.put("payload", value == null ? null : Base64.getEncoder().encodeToString(value));
+        return found;
+    }
+
     private Map<String, Object> readTopics() throws Exception {
         Map<String, Object> found = new LinkedHashMap<>();
         for (String topic : TOPICS) {
@@ -566,6 +658,7 @@ public final class Broker {
                 System.out.println(json.writeValueAsString(switch (line) {
                     case "more" -> made.writeMore();
                     case "grow" -> made.grow();
+                    case "shapes" -> made.writeShapes();
                     default -> made.readTopics();
                 }));
                 System.out.flush();

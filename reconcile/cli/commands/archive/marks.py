@@ -1,4 +1,4 @@
-"""`archive`: marks of a backup application, which the rule `delete verify --archived required` demands."""
+"""`archive mark`, `unmark`, `show`: the marks that `delete verify --archived required` demands."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -33,12 +33,7 @@ _WRITES = {
 }
 
 
-@click.group(epilog="Example: bkmeta archive show --metadata zk+hierarchical://zk1:2181/ledgers 123")
-def archive() -> None:
-    """Mark ledgers that a backup application has. Nothing is deleted by a mark, nor kept."""
-
-
-@archive.command(
+@click.command(
     cls=Command,
     exits={Exit.DONE: "each ledger is marked", **_WRITES},
     epilog="Example: bkmeta archive mark --metadata zk+hierarchical://zk1:2181/ledgers 123 --by backup --to s3://b/123",
@@ -66,7 +61,7 @@ def mark(by: str, place: str, checksum: str, **shared: Any) -> None:  # noqa: AN
     sys.exit(output.show(_make_result("archive-mark", verdict, {"marked": marked}, target, ledgers)))
 
 
-@archive.command(
+@click.command(
     cls=Command,
     exits={Exit.DONE: "none of the ledgers has a mark", **_WRITES},
     epilog="Example: bkmeta archive unmark --metadata zk+hierarchical://zk1:2181/ledgers 123",
@@ -93,7 +88,7 @@ def _make_result(
     return Result(command, verdict, Exit.DONE, counts=counts, following=following, facts=facts)
 
 
-@archive.command(
+@click.command(
     cls=Command,
     exits={
         Exit.DONE: "they are shown",
