@@ -91,7 +91,7 @@ class StoreFullError(OutcomeUnknownError):
 
 
 class CompactedError(UnavailableError):
-    """The point in time that was being read is gone from the store; reading anew, from a later one, may help."""
+    """The point in time that was being read is gone from the store; reading again, from a later one, may help."""
 
     TEXT = "its past was compacted while it was read"
 

@@ -95,7 +95,7 @@ class EtcdFile:
 
     Raises:
         NoSuchStoreError: there is no such file.
-        CorruptStoreError: it is no database file of etcd, or nothing of it can be followed.
+        CorruptStoreError: it is not a database file of etcd, or nothing of it can be followed.
         UnsupportedStoreError: the revision is not one that it can show.
     """
 

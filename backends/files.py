@@ -1,4 +1,4 @@
-"""Regular files opened, and nothing else: where a pipe or a device stands in the place of one, nobody waits for it."""
+"""Regular files opened, and nothing else: where a pipe or a device is in the place of one, nobody waits for it."""
 
 import errno
 import os
@@ -16,7 +16,7 @@ def open_regular(path: str | Path, flags: int = 0) -> int:
     Raises:
         OSError: it cannot be opened, or is not a regular file.
     """
-    # Not waited for: else a pipe that nobody writes to is opened when somebody does.
+    # Not waited for: else a pipe without a writer is opened when one comes.
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | flags)
     mode = os.fstat(file).st_mode
     if not stat.S_ISREG(mode):

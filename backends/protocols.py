@@ -159,7 +159,7 @@ Sasl: TypeAlias = tuple[str, str] | Kerberos
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """One change: the value that a key shall have if its version still is the expected one.
+    """One change: the value that a key must have if its version still is the expected one.
 
     Attributes:
         key: absolute.
@@ -243,7 +243,7 @@ class MetadataStore(Protocol):
             NotEmptyError: a key to be removed has children.
             TooLargeError: more than a transaction holds; nothing was written.
             OutcomeUnknownError: the answer was lost. It is never tried again here: only the caller can tell by
-                reading back (`get` after this sees the outcome) whether what stands there is its own.
+                reading back (`get` after this sees the outcome) whether what is there is its own.
                 `StoreFullError`, one of these, where the store's space is used up.
             ValueError: a removal without a version; the caller's fault.
         """

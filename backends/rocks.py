@@ -63,7 +63,7 @@ class RocksReader:
     Attributes:
         folder: the original folder.
         damage: what of the write-ahead log had to be passed over, for people; None if nothing had to. A record that
-            is cut off at the log's end is no damage: every crash leaves one.
+            is cut off at the log's end is not a damage: every crash leaves one.
     """
 
     __slots__ = ("_db", "damage", "folder")

@@ -25,7 +25,7 @@ def read_operator_text(path: Path, form: str) -> str:
         form: what to write there, should it be no text.
 
     Raises:
-        InputError: it cannot be read, or is no text.
+        InputError: it cannot be read, or is not a text.
     """
     try:
         text = read_operator_file(path).decode()

@@ -197,7 +197,7 @@ def _once(rows: pa.Table) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class _Reference:
-    """What one record says of a ledger of scope 0.
+    """What one record says about a ledger of scope 0.
 
     Attributes:
         ledger: its id.
@@ -235,7 +235,7 @@ def _make_table(references: Sequence[_Reference], source: str) -> pa.Table:
 
 
 def of_store(opened: OpenStore) -> References:
-    """Read the records of Pulsar that stand beside a ledgers root.
+    """Read the records of Pulsar that are beside a ledgers root.
 
     A record that cannot be read is named, and the others are read.
 

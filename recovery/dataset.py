@@ -301,7 +301,7 @@ class DatasetWriter:
         taken = rows.select(schema.names).cast(schema)
         self._buffers[name].append(taken)
         self.rows[name] += taken.num_rows
-        # Counted as they come: asking every buffered table anew is quadratic in their number.
+        # Counted as they come: asking every buffered table again is quadratic in their number.
         self._bytes[name] += taken.nbytes
         self._waiting[name] += taken.num_rows
         if self._bytes[name] > _SPILL_BYTES or self._waiting[name] > _SPILL_ROWS:
@@ -499,7 +499,7 @@ def read_inventories(inventories: Iterable["Dataset"], name: str) -> pa.Table:
 
 
 def read_part(folder: DatasetPlace, file: str, **wanted: Any) -> pa.Table:  # noqa: ANN401 - as pyarrow takes it
-    """Return a file of a folder that is no dataset yet, with columns and filters as `pyarrow.parquet` takes them."""
+    """Return a file of a folder that is not a dataset yet, with columns and filters as `pyarrow.parquet` takes them."""
     system, root = open_system(str(folder))
     return pq.read_table(f"{root}/{file}", filesystem=system, **wanted)
 

@@ -45,7 +45,7 @@ class Reason(StrEnum):
     CONFLICT = "conflict"
     """Two sources of one bookie contradict each other."""
     UNINDEXED = "unindexed"
-    """Entries stand in an entry log, and the index of their ledger lacks them."""
+    """Entries are in an entry log, and the index of their ledger lacks them."""
     SUSPECT_DISK = "suspect_disk"
     """Many files of one folder are damaged."""
 

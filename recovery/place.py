@@ -5,11 +5,11 @@
     gs://bucket/dir           likewise
     hdfs://host:port/dir      likewise; needs libhdfs, with CLASSPATH and JAVA_HOME
 
-A `RemotePlace` has those methods of `pathlib.Path` that datasets need, and is no path of the operating system: what
+A `RemotePlace` has those methods of `pathlib.Path` that datasets need, and is not a path of the operating system: what
 would open it as a local file fails instead.
 
 Credentials, region, endpoint and certificates are of the environment, as the stores' own tools read them, and never of
-a URI: URIs stand in plans, journals and logs. For S3 that is AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY,
+a URI: URIs are in plans, journals and logs. For S3 that is AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY,
 AWS_SESSION_TOKEN, AWS_PROFILE, a role of the host, AWS_REGION, AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL, AWS_CA_BUNDLE;
 for Google GOOGLE_APPLICATION_CREDENTIALS, CLOUD_STORAGE_EMULATOR_ENDPOINT; for HDFS HADOOP_USER_NAME, and Hadoop's own
 configuration.
@@ -150,7 +150,7 @@ class RemotePlace:
         try:
             system.delete_file(path)
         except OSError as error:
-            # HDFS says of a file that is not there only that it failed.
+            # HDFS says about a file that is not there only that it failed.
             if not isinstance(error, FileNotFoundError) and self.is_file():
                 raise
             if not missing_ok:
@@ -221,7 +221,7 @@ def to_place(text: str | DatasetPlace) -> DatasetPlace:
         return Path(text)
     authority = rest.partition("/")[0]
     if "@" in authority or "?" in rest or "#" in rest:
-        # What stands there may be a secret: it is not repeated.
+        # What is there may be a secret: it is not repeated.
         shown = f"{scheme}://{authority.rpartition('@')[2].partition('?')[0]}/…"
         raise InputError(shown, "has a user, a password or parameters in it", _ENVIRONMENT)
     parts = urlsplit(text)

@@ -44,7 +44,7 @@ _RUN_AGAIN: Final = "run it again, into the same folder: what was begun there is
 _MISSING_MODULE: Final = re.compile(
     r"No module named '[^']+'|(?<=PYTHON_VERSION_MISMATCH\] )[^\n.]*|(?<=NOT_INSTALLED\] )[^\n.]*"
 )
-"""What PySpark says of executors whose Python is another, or has not what a task needs."""
+"""What PySpark says about executors whose Python is another, or has not what a task needs."""
 _EQUIP: Final = "give them what is here, or send an environment along; `bkmeta doctor` compares both and says how"
 _MOST_LINES: Final = 3
 _MOST_CHARACTERS: Final = 300

@@ -1,7 +1,7 @@
 """What forks the Python workers of a Spark on this host: `pyspark.daemon`, from where PySpark is installed.
 
 Spark puts its `pyspark.zip` before all else on the search path. Bytecode is not kept in a zip, so each start would
-compile PySpark anew: a second of CPU for each worker. `session` names this module where both are the same PySpark.
+compile PySpark again: a second of CPU for each worker. `session` names this module where both are the same PySpark.
 """
 
 import importlib.util

@@ -326,7 +326,7 @@ class _Connection(asyncio.BufferedProtocol):
     async def serve(self, work: _Work) -> Answer | None:
         """Send all of the work and hand its answers on; return what the rest of it gets, if the bookie fell silent.
 
-        It ends early if the connection breaks; what was lost with it stands in the work again.
+        It ends early if the connection breaks; what was lost with it is in the work again.
         """
         self._work = work
         over: asyncio.Future[Answer | None] = self._loop.create_future()

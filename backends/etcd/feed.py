@@ -166,7 +166,7 @@ class EtcdFeed:
             time.sleep(_AGAIN_S)
 
     def _select(self, rows: pa.Table) -> pa.Table:
-        """Return the rows of what is followed: other keys may stand between them."""
+        """Return the rows of what is followed: other keys may be between them."""
         wanted = np.zeros(rows.num_rows, np.bool_)
         for top in self._tops:
             below = pc.or_(pc.equal(rows["key"], top), pc.starts_with(rows["key"], f"{top}/"))

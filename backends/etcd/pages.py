@@ -152,7 +152,7 @@ def _rest(page: Page, response: Any, keys: int) -> list[Page]:  # noqa: ANN401 -
 
 
 def _cut(start: bytes, page: Page, position: int, width: int, *, at_buckets: bool = False) -> list[Page]:
-    """Cut what is left of a page's ids, from `start` on, where counting begins anew, or into windows."""
+    """Cut what is left of a page's ids, from `start` on, where counting begins again, or into windows."""
     if position >= page.stop:
         return [Page(start, page.end)]  # no id, but a name that is none may follow the last one
     if at_buckets:

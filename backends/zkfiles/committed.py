@@ -1,6 +1,6 @@
 """The committed transactions of a ZooKeeper, out of the logs of one server or of several, while they are written.
 
-A server writes a transaction down before it is committed; after an election some never are. A transaction is proven by:
+A server writes a transaction down before it is committed; after an election some are never. A transaction is proven by:
 
     whose log                           it is committed when
     a standalone server's               it is in the log: the server applies all that is there when it starts
@@ -11,7 +11,7 @@ A server writes a transaction down before it is committed; after an election som
 
 Within an epoch one leader numbers the transactions, so a zxid names one of them. The same zxid with other bytes in two
 servers' logs says that they are not of one ensemble. Of an epoch that ended, what the digests of the next one do not
-agree with was never committed, whatever stands in the log.
+agree with was never committed, whatever is in the log.
 
 Source: docs/formats/zookeeper-files.md; Apache ZooKeeper 3.9, SyncRequestProcessor, ObserverZooKeeperServer,
 LearnerHandler.
@@ -115,7 +115,7 @@ class LoggingServer:
 
 
 def find_role(server: Server) -> Role:
-    """Tell what a server's log holds: an observer's ``zoo.cfg`` stands at most two folders above its files."""
+    """Tell what a server's log holds: an observer's ``zoo.cfg`` is at most two folders above its files."""
     trees = {path.parent for path in server.snapshots}
     for folder in trees:
         for above in folder.parents[:2]:
@@ -238,7 +238,7 @@ class CommittedLog:
                 case Logged():
                     given = source.find_snapshot(previous, item.zxid)
                     if given is not None:
-                        # The digest is no proof: what is between may have been written over since.
+                        # The digest is not a proof: what is between may have been written over since.
                         why = f"{given} was given to the server after {previous:#x}: what is between is in no log of it"
                         self._broken = Broken(previous, item.zxid, why)
                         return
@@ -361,7 +361,7 @@ class CommittedLog:
             return 0, []
         counted: dict[int, LoggingServer] = {}
         for source in self._servers:
-            # Asked after all logs were read: what stands there still, stood there when the last log was read.
+            # Asked after all logs were read: what is there still, was there when the last log was read.
             if source.number in voters and source.tail.is_unchanged() and source.epoch() == epoch:
                 counted[source.number] = source
         return len(voters) // 2 + 1, list(counted.values())

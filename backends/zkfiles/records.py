@@ -32,7 +32,7 @@ from enum import Enum
 from typing import Final
 
 Acl = tuple[tuple[int, str, str], ...]
-"""Entries of perms, scheme and id, in the order that they stand in."""
+"""Entries of perms, scheme and id, in the order that they are in."""
 
 REFUSED: Final = -1
 """Type of a transaction that changes nothing."""
@@ -183,7 +183,7 @@ class Reader:
         self.end = end
 
     def take(self, size: int) -> int:
-        """Return where so many bytes begin, and stand behind them."""
+        """Return where so many bytes begin, and are behind them."""
         position = self.at
         if size < 0 or size > self.end - position:
             raise MalformedError(position, f"{size} bytes are named, and {self.end - position} are left")

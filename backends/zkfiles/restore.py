@@ -201,7 +201,7 @@ def _replay(
 
 
 def _set_known(restored: Restored, base: Snapshot, history: History) -> None:
-    """Set what a snapshot alone says of its point in time."""
+    """Set what a snapshot alone says about its point in time."""
     if base.begun is None:
         restored.txn = base.ends or None
         restored.gaps.append(

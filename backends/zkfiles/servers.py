@@ -112,7 +112,7 @@ def find(path: Path) -> list[Server]:
 
 
 def find_all(tops: Sequence[Path]) -> list[Server]:
-    """Return the servers whose files stand in or below some folders; symbolic links below them are not followed.
+    """Return the servers whose files are in or below some folders; symbolic links below them are not followed.
 
     Raises:
         NoSuchStoreError: there are none.

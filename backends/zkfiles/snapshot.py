@@ -13,7 +13,7 @@ Big-endian. The name has the last zxid that was applied when writing began, in h
     digest     20       3.6 and later: int64 zxid, int32 2, int64 digest of the tree then; sealed again
     last zxid  8        3.9 and later: int64, the last one when writing ended; sealed again
 
-Parents stand before their children, each subtree in one piece. Writing goes on while transactions are applied, so the
+Parents are before their children, each subtree in one piece. Writing goes on while transactions are applied, so the
 tree holds all up to the name's zxid, and any part of what came until writing ended (`Snapshot.ends`).
 
 gzip holds the same bytes. So does snappy-java's stream: b"\x82SNAPPY\0", int32 1, int32 1, then blocks: int32 size,
@@ -306,11 +306,11 @@ class Snapshot:
         return None
 
     def below(self, row: int) -> int:
-        """Return the row behind the last one that stands below a row."""
+        """Return the row behind the last one that is below a row."""
         if not (path := self.path_at(row)):
             return self.nodes
         prefix = path + b"/"
-        # Subtrees stand in one piece: doubled steps find one that is outside, then halves the first one.
+        # Subtrees are in one piece: doubled steps find one that is outside, then halves the first one.
         low, step = row + 1, 1
         while low + step <= self.nodes and self.path_at(low + step - 1).startswith(prefix):
             low, step = low + step, step * 2

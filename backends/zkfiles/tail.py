@@ -5,7 +5,7 @@
     zeros, or a record not finished        nothing: the next read looks again, or a later log goes on
     the next log begins                    its records, where they go on from the last one
     a log is deleted while it is open      its rest: the file is still there for who has it open
-    records are cut off or written over    `TakenBack`, then what stands there now
+    records are cut off or written over    `TakenBack`, then what is there now
     the next record does not go on         `Broken`, with both ends
 
 A server writes a log out before it begins the next one. So the names are listed first: what the open log has then is
@@ -120,7 +120,7 @@ class LogTail:
         self._kept, self._kept_crc = record.zxid, record.crc
 
     def is_unchanged(self) -> bool:
-        """Tell whether the last record that was yielded still stands in its log."""
+        """Tell whether the last record that was yielded still is in its log."""
         try:
             return not self.is_broken and self._log is not None and not _was_rewritten(self._log)
         except OSError:
@@ -260,14 +260,14 @@ class LogTail:
 
 
 def _reopen(log: _OpenLog) -> IO[bytes]:
-    """Open the same file once more, so that nothing that was read ahead is taken for what stands there now."""
+    """Open the same file once more, so that nothing that was read ahead is taken for what is there now."""
     file = os.fdopen(os.dup(log.file), "rb", txnlog.WINDOW)
     file.seek(log.position)
     return file
 
 
 def _was_rewritten(log: _OpenLog) -> bool:
-    """Tell whether what was read of a log is no longer what stands there."""
+    """Tell whether what was read of a log is no longer what is there."""
     stat = os.fstat(log.file)
     if stat.st_size < log.position:
         return True

@@ -39,7 +39,7 @@ _FRAME: Final = struct.Struct(">qi")
 _END: Final = 0x42
 WINDOW: Final = 1 << 20
 _SEARCHED: Final = 1 << 26
-"""Bytes whose checksum is tried when a valid record is looked for behind a damaged one."""
+"""Bytes whose checksum is tried when a valid record is searched for behind a damaged one."""
 _TRIED: Final = 64
 """What a place costs of them that is looked at and not tried."""
 
@@ -74,7 +74,7 @@ class Log:
         version: of the format.
         entries: `ENTRY` of every valid record, in file order.
         end: first byte that is not part of them.
-        why: what stands there.
+        why: what is there.
         size: of the file.
         damage: what is more than a crash leaves; None: nothing.
     """
@@ -178,7 +178,7 @@ class Frames:
 
     Attributes:
         at: first byte behind the last valid record.
-        why: what stands there.
+        why: what is there.
         problem: of a record that cannot be understood.
         transaction: of the last record that was yielded and decoded.
     """

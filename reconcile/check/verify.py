@@ -506,7 +506,7 @@ class _Run:
 
 
 def _describe_above(ledger: _Ledger) -> str:
-    """Say what stands behind the end of a ledger."""
+    """Say what is behind the end of a ledger."""
     first, last = ledger.end + 1, ledger.end + ledger.above
     entries = f"entry {first}" if first == last else f"entries {first} to {last}"
     shown = (
@@ -518,7 +518,7 @@ def _describe_above(ledger: _Ledger) -> str:
 
 
 def _judge(piece: _Piece, number: int, record: bytes) -> _Copy:
-    """Say what the bytes at a place are; an entry of other ids means that the one looked for is not there."""
+    """Say what the bytes at a place are; an entry of other ids means that the one searched for is not there."""
     ledger = piece.ledger
     if not entry.is_of(record, ledger.id, number):
         return _Copy.ABSENT

@@ -11,7 +11,7 @@
     BKMETA_TLS_KEY_PASSWORD              of the key, where it is encrypted
     BKMETA_PATIENCE_S                    seconds that a store which does not answer is tried; 60
 
-Secrets never stand on a command line.
+Secrets are never on a command line.
 """
 
 import os

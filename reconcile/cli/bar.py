@@ -38,7 +38,7 @@ class _Where(ProgressColumn):
 def draw(title: str, *, no_color: bool) -> Iterator[Callable[[int, int, str], None]]:
     """Draw until the end of the block; give a function to call with (done, of all, what is done now).
 
-    A bar that stands at 0 says nothing, and looks broken: until something is done the time that passed is shown.
+    A bar that is at 0 says nothing, and looks broken: until something is done the time that passed is shown.
     """
     moving = (BarColumn(), TextColumn("{task.percentage:>3.0f}%"), TimeRemainingColumn())
     columns = (

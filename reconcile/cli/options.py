@@ -432,7 +432,7 @@ def read_names(path: Path | tuple[str, ...]) -> tuple[str, ...]:
         path: the file; or the names, where an incident file has them.
 
     Raises:
-        InputError: unreadable, not text, without a name, or with one that is no bookie's.
+        InputError: unreadable, not text, without a name, or with one that is not a bookie's.
     """
     if isinstance(path, tuple):
         return tuple(dict.fromkeys(path))

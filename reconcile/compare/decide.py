@@ -117,7 +117,7 @@ def sample_ranges(parts: Sequence[range], rows: int) -> Sequence[range]:
 
 
 def count_range(case: Case, buckets: range, references: pa.Table | None) -> dict[str, Any]:
-    """Return what a range says of all the others, as JSON values."""
+    """Return what a range says about all the others, as JSON values."""
     copies = case.copies(buckets, COLUMNS)
     quorums: Counter[str] = Counter()
     for catalog in case.evidence.datasets:
@@ -132,7 +132,7 @@ def count_range(case: Case, buckets: range, references: pa.Table | None) -> dict
 
 
 def prepare_case(case: Case, answers: Iterable[Mapping[str, Any]]) -> tuple[Case, Prior]:
-    """Return the case with what all ranges say of deletions, and the prior."""
+    """Return the case with what all ranges say about deletions, and the prior."""
     shapes, quorums, deletions = ShapeCounts(), Counter[tuple[int, int, int]](), []
     kept: set[str] = set()
     for answer in answers:

@@ -112,7 +112,7 @@ def explain_by_deletion(
 ) -> pa.Table:
     """Return the rows with the reason that the ledger was probably deleted, where bookies have logs of it at most.
 
-    They stay held: nothing proves a deletion. What their snapshot's record says is no contradiction then.
+    They stay held: nothing proves a deletion. What their snapshot's record says is not a contradiction then.
 
     Args:
         rows: RECONSTRUCTION.

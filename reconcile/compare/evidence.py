@@ -46,7 +46,7 @@ class Catalog:
 
     @classmethod
     def read(cls, dataset: Dataset) -> "Catalog":
-        """Read what a catalog says of itself."""
+        """Read what a catalog says about itself."""
         rows = dataset.read("sources").to_pylist()
         row: Mapping[str, Any] = rows[0] if rows else {}
         taken_at = row["at"].timestamp() if row.get("at") else 0.0
@@ -81,7 +81,7 @@ class Evidence:
         is_some_lost: somebody states that disks are gone for good: what a record names may have been there.
         mass_deletion: more was deleted than somebody may have wanted.
         mass_let_go: the same, of what an upper layer's history shows.
-        collisions: files of key columns of ledgers whose lower halves stand in several scopes.
+        collisions: files of key columns of ledgers whose lower halves are in several scopes.
         aliases: other names of bookies in records → ids.
         proposed: those of `aliases` that nobody stated: the evidence suggests them.
         kept: bookies that hold a ledger for which a snapshot names them: they were not wiped since.
@@ -245,7 +245,7 @@ def read_unguarded(catalog: Dataset, buckets: range, columns: list[str] | None =
 
 
 def has_scopes(datasets: Sequence[Dataset]) -> bool:
-    """Say whether any ledger is of another scope than 0, from what files say of themselves: no row is read."""
+    """Say whether any ledger is of another scope than 0, from what files say about themselves: no row is read."""
     return any(
         dataset.bounds(name, "scope") not in (None, (0, 0))
         for dataset in datasets

@@ -51,7 +51,7 @@ def guard_beyond_locks(
 ) -> tuple[pa.Table, npt.NDArray[np.bool_]]:
     """Guard by names alone, or hold, the guarded ledgers for which the store has no room for a lock; reasons stay.
 
-    Locks stand in one listing, which holds so many. Buckets are a hash of the id, so each gets the same share of them:
+    Locks are in one listing, which holds so many. Buckets are a hash of the id, so each gets the same share of them:
     what becomes of a ledger depends neither on the other buckets nor on how the work is cut.
 
     Args:
@@ -188,8 +188,8 @@ def _append(lists: pa.ListArray, item: pa.Array) -> pa.ListArray:
 def claim_without_members(rows: pa.Table) -> pa.Table:
     """Claim less where nothing says which bookies the cluster has.
 
-    Copies that are missing may stand on one that nobody named: such ledgers are guarded, unless a snapshot's record or
-    an upper layer vouches for their end. No end is observed, for entries above it may stand there, too.
+    Copies that are missing may be on one that nobody named: such ledgers are guarded, unless a snapshot's record or
+    an upper layer vouches for their end. No end is observed, for entries above it may be there, too.
     """
     grades = rows["grades"].combine_chunks()
     vouched = pc.is_in(grades.field("last_entry"), value_set=pa.array(["snapshot", "reference"]))

@@ -106,7 +106,7 @@ def decide_ledger(
     knowledge: Knowledge,
     coverage: Coverage,
 ) -> Decision:
-    """Return what a plan says of the ledger, if it does; else what `recover` would decide.
+    """Return what a plan says about the ledger, if it does; else what `recover` would decide.
 
     Args:
         ledger: which.

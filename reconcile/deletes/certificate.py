@@ -175,7 +175,7 @@ def read_certificate(path: Path) -> Certificate:
     """Return what a certificate's file says, unchecked but for its form.
 
     Raises:
-        InputError: the file cannot be read, or is no certificate.
+        InputError: the file cannot be read, or is not a certificate.
     """
     try:
         content = json.loads(path.read_bytes())

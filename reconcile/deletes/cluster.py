@@ -1,4 +1,4 @@
-"""The cluster whose ledgers are deleted: its store, and records as they stand there with their rights."""
+"""The cluster whose ledgers are deleted: its store, and records as they are there with their rights."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

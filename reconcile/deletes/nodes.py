@@ -1,7 +1,7 @@
 """Nodes of packed records as messages: written, read whole, or changed in place.
 
 Who changes a few of a thousand records reads only these: the others stay the message that they were. Each text of a
-node stands once; a change adds texts, and a node that has many more than its records use is written anew.
+node stands once; a change adds texts, and a node that has many more than its records use is written again.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -16,14 +16,14 @@ from recovery.model.ids import LedgerId, to_unsigned
 VERSION: Final = 1
 _SPARE_TEXTS: Final = 64
 _TEXTS_EACH: Final = 2
-"""A node is written anew when it has more texts than so many for each record, and some to spare."""
+"""A node is written again when it has more texts than so many for each record, and some to spare."""
 
 T = TypeVar("T")
 
 
 @dataclass(slots=True)
 class Texts:
-    """The texts of a node, each once; 0 is no text."""
+    """The texts of a node, each once; 0 is not a text."""
 
     texts: list[str] = field(default_factory=lambda: [""])
     numbers: dict[str, int] = field(init=False)

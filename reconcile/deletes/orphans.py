@@ -1,4 +1,4 @@
-"""Orphans of a bucket range: ledgers that nobody names, data without a record, records that went past bkmeta.
+"""Orphans of a bucket range: ledgers that nothing names, data without a record, records that went past bkmeta.
 
 finding              is
 UNREFERENCED         the store has a record, no upper layer names it: a candidate for a delete, once two listings say so
@@ -126,7 +126,7 @@ def _unite_live(listings: Sequence[Listing]) -> pa.Table:
 def _find_unreferenced(
     sides: Sides, named: pa.Table, listings: tuple[Listing, Listing], min_age_ms: int, run: Run
 ) -> tuple[pa.Table, pa.Table, Counter[str]]:
-    """Return the findings of ledgers that nobody names, the keys of those listed twice, and why others are none."""
+    """Return the findings of ledgers that nothing names, the keys of those listed twice, and why others are none."""
     first_stored, stored = sides.stored
     left_out: Counter[str] = Counter()
     is_named = _find_among(stored, named)
@@ -163,7 +163,7 @@ def _find_unreferenced(
 
 
 def _state_record(rows: pa.Table, sides: Sides, listings: tuple[Listing, Listing], twice: Mask) -> list[Statement]:
-    """Return the evidence of ledgers that nobody names."""
+    """Return the evidence of ledgers that nothing names."""
     born, copies = find_births(rows), sides.copies
     indexed = copies.filter(pc.is_in(copies["source"], value_set=_HELD)).group_by(_KEYS).aggregate([("entries", "max")])
     places, on = unite([rows, indexed]).rows
@@ -247,7 +247,7 @@ def _find_among(rows: pa.Table, keys: pa.Table) -> Mask:
 
 
 def _is_unchanged(earlier: pa.Table, stored: pa.Table) -> Mask:
-    """Return which records stood in the same version before."""
+    """Return which records was in the same version before."""
     old_rows, rows = unite([earlier, stored]).rows
     mask = np.zeros(stored.num_rows, np.bool_)
     stays = (old_rows != ABSENT) & (rows != ABSENT)

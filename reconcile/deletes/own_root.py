@@ -54,7 +54,7 @@ class OwnRoot:
 
     Attributes:
         key: of it.
-        mark: what it says of itself.
+        mark: what it says about itself.
         acl: rights of the nodes that are made; None: the store has none.
         tombstones, archive: its records.
     """
@@ -93,7 +93,7 @@ def open_own_root(store: MetadataStore, ledgers_root: str, acl: str | None = Non
         acl: rights of nodes that are made later; None: those of our own root.
 
     Raises:
-        GuardRefusedError: what stands there is not ours, or another cluster's.
+        GuardRefusedError: what is there is not ours, or another cluster's.
     """
     key = name_own_root(ledgers_root)
     stored = store.get(key)
@@ -123,7 +123,7 @@ def make_own_root(store: MetadataStore, ledgers_root: str, log: ChangeLog, acl: 
         acl: its rights; None: those of the ledgers root.
 
     Raises:
-        GuardRefusedError: what stands there is not ours, or nothing says which rights it shall have.
+        GuardRefusedError: what is there is not ours, or nothing says which rights it must have.
     """
     own_root = open_own_root(store, ledgers_root, acl)
     if own_root is not None:

@@ -5,7 +5,7 @@
     place of a ledger      64 bits: its bucket (12 bits), then the rest of its hash (`recovery.model.ids.mix`)
 
 The nodes of a folder always cover every place once: a split removes a node and makes its halves in one transaction, and
-no node is removed otherwise. What a node has and what it shall have may be more than a transaction takes: then it is
+no node is removed otherwise. What a node has and what it must have may be more than a transaction takes: then it is
 split as it is, until what comes has a node that it fits into.
 """
 
@@ -54,7 +54,7 @@ class Decision(Generic[T]):
     """What becomes of one ledger.
 
     Attributes:
-        record: what its node shall have; None: nothing.
+        record: what its node must have; None: nothing.
         beside: writes of other keys in the same transaction.
         replaced: bytes that these writes remove or replace, for the journal, in their order.
     """
@@ -154,7 +154,7 @@ def _announce(writes: Sequence[Write], replaced: Mapping[str, bytes | None]) -> 
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What stands at the keys of a transaction."""
+    """What is at the keys of a transaction."""
 
     version: int
     by_key: Mapping[str, Versioned | None]
@@ -172,7 +172,7 @@ class _Transaction:
         return self.writes[0].key
 
     def is_made(self, stored: _Seen | None) -> bool:
-        """Whether what it writes stands there."""
+        """Whether what it writes is there."""
         if stored is None:
             return False
         standing = ((stored.by_key[write.key], write.value) for write in self.writes if write.value is not None)
@@ -201,7 +201,7 @@ class _Target:
         return key
 
     def read(self, changes: Sequence[_Transaction]) -> ByKey:
-        """Return what stands at the keys of each transaction."""
+        """Return what is at the keys of each transaction."""
         seen = {}
         for change in changes:
             by_key = dict(self._store.get_many([write.key for write in change.writes]))

@@ -54,7 +54,7 @@ class Policy:
         most_in_a_day: ledgers that a day may purge without a confirmation, at most.
         approvals: people besides the one who made it who must approve a plan, a certificate, a thaw, an undo, a loss.
         approvers: who may; the one who makes it signs with such a key, too.
-        quarantine_ms: how long a hold stands in the place of a record before it is removed; 0: it is removed at once.
+        quarantine_ms: how long a hold is in the place of a record before it is removed; 0: it is removed at once.
         quarantine_most: ledgers that may be in quarantine at a time.
     """
 

@@ -52,10 +52,10 @@ _REMEDY: Final = "see what became of it: ask for its status; then verify again, 
 
 @dataclass(frozen=True, slots=True)
 class Quarantine:
-    """What stands before a removal.
+    """What is before a removal.
 
     Attributes:
-        ms: how long a hold stands in the place of a record.
+        ms: how long a hold is in the place of a record.
         room: further ledgers that may be in quarantine.
     """
 
@@ -113,7 +113,7 @@ class Purged:
 
 @dataclass(slots=True)
 class _LastLook:
-    """What stands at the keys of some ledgers right before they are removed.
+    """What is at the keys of some ledgers right before they are removed.
 
     Attributes:
         records: of them.
@@ -364,7 +364,7 @@ def _demand_unchanged(look: _LastLook, ledger: LedgerId) -> StoredRecord:
 def _look_again(
     batch: Sequence[LedgerId], request: PurgeRequest, cluster: Cluster, own: OwnRoot, look: _LastLook
 ) -> None:
-    """Read what stands at the keys of some ledgers now."""
+    """Read what is at the keys of some ledgers now."""
     look.records = read_records(batch, cluster)
     look.repairs, look.objections = {}, {}
     keys: dict[str, tuple[LedgerId, str]] = {}

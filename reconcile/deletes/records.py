@@ -30,7 +30,7 @@ _STATES_READ: Final = {number: state for state, number in _STATES.items()}
 
 @dataclass(frozen=True, slots=True)
 class RootMark:
-    """What our own root says of itself.
+    """What our own root says about itself.
 
     Attributes:
         ledgers_root: key of the ledgers root that it is of.
@@ -106,7 +106,7 @@ class ArchiveMark:
 
 
 def decode_root_mark(raw: bytes) -> RootMark:
-    """Return what our own root says of itself.
+    """Return what our own root says about itself.
 
     Raises:
         FormatError: it is not a mark of ours, or of a later version.

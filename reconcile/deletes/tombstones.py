@@ -137,8 +137,8 @@ class Tombstone:
         objections: why the last verification was not safe.
         certificate: hash of the certificate that names it; empty: none does.
         references: where upper layers' references are, as who asked named them.
-        hold: record that stands in the place of the ledger's while it is in quarantine; empty: it never was.
-        quarantine_ms: how long it stands there.
+        hold: record that is in the place of the ledger's while it is in quarantine; empty: it never was.
+        quarantine_ms: how long it is there.
     """
 
     ledger: LedgerId
@@ -190,7 +190,7 @@ class Verification:
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """What one inventory, or a bookie, says of one ledger.
+    """What one inventory, or a bookie, says about one ledger.
 
     Attributes:
         bookie, incarnation: who.
@@ -383,12 +383,12 @@ def end_quarantine(tombstone: Tombstone, standing: StoredRecord | None, at_ms: i
 
     Args:
         tombstone: of a quarantined ledger.
-        standing: what stands in the place of its record; None: nothing does, and nothing is to be removed.
+        standing: what is in the place of its record; None: nothing does, and nothing is to be removed.
         at_ms: now.
         by: who purges.
 
     Raises:
-        StepRefusedError: its quarantine is not over, or what stands there is not the hold.
+        StepRefusedError: its quarantine is not over, or what is there is not the hold.
     """
     if at_ms < find_quarantine_end(tombstone):
         raise StepRefusedError("its quarantine is not over")
@@ -397,7 +397,7 @@ def end_quarantine(tombstone: Tombstone, standing: StoredRecord | None, at_ms: i
 
 
 def require_hold(tombstone: Tombstone, standing: StoredRecord | None) -> None:
-    """Check that what stands in the place of a quarantined ledger's record, if anything does, is its hold.
+    """Check that what is in the place of a quarantined ledger's record, if anything does, is its hold.
 
     Raises:
         StepRefusedError: it is not.

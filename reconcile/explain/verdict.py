@@ -13,7 +13,7 @@ from recovery.model.metadata import LedgerMetadata
 
 
 class Standing(StrEnum):
-    """What is to be said of a ledger in a word; stored in --json, so never renamed."""
+    """What is to be said about a ledger in a word; stored in --json, so never renamed."""
 
     SETTLED = "settled"
     """It is in the store and nothing disagrees, or it comes back."""

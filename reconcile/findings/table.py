@@ -1,4 +1,4 @@
-"""The table FINDINGS, made column by column: what is wrong, what each side says of it, and what to do.
+"""The table FINDINGS, made column by column: what is wrong, what each side says about it, and what to do.
 
 A finding's id is a hash of its category and subject, so it is the same in every run.
 """

@@ -83,8 +83,8 @@ def approve(request: ApproveRequest, now: datetime) -> SignedApproval:
     """Return an approval of a plan, a certificate, or a hash that another command printed.
 
     Raises:
-        DatasetError: the folder is no whole plan.
-        InputError: the file is no certificate that holds, or the key cannot be used.
+        DatasetError: the folder is not a whole plan.
+        InputError: the file is not a certificate that holds, or the key cannot be used.
         PlanError: the plan is not what its hash was made of.
     """
     return make_approval(_read_subject(request.named), now, request.lifetime, request.key)

@@ -57,7 +57,7 @@ def describe_bookies(
         if finding.severity is None
         for name in finding.bookies
     }
-    # What is no bookie's id cannot be the name of a cookie either.
+    # What is not a bookie's id cannot be the name of a cookie either.
     for name in filter(is_bookie_id, sorted({*rows, *others, *lost})):
         row = rows.get(name)
         known = KnownBookie(name, lost=name in lost)

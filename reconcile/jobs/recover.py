@@ -68,7 +68,7 @@ class RecoverRequest:
         raise_past: ids up to this one are used, as the operator says.
         aliases: other names of bookies in records → ids.
         subtrees: of upper layers, which are brought back from a snapshot.
-        reads_payload: what stands in front of messages is read from the disks, where no node names their ledger.
+        reads_payload: what is in front of messages is read from the disks, where no node names their ledger.
         master: Spark's, as `spark-submit --master` takes it; None: this host, and only where the work is long.
         python: what executors run as their Python; None: what they have.
         settings: of the run, each with where it came from, for the manifest.
@@ -105,7 +105,7 @@ class Recovered:
 
     Attributes:
         plan: the dataset.
-        manifest: what it says of itself.
+        manifest: what it says about itself.
         absent_root: ledgers root key that the store does not have; None: it has it, or no store was given.
     """
 

@@ -94,7 +94,7 @@ def verify(request: VerifyRequest, context: Context) -> ReadBack:
     """Read the ledgers of a plan back: records from the store, entries through them.
 
     Raises:
-        DatasetError: it is no whole plan.
+        DatasetError: it is not a whole plan.
         InputError: folders that are no bookie's.
         UnavailableError: the store does not answer.
     """

@@ -310,5 +310,5 @@ def list_values(row: Mapping[str, Any], readings: Mapping[str, tuple[str, int]])
 
 
 def find_words(row: Mapping[str, Any], label: str) -> str:
-    """Return what an action says of an alternative, or nothing."""
+    """Return what an action says about an alternative, or nothing."""
     return next((str(other["reads_as"]) for other in row["alternatives"] if other["label"] == label), "")

@@ -59,7 +59,7 @@ class Edits:
         replace_below: paths: nodes of upper layers at and below them are replaced by the snapshot's.
         adopt: ledger → topic whose record names it from now on.
         named: ledger → whose it is, of those that other nodes name from now on.
-        nodes: what makes that so: path in the store → what stands there.
+        nodes: what makes that so: path in the store → what is there.
     """
 
     drop: frozenset[LedgerId] = frozenset()

@@ -1,7 +1,7 @@
 """Large plans without reading every row: what is shown of them is hashed, and the rest by its files.
 
     manifest     agrees with its own digest (`open_dataset`)
-    plan's hash  made again of the manifest, and of the hashes of the buckets that stand there
+    plan's hash  made again of the manifest, and of the hashes of the buckets that are there
     files        compared with the manifest by who asks (`Dataset.verify`)
     rows         counted, all of them; those of a bucket of which one is shown or changed are hashed
 

@@ -3,7 +3,7 @@
     action id    SHA-256 of what an action writes: op, kind, key, expects, acl, value, before, choice, alternatives,
                  guard
     actions      of each bucket the SHA-256 of its sorted ids, each with the action's seq and wave
-    settled      of each bucket the SHA-256 of what is said of its ledgers: outcome, reason, reading, holders,
+    settled      of each bucket the SHA-256 of what is said about its ledgers: outcome, reason, reading, holders,
                  alternatives
     hash         SHA-256 of the manifest but for its list of files, and of both hashes of every bucket
 
@@ -72,7 +72,7 @@ def action_ids(actions: pa.Table) -> pa.Array:
 
 
 def with_ids(actions: pa.Table) -> pa.Table:
-    """Return actions with their ids made anew."""
+    """Return actions with their ids made again."""
     index = tables.ACTIONS.get_field_index("id")
     return actions.set_column(index, tables.ACTIONS.field(index), action_ids(actions))
 
@@ -85,7 +85,7 @@ def bucket_hashes(actions: pa.Table) -> dict[int, str]:
 
 
 def ledger_hashes(rows: pa.Table) -> dict[int, str]:
-    """Return, for each bucket that has ledgers, the SHA-256 of what RECONSTRUCTION says of them."""
+    """Return, for each bucket that has ledgers, the SHA-256 of what RECONSTRUCTION says about them."""
     ordered = rows.select(["bucket", *_SAYS]).sort_by([(name, "ascending") for name in tables.KEY_COLUMNS])
     return dict(_by_bucket(ordered["bucket"], _join_fields(ordered[name] for name in _SAYS)))
 
@@ -100,7 +100,7 @@ def _by_bucket(bucket: Any, rows: Any) -> Iterator[tuple[int, str]]:  # noqa: AN
 
 @dataclass(frozen=True, slots=True)
 class Hashes:
-    """Of every bucket of a plan: of its actions, and of what is said of its ledgers."""
+    """Of every bucket of a plan: of its actions, and of what is said about its ledgers."""
 
     actions: dict[int, str] = field(default_factory=dict)
     settled: dict[int, str] = field(default_factory=dict)

@@ -129,7 +129,7 @@ def open_captured_store(dataset: Dataset) -> Dataset | None:
     """Return the catalog of the store that a plan was made for; None: it is not there.
 
     Raises:
-        DatasetError: it is no whole catalog.
+        DatasetError: it is not a whole catalog.
         PlanError: it is not the one that the plan was made of.
     """
     folder = to_place(dataset.path) / STORE
@@ -214,7 +214,7 @@ def _read(
             low, high = min(low, edge["min"]), max(high, edge["max"])
             for whole in stream.add(reading.take(rows)):
                 hashes.update(hash_of(whole))
-        # What the manifest says of a part decides who reads it.
+        # What the manifest says about a part decides who reads it.
         stream.misplaced += part.rows > 0 and (part.first_bucket, part.last_bucket) != (low, high)
     for whole in stream.rest():
         hashes.update(hash_of(whole))
@@ -291,7 +291,7 @@ class _Actions:
         self.first: list[tuple[tuple[int, int, int, int], Line]] = []
 
     def take(self, actions: pa.Table) -> pa.Table:
-        """Count a batch, and return it with its ids made anew."""
+        """Count a batch, and return it with its ids made again."""
         fresh = with_ids(actions)
         self.altered += actions.num_rows - int(pc.sum(pc.equal(actions["id"], fresh["id"])).as_py() or 0)
         self.misplaced += _count_misplaced(actions, self._layout)
@@ -338,7 +338,7 @@ def _are_misplaced(nodes: pa.Table) -> npt.NDArray[np.bool_]:
 
 
 class _Ledgers:
-    """What is said of a plan's ledgers, batch by batch."""
+    """What is said about a plan's ledgers, batch by batch."""
 
     def __init__(self, shown: int) -> None:
         self._shown = shown

@@ -1,4 +1,4 @@
-"""Plans written again: files in which nothing changes are taken over, the others read, hashed and written anew.
+"""Plans written again: files in which nothing changes are taken over, the others read, hashed and written again.
 
 A file that is taken over is a second name of the same one where the file system gives it, else a copy: plans are never
 changed in place.
@@ -68,7 +68,7 @@ class Rewriting:
 
         Args:
             is_touched: whether anything changes in a bucket range.
-            edit: the actions of a bucket range as they were → as they shall be.
+            edit: the actions of a bucket range as they were → as they must be.
 
         Raises:
             PlanError: rows that are read are not what the plan's hash was made of.
@@ -77,7 +77,7 @@ class Rewriting:
         self._edit("actions", self.hashes.actions, lambda rows: bucket_hashes(with_ids(rows)), is_touched, edit)
 
     def edit_ledgers(self, is_touched: Callable[[range], bool], edit: Edit) -> None:
-        """Write what is said of ledgers, likewise."""
+        """Write what is said about ledgers, likewise."""
         self._edit("reconstruction", self.hashes.settled, ledger_hashes, is_touched, edit)
 
     def _edit(

@@ -44,7 +44,7 @@ _COMPARED: Final = (
 )
 """Findings of a record that is taken for the true one."""
 _BESIDE_INDEX: Final = (".log", ".compacted", ".txn")
-"""Files that stand beside an index, and are none of it."""
+"""Files that are beside an index, and are none of it."""
 _SUGGESTED_FOR_FILES: Final = (
     "copy this bookie's folders before it starts; put back the index files that a backup has, or let other bookies' "
     "copies serve these ledgers: bkmeta explain LEDGER"
@@ -328,7 +328,7 @@ def find_reopening(released: pa.Table, run: Run) -> pa.Table:
 
 
 def drop_compared(findings: pa.Table, stored: pa.Table, under_guard: npt.NDArray[np.bool_]) -> pa.Table:
-    """Leave out what is said of a guarded record as if it were the true one: it is to be settled.
+    """Leave out what is said about a guarded record as if it were the true one: it is to be settled.
 
     Args:
         findings: of any ledgers.

@@ -18,7 +18,7 @@
 A recovery starts from the length of some member's last entry, and corrects it by each entry that it reads: one that
 reads none leaves a larger length than the end has, or, where the last segment is empty, a smaller one or none.
 
-That is what a store leaves that was formatted anew and has given out low ids again, or that was restored to a state
+That is what a store leaves that was formatted again and has given out low ids again, or that was restored to a state
 from before its last ids. Bookies that hold the older ledger, and that the record does not name, may delete it.
 """
 
@@ -202,7 +202,7 @@ def _find_other_headers(copies: pa.Table, stored: pa.Table) -> dict[int, dict[st
 
 
 def _is_length_sure(record: LedgerMetadata) -> bool:
-    """Whether no header up to the end has a larger length than a closed record's, which is no recovery's guess."""
+    """Whether no header up to the end has a larger length than a closed record's, which is not a recovery's guess."""
     return record.segments[-1].first <= (NO_ENTRY if record.last_entry is None else record.last_entry)
 
 

@@ -1,4 +1,4 @@
-"""What stands beside the ledgers, side by side: cookies, registrations, locks, generators, layout, instance id.
+"""What is beside the ledgers, side by side: cookies, registrations, locks, generators, layout, instance id.
 
 All of these are few: a cluster has some hundred bookies. Under-replication marks may be many, and are columns.
 
@@ -71,7 +71,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bookies:
-    """What the inventories say of bookies.
+    """What the inventories say about bookies.
 
     Attributes:
         cookies: bookie to the cookie of its disks; None where they have none, or differ.

@@ -53,7 +53,7 @@ class NamedIds:
 
 @dataclass(frozen=True, slots=True)
 class UsedNumbers:
-    """What some ids say of the generators that give ids.
+    """What some ids say about the generators that give ids.
 
     Attributes:
         recorded: key of each counter to the largest number that something beside bookies names.
@@ -101,7 +101,7 @@ def gather_ids_of_ledgers(sides: pa.Table, history: pa.Table, references: pa.Tab
     on_bookies = _list_ids(keys.filter(alone))
     recorded = _list_ids(keys.filter(pc.invert(alone)))
     named = [_list_ids(rows) for rows in (history, references) if rows is not None and rows.num_rows]
-    if named:  # else every id of SIDES stands there once
+    if named:  # else every id of SIDES is there once
         recorded = np.unique(np.concatenate([recorded, *named]))
         on_bookies = np.setdiff1d(on_bookies, recorded)
     return NamedIds(recorded, on_bookies)
@@ -133,7 +133,7 @@ def _last_given(nodes: pa.Table, layout: Layout) -> Iterator[int]:
 
 
 def numbers(layout: Layout, named: NamedIds) -> UsedNumbers:
-    """Return what ids say of the generators of a layout."""
+    """Return what ids say about the generators of a layout."""
     ids = np.concatenate([named.recorded, named.on_bookies])
     past_raise = ids > RAISE_LIMIT
     past_short = ids >= store.FIRST_LONG_ID

@@ -122,7 +122,7 @@ class Requests:
         at_once: requests with a token that run a command at the same time; more wait.
         at_once_anonymous: the same of requests without a token; more are refused.
         deadline: of a request, at most.
-        delete_request: further arguments of `bkmeta delete request`: references that verifications shall read.
+        delete_request: further arguments of `bkmeta delete request`: references that verifications must read.
         delete_verify: further arguments of `bkmeta delete verify`: how bookies are looked at, references.
         check_impact: further arguments of `bkmeta check-impact`: topology, placement.
         explain: further arguments of `bkmeta explain`.
@@ -423,7 +423,7 @@ def _check(config: Config, source: str) -> None:
 def list_missing(config: Config) -> list[str]:
     """Return what a configuration names and this host does not have: hosts of the store, files and folders.
 
-    Paths are looked for among further arguments, too: whatever is absolute.
+    Paths are searched for among further arguments, too: whatever is absolute.
     """
     missing = []
     for host in sorted({host for host, _ in _HOST.findall(config.metadata.partition("://")[2].partition("/")[0])}):
@@ -496,7 +496,7 @@ def read_tokens(path: str) -> dict[str, Caller]:
             problem = f"gives {caller.name} other roles than an earlier line"
             raise InputError(f"{path}, line {number}", problem, "give each name the same roles everywhere")
         if match[2] in tokens:
-            # What is done with it would stand beside the name of the last.
+            # What is done with it would be beside the name of the last.
             problem = f"has the token of {tokens[match[2]].name}"
             raise InputError(f"{path}, line {number}", problem, "give each name a token of its own")
         tokens[match[2]] = caller

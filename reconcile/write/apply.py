@@ -8,12 +8,12 @@
     5      instance_id
     6      cookie                every write of the phases before is read back once more; withheld if one differs
 
-What each op does stands in `plan_actions`, how a store is changed in `writer`, what is refused in `guards`. What else
-stands at a key is a conflict: it is left as it is, listed, and the run goes on with the other keys, until there are
+What each op does is in `plan_actions`, how a store is changed in `writer`, what is refused in `guards`. What else
+is at a key is a conflict: it is left as it is, listed, and the run goes on with the other keys, until there are
 more conflicts than it was to bear: then it is the wrong store, or somebody else restores it. A lock that a guard ends
 is removed once the record is written, and stays where that is in conflict. A run that was ended is gone on with:
 what its journal says is done is skipped; a batch that was announced and not finished is looked at in the store. A
-plan that was cut is written wave by wave: what stands before the last finished write is done.
+plan that was cut is written wave by wave: what is before the last finished write is done.
 """
 
 import base64
@@ -373,7 +373,7 @@ class _Run:
 
     def _withhold_cookies(self, cookies: Sequence[Action], reason: str) -> None:
         standing: set[int] = set()
-        # Those that a run announced before it was killed may stand there.
+        # Those that a run announced before it was killed may be there.
         presumed = (cookie for cookie in cookies if cookie.seq in self._earlier.presumed)
         for batch in cut_batches(presumed, self._options.batch_rows):
             standing |= self._record_standing(batch, reason)

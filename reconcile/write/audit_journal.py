@@ -9,7 +9,7 @@ r"""The journal of what was written to a store: one JSON object a line, each bou
             approved: by, hash of each who approved it (not there: no person did)
     resume  binding, by, reason, approved, torn: bytes of an unfinished line that were cut off
 
-The other events stand in `journal_events`. A line is synced before the write that it announces is sent; `done` is
+The other events are in `journal_events`. A line is synced before the write that it announces is sent; `done` is
 synced with the next line. A journal has no values but those that were replaced, which may have passwords in them: the
 file has mode 0600.
 

@@ -7,12 +7,12 @@
     demand_room_for_locks the store can list the locks that guard ledgers
     demand_no_replication replication is disabled, where ledgers are guarded by names alone
     demand_usable_acl     an ACL leaves this session what it needs
-    choose_acl            a store that somebody secured says nothing of the ACL that records shall have
+    choose_acl            a store that somebody secured says nothing of the ACL that records must have
     demand_not_undone     no undo has begun with the journal
     demand_waves_before   the waves before were written to their end
     demand_sound_waves    what the waves before wrote was scrutinized, and nothing unexpected was found
     demand_frozen         no bookie can list the store while records are removed
-    demand_separate_root  a rehearsal's root stands in no cluster's
+    demand_separate_root  a rehearsal's root is in no cluster's
     demand_unregistered   no bookie is registered in a rehearsal's root
     demand_layout         a freeze knows the layout
     demand_admin, …       the identity of a freeze may change rights, and make nodes
@@ -194,7 +194,7 @@ def ask_whether_running(bookies: Iterable[str]) -> Mapping[str, bool]:
 def demand_stopped(bookies: Iterable[str]) -> None:
     """Refuse where a bookie answers at the address in its id.
 
-    On etcd a bookie that lost its lease once runs on and never registers again. An id that is no host:port is passed
+    On etcd a bookie that lost its lease once runs on and never registers again. An id that is not a host:port is passed
     over.
 
     Raises:
@@ -258,7 +258,7 @@ def demand_usable_acl(acl: str, principals: Sequence[str]) -> None:
 
 
 def choose_acl(store: MetadataStore, root: str) -> str | None:
-    """Return the ACL that records shall have where neither plan nor person names one, from what stands in the store.
+    """Return the ACL that records must have where neither plan nor person names one, from what is in the store.
 
     Raises:
         GuardRefusedError: somebody secured the store, so a person has to say who may do what with the records.

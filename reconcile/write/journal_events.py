@@ -70,7 +70,7 @@ class AnnouncedWrite(NamedTuple):
 
     Attributes:
         digest: SHA-256 of the value; None: it removes the key.
-        replaced: the value that stood there (base64), of a write that replaces or removes.
+        replaced: the value that was there (base64), of a write that replaces or removes.
     """
 
     seq: int
@@ -353,7 +353,7 @@ class EarlierRuns:
         finished: seq up to which all is done, but for `in_conflict`.
         in_conflict: actions that were left in conflict.
         presumed: actions that were announced, and of which no line says what became of them.
-        replaced: what stood at their keys before they were announced first: by now this tool's own bytes may.
+        replaced: what was at their keys before they were announced first: by now this tool's own bytes may.
         locked: actions whose lock stood when they were written.
         released: actions whose lock was removed after they were written.
         presumed_locks: actions whose lock was announced, to be made or removed, without a line of what became of it,
@@ -447,7 +447,7 @@ class EarlierRuns:
 
 @dataclass(slots=True)
 class FreezeHistory:
-    """What a journal says of the freeze that is in force or under way, if any.
+    """What a journal says about the freeze that is in force or under way, if any.
 
     Attributes:
         originals: node → rights before the first freeze since the last thaw; None: it was absent.

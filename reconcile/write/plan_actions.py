@@ -1,4 +1,4 @@
-"""The actions of a plan as apply reads them: one reading refuses what is no plan, and counts the rest.
+"""The actions of a plan as apply reads them: one reading refuses what is not a plan, and counts the rest.
 
 op            is done where                                  is written where
 create, hold  the key has the value                          it is absent
@@ -10,7 +10,7 @@ leave         always                                         never: it waits for
 
 guard of an action    makes besides, of kind lock      where
 lock                  lock, before the record          the key is absent; a guard's lock there already is as good
-release               release, after the record        a guard's lock stands there
+release               release, after the record        a guard's lock is there
 """
 
 import itertools
@@ -76,7 +76,7 @@ class Action:
         return len(self.value or b"") + len(self.key)
 
     def is_made(self, stored: Versioned | None) -> bool:
-        """Whether what stands at the key is what the action wants."""
+        """Whether what is at the key is what the action wants."""
         if self.op == RAISE:
             return stored is not None and (stored.children_created or 0) > read_counter(self)
         if self.op == "remove":
@@ -88,7 +88,7 @@ class Action:
         return stored is not None and stored.value == self.value
 
     def find_objection(self, stored: Versioned | None) -> str | None:
-        """Return why what stands at the key forbids the write; None if it can be made."""
+        """Return why what is at the key forbids the write; None if it can be made."""
         if self.op == KEEP:
             return None if stored is None else f"{name_holder(stored)} holds it"
         if self.op in CREATES:
@@ -125,7 +125,7 @@ def read_actions(table: pa.Table) -> Iterator[Action]:
 
 
 def is_guard(stored: Versioned | None) -> bool:
-    """Whether what stands at a lock's key is the lock of a guard."""
+    """Whether what is at a lock's key is the lock of a guard."""
     return stored is not None and replication_lock.is_guard(stored.value, stored.owner)
 
 
@@ -200,7 +200,7 @@ def skip_left_alone(actions: Actions) -> Actions:
 
 
 def survey_plan(actions: Actions, wave: int | None) -> PlanSurvey:
-    """Read a plan once, and refuse what is no plan.
+    """Read a plan once, and refuse what is not a plan.
 
     Args:
         actions: without those that write nothing.
@@ -318,7 +318,7 @@ def _refuse(table: pa.Table, is_bad: pa.Array, problem: str) -> None:
 
 
 def read_written(actions: Actions, wave: int | None, left: Container[int]) -> Iterator[Action]:
-    """Yield what stands in a store where all phases before cookies were written, a lock before its record.
+    """Yield what is in a store where all phases before cookies were written, a lock before its record.
 
     Args:
         actions: of the plan.

@@ -40,7 +40,7 @@ _HOSTS: Final = re.compile(r"[^/:,;]+:\d+")
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What a rehearsal's root says of itself."""
+    """What a rehearsal's root says about itself."""
 
     plan: str
     made: str
@@ -178,7 +178,7 @@ def _list_below(store: MetadataStore, root: str) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Removal:
-    """The removal of a key, whatever stands there: all of a rehearsal goes."""
+    """The removal of a key, whatever is there: all of a rehearsal goes."""
 
     key: str
 

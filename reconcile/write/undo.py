@@ -120,7 +120,7 @@ class _Reversal:
         seq: of the action.
         place: of the write in its batch.
         digest: SHA-256 of the value that the apply wrote.
-        former: the value that stood there before.
+        former: the value that was there before.
         version: that the apply's write left.
     """
 
@@ -134,7 +134,7 @@ class _Reversal:
 
     @property
     def value(self) -> bytes | None:
-        """What the key shall have; None: it shall be absent."""
+        """What the key must have; None: it must be absent."""
         return None if self.op in _MADE else self.former
 
     @property
@@ -143,7 +143,7 @@ class _Reversal:
         return len(self.value or b"") + len(self.key)
 
     def is_made(self, stored: Versioned | None) -> bool:
-        """Whether what stands there is what stood there before the apply."""
+        """Whether what is there is what was there before the apply."""
         return stored is None if self.value is None else stored is not None and stored.value == self.value
 
     def find_objection(self, stored: Versioned | None) -> str | None:

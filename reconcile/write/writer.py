@@ -6,7 +6,7 @@
     conflict     a key that is otherwise is left as it is, with the reason; the other changes go on
     record       the journal says what became of each change
 
-A run that was ended anywhere is gone on with: what an earlier run announced may stand in the store, and counts as
+A run that was ended anywhere is gone on with: what an earlier run announced may be in the store, and counts as
 written by it.
 """
 
@@ -46,7 +46,7 @@ _NOT_WHOLE: Final = "another change of its transaction could not be made"
 
 
 class Stored(Protocol):
-    """What stands at a key: its value, or its ACL."""
+    """What is at a key: its value, or its ACL."""
 
     @property
     def version(self) -> int:
@@ -58,7 +58,7 @@ S_contra = TypeVar("S_contra", contravariant=True)
 
 
 class Change(Protocol[S_contra]):
-    """What one key shall be."""
+    """What one key must be."""
 
     @property
     def key(self) -> str:
@@ -66,11 +66,11 @@ class Change(Protocol[S_contra]):
         ...
 
     def is_made(self, stored: S_contra | None) -> bool:
-        """Whether what stands at the key is what the change wants."""
+        """Whether what is at the key is what the change wants."""
         ...
 
     def find_objection(self, stored: S_contra | None) -> str | None:
-        """Return why what stands at the key forbids the change; None if it can be made."""
+        """Return why what is at the key forbids the change; None if it can be made."""
         ...
 
 
@@ -78,14 +78,14 @@ C = TypeVar("C", bound=Change[Any])
 C_contra = TypeVar("C_contra", bound=Change[Any], contravariant=True)
 T = TypeVar("T")
 ByKey = Mapping[str, Any]
-"""Key below the root → what stands there; None: nothing."""
+"""Key below the root → what is there; None: nothing."""
 
 
 class Target(Protocol[C_contra]):
     """Where changes of one sort are read and made."""
 
     def read(self, changes: Sequence[C_contra]) -> ByKey:
-        """Return what stands at the changes' keys."""
+        """Return what is at the changes' keys."""
         ...
 
     def send(self, changes: Sequence[C_contra], stored: ByKey) -> None:
@@ -125,7 +125,7 @@ class RecordTarget(Generic[C]):
         return place_key(self._base, key, self._outside)
 
     def read(self, changes: Sequence[C]) -> dict[str, Versioned | None]:
-        """Return what stands at the changes' keys."""
+        """Return what is at the changes' keys."""
         by_key = {self.make_absolute(change.key): change.key for change in changes}
         return {by_key[key]: stored for key, stored in self._store.get_many(by_key)}
 
@@ -173,7 +173,7 @@ class Outcome:
 
     Attributes:
         version: that the key has, where this tool wrote it; `ABSENT` where it removed it; None: it was so already.
-        conflict: why it could not be made; None: the key is as it shall be.
+        conflict: why it could not be made; None: the key is as it must be.
     """
 
     version: int | None = None
@@ -181,7 +181,7 @@ class Outcome:
 
 
 def find_version(stored: Stored | None) -> int:
-    """Return the version of what stands at a key, as journals write it."""
+    """Return the version of what is at a key, as journals write it."""
     return ABSENT if stored is None else stored.version
 
 
@@ -198,8 +198,8 @@ def settle_changes(
     Args:
         target: where.
         changes: of different keys, for one transaction.
-        stored: what stands at the keys; None: it was not read, and the changes are sent first.
-        announced_before: keys that an earlier run announced: where they are as they shall be, it wrote them.
+        stored: what is at the keys; None: it was not read, and the changes are sent first.
+        announced_before: keys that an earlier run announced: where they are as they must be, it wrote them.
         is_whole: make all of them or none: a conflict of one is a conflict of all that are not made yet.
 
     Returns:
@@ -240,7 +240,7 @@ def settle_changes(
         except VersionConflictError:
             pass  # the reading shows which of them are otherwise
         if lost is not None:
-            # What is as it shall be from here on was written by this run: nobody else has this plan.
+            # What is as it must be from here on was written by this run: nobody else has this plan.
             announced |= {change.key for change in remaining}
         stored = target.read(remaining)
         if is_sent:

@@ -1,6 +1,6 @@
 """A backup in its folder: manifests under numbers, of which the highest whole one counts, and the files that they name.
 
-    head.json                        number of the last manifest; a hint: what comes behind it is looked for
+    head.json                        number of the last manifest; a hint: what comes behind it is searched for
     manifests/NUMBER.json            `recovery.backup.manifest`; the last `KEPT` stay
     segments/NUMBER-WRITER.parquet   changes; NUMBER is that of the manifest that names it first
     bases/NUMBER-WRITER/             a catalog; one file with .age or .gpg behind its name where it is encrypted

@@ -1,4 +1,4 @@
-"""What a backup says of itself: one JSON object, written again under the next number whenever the backup grows.
+"""What a backup says about itself: one JSON object, written again under the next number whenever the backup grows.
 
     kind, schema_version, tool_version, digest   as in manifests of datasets
     number        of this manifest; the highest that is whole is the backup

@@ -2,7 +2,7 @@
 
     a name in a record is                            and its bookie listens
     registered, or an alias of a registered id       where the registration says; where it says nothing, at its own id
-    not registered, but has a cookie                 at its own id, if that is host:port; else nobody can tell
+    not registered, but has a cookie                 at its own id, if that is host:port; else nothing can tell
     named in the aliases as itself                   the same
     none of these                                    ALIAS_UNRESOLVED: it may be another bookie's old name
 

@@ -1,7 +1,7 @@
 """Single entries read from one bookie's disks, as the bookie would serve them after its next start.
 
     an entry is served from     if
-    the journal                 it stands behind the replay mark: replay puts it in place of what the index says
+    the journal                 it is behind the replay mark: replay puts it in place of what the index says
     the entry log               the index of its ledger names a place, and the entry is there
 
 No bookie serves what stands only in an entry log, or only before the mark: `add_leftovers` finds that, too. Index and
@@ -197,7 +197,7 @@ class BookieDisks:
             self._damage.add(Unread(path, Reason.UNREADABLE, Hides.UNLISTED, detail=error.strerror or ""))
 
     def find_leftovers(self, ledger: LedgerId, wanted: Ints) -> Places:
-        """Return where `add_leftovers` found some entries of a ledger; an entry may stand at several places."""
+        """Return where `add_leftovers` found some entries of a ledger; an entry may be at several places."""
         is_own = self._left[:, 0] == self._scopes.key(ledger.scope, ledger.ledger)
         rows = self._left[is_own & np.isin(self._left[:, 1], wanted)]
         return Places(rows[:, 1], rows[:, 2], rows[:, 3])
@@ -295,7 +295,7 @@ class BookieDisks:
     def read(self, file: Ints, position: Ints) -> Iterator[tuple[int, bytes]]:
         """Yield (row, bytes) of what is framed at each place, file by file; rows where nothing is are left out.
 
-        Nothing here says that it is the entry that was looked for.
+        Nothing here says that it is the entry that was searched for.
         """
         order = np.lexsort((position, file))
         numbers = file[order]
@@ -391,7 +391,7 @@ def open_disks(bookie: str, given: Sequence[Path]) -> Iterator[BookieDisks]:
 
     Args:
         bookie: its id, which must be the one in its cookie.
-        given: its folders, with or without `current/`, in any order; or folders that these stand in.
+        given: its folders, with or without `current/`, in any order; or folders that these are in.
 
     Raises:
         InputError: a folder is missing, or is another bookie's.

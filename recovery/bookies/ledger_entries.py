@@ -103,7 +103,7 @@ def decode_payloads(
 ) -> Iterator[tuple[LedgerId, dict[int, T]]]:
     """Yield what the client wrote in some entries of each ledger, as far as a bookie has them, and a digest agrees.
 
-    Places are looked up for many ledgers together, so that what stands in one log is read in its order. One record is
+    Places are looked up for many ledgers together, so that what is in one log is read in its order. One record is
     in memory at a time.
 
     Args:
@@ -137,7 +137,7 @@ def decode_payloads(
 
 
 def _find_places(disk: "BookieDisks", ledger: LedgerId, wanted: Sequence[int]) -> Places:
-    """Return where a bookie has some entries: an entry may stand in a journal and in a log."""
+    """Return where a bookie has some entries: an entry may be in a journal and in a log."""
     places = disk.find(ledger, np.array(wanted, np.int64))
     if not len(places.journal.entry):
         return places.index
@@ -173,7 +173,7 @@ def read_entries(
 def _read_copies(
     disks: "BookieDisks", bookie: str, ledger: LedgerId, wanted: Ints, copies: Mapping[int, list[tuple[str, bytes]]]
 ) -> None:
-    """Add what a bookie has, of the journal and of the index, and what stands in logs alone where that was found."""
+    """Add what a bookie has, of the journal and of the index, and what is in logs alone where that was found."""
     positions = disks.find(ledger, wanted)
     for places in (positions.journal, positions.index, disks.find_leftovers(ledger, wanted)):
         numbers = places.entry.tolist()

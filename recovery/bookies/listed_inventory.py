@@ -64,7 +64,7 @@ def write_listed(table: Path, out: DatasetPlace, now: datetime) -> list[DatasetP
 
     Args:
         table: a Parquet file, or JSON lines (`.jsonl`).
-        out: the folders stand in it; there may be others.
+        out: the folders are in it; there may be others.
         now: the time, aware.
 
     Raises:

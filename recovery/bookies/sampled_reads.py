@@ -55,7 +55,7 @@ _OVERHEAD: Final = 64
 """Bytes that an entry takes beside what the client wrote, about."""
 _READ: Final = ("bucket", "scope", "ledger", "state", "segments", "write_quorum", "last_entry", "length")
 _HELD, _LACKS, _NO_LEDGER = 1, 2, 3
-"""What a bookie said of an entry; 0: nothing."""
+"""What a bookie said about an entry; 0: nothing."""
 
 
 class ByteBudget:
@@ -293,7 +293,7 @@ def _cut(cells: Cells, ledgers: Ints, size: npt.NDArray[np.float64], rotation: R
 
 
 class _Reading:
-    """Some entries asked of one bookie; what it said of entry n stands at place n."""
+    """Some entries asked of one bookie; what it said about entry n is at place n."""
 
     def __init__(self, bookie: Bookie, asked: _Asked, budget: ByteBudget) -> None:
         self._bookie = bookie

@@ -66,7 +66,7 @@ class _Folder:
 
     Attributes:
         key: of the node.
-        patterns: of the names of inner nodes below it, level by level; empty: ledgers stand below it.
+        patterns: of the names of inner nodes below it, level by level; empty: ledgers are below it.
         share: of all there is to list.
         names: what was listed there.
         stamp: the transaction that had last changed its children, before it was listed.
@@ -211,7 +211,7 @@ class LedgerTree:
         return [None if node is None else node.children_txn for node in nodes]
 
     def _read_readable(self, keys: Sequence[str]) -> list[Versioned | None]:
-        """Return what stands at keys; None also where that may not be read: listing it says so."""
+        """Return what is at keys; None also where that may not be read: listing it says so."""
         try:
             return [node for _, node in self._store.get_many(keys)]
         except AccessDeniedError:

@@ -1,6 +1,6 @@
 """Any metadata store to a catalog: every ledger's record, every other node below the ledgers root, and our own root.
 
-Ledgers are found by listing, level by level, as the layout says; what stands in the ledgers' tree and is not exactly a
+Ledgers are found by listing, level by level, as the layout says; what is in the ledgers' tree and is not exactly a
 ledger's key becomes a node of kind "other", with all below it. The empty inner nodes of the ledgers' tree are not kept.
 
 A live store changes while it is read. Whatever was there from the first read to the last is in the catalog, unless a
@@ -96,7 +96,7 @@ def capture(
         with_own_root: bkmeta's own root, too: who looks only does not need it.
         with_history: what a store remembers of keys, too, where it remembers anything.
         subtrees: keys of subtrees beside the ledgers root that are read, too; before the ledgers, so that what their
-            records name was made before it is looked for.
+            records name was made before it is searched for.
 
     Raises:
         InputError: no layout was named and LAYOUT names none; or the two contradict each other.
@@ -266,7 +266,7 @@ class _Run:
     # Ledgers
 
     def _write_ledgers(self, layout: Layout, pieces: Iterable[Piece]) -> None:
-        """Write the ledgers among the keys of a tree, and what else stands there."""
+        """Write the ledgers among the keys of a tree, and what else is there."""
         keys: list[str] = []
         strays: list[str] = []
         waiting: _Reading | None = None  # one batch is on its way while the one before it is parsed and written
@@ -336,7 +336,7 @@ class _Run:
         self._progress(self._ledgers, max(self._ledgers + 1, round(self._ledgers / max(self._fraction, 1e-9))))
 
     def _read_acls(self, keys: list[str]) -> dict[str, str]:
-        """Return the ACLs of what stands at keys, as far as they may be read."""
+        """Return the ACLs of what is at keys, as far as they may be read."""
         if self._rights is None:
             return {}
         acls: dict[str, str] = {}
@@ -464,7 +464,7 @@ class _Run:
                 self._add_gap(folder, "its nodes changed again and again, or may not be read")
 
     def _write_nodes(self, keys: list[str], table: str = "nodes") -> set[str]:
-        """Write what stands at keys; return the store's keys of what was there."""
+        """Write what is at keys; return the store's keys of what was there."""
         # Marks are many: they come without their ACLs, which would cost a second read each.
         marks = [key for key in keys if key.startswith((MARKS, SCOPED_MARKS))]
         rest = [key for key in keys if not key.startswith((MARKS, SCOPED_MARKS))]

@@ -104,7 +104,7 @@ def capture_scan(
     summary = CaptureSummary(
         layout=None if layout is None else str(layout),
         instance_id=instance_id,
-        # Keys of etcd need none above them: what stands below a root that is gone is not nothing.
+        # Keys of etcd need none above them: what is below a root that is gone is not nothing.
         root="present" if present or scanned.ledgers or scanned.nodes else "missing",
         complete=not gaps,
         gaps=gaps,

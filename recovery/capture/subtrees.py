@@ -95,7 +95,7 @@ NO_SUBTREES: Final = SubtreeChoice()
 
 
 def _demand_subtree(path: str, root: str, above: str) -> None:
-    """Refuse what is no subtree of an upper layer.
+    """Refuse what is not a subtree of an upper layer.
 
     Raises:
         InputError: it is none.

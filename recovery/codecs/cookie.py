@@ -31,7 +31,7 @@ from recovery.model.ids import is_bookie_id
 
 RAW_LAYOUT: Final = 3
 _SHOWN: Final = 100
-"""Characters of what is no id."""
+"""Characters of what is not an id."""
 _LAYOUT: Final = re.compile(r"[0-9]{1,9}")
 _LINE_END: Final = re.compile(r"\r\n?")
 _ESCAPE: Final = re.compile(r"\\(?:[0-7]{3}|.)", re.DOTALL)

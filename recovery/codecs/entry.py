@@ -20,7 +20,7 @@ Big-endian. Offsets and sizes in bytes.
     master key: SHA-1("ledger" + password)
 
 A ledger of a scope other than 0 has entries of version 2, which no released BookKeeper writes. Their first byte is 0x80
-or more, and that of the others is less, wherever ids stand in front: in entry logs, journals, explicit LAC records.
+or more, and that of the others is less, wherever ids are in front: in entry logs, journals, explicit LAC records.
 
     at    size  field
     0     1     bit 7: set; bits 4 to 6: version, 2; bits 0 to 3: digest type, as ledger metadata number it
@@ -85,7 +85,7 @@ KeyKind = Literal["absent", "empty", "zero", "set"]
 
 @dataclass(frozen=True, slots=True)
 class EntryHeader:
-    """What stands in front of an entry's digest.
+    """What is in front of an entry's digest.
 
     Attributes:
         ledger: not negative in scope 0.
@@ -224,7 +224,7 @@ def _digest(covered: bytes, digest: Digest, password: bytes) -> bytes:
 
 
 def _agrees(record: bytes | memoryview, front: int, digest: Digest, password: bytes) -> bool:
-    """Whether the digest that stands behind `front` bytes is the one over all others."""
+    """Whether the digest that is behind `front` bytes is the one over all others."""
     end = front + DIGEST_SIZES[digest]
     if len(record) < end:
         return False
@@ -280,10 +280,10 @@ def find_proven(record: bytes | memoryview) -> tuple[EntryHeader, Digest] | None
 
 
 def find_crc(data: bytes | memoryview, start: int, end: int, stored: int) -> Digest | None:
-    """Return the type of the CRC of an entry of version 1 that stands in some bytes, if it agrees.
+    """Return the type of the CRC of an entry of version 1 that is in some bytes, if it agrees.
 
     Args:
-        data: what it stands in.
+        data: what it is in.
         start: of the entry.
         end: of the entry, `PROVEN_SIZE` bytes behind its start at least.
         stored: the eight bytes behind its header.

@@ -24,7 +24,7 @@ not clear the header's memory. So a map counts only where one is.
 A location is ``log id << 32 | position``; the position is that of the entry, behind the size field.
 
 A log of the direct I/O logger has a header of 4096 bytes (a filler record of ledger -1, entry 0 leads from 1024 to
-4096), fills the rest of every block with 0xf0 up to a multiple of 4096, and ends in reserved zeros. What stands at 1024
+4096), fills the rest of every block with 0xf0 up to a multiple of 4096, and ends in reserved zeros. What is at 1024
 tells the two loggers apart. The default logger's file ends where its last record ends, or inside it after a crash; one
 of no bytes is normal (the next log is made ahead of time).
 
@@ -231,7 +231,7 @@ def read_map(log: bytes | memoryview, header: LogHeader) -> dict[Key, int] | Non
 def lists_all(log: bytes | memoryview, header: LogHeader, listed: Mapping[Key, int]) -> bool:
     """Whether the bytes that a log's map lists are those of all records before it; else the log must be gone through.
 
-    They are not where an earlier map stands there, which is rare. What the direct I/O logger pads is nowhere counted:
+    They are not where an earlier map is there, which is rare. What the direct I/O logger pads is nowhere counted:
     of its logs only a map that lists nothing is doubted.
     """
     size = sum(listed.values())
@@ -281,7 +281,7 @@ def scan(log: bytes | memoryview, start: int = HEADER_SIZE, *, known: Iterable[K
         log: the whole file.
         start: where to begin; the position of a record.
         known: ledgers that this bookie has. Behind damage, a record without a CRC to confirm it is only taken if its
-            ledger is among them, or was met before in this log, or stands in the log's map.
+            ledger is among them, or was met before in this log, or is in the log's map.
     """
     for part in _walk(memoryview(log), start, Met(known)):
         if isinstance(part, Damage):

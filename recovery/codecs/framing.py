@@ -80,7 +80,7 @@ Key = int | tuple[int, int]
 """What a ledger is known by: its id; in another scope than 0 scope and id."""
 
 Successor = Callable[[int], int | None]
-"""Returns the position behind the record or padding at a position, or None if none stands there."""
+"""Returns the position behind the record or padding at a position, or None if none is there."""
 
 
 class Entries(NamedTuple):
@@ -452,7 +452,7 @@ class Walk:
         return end, None
 
     def pause(self) -> None:
-        """Something else stands here than an entry: count anew."""
+        """Something else stands here than an entry: count again."""
         self._singly = 0
 
 
@@ -644,7 +644,7 @@ def gap(
         position: behind the last record.
         known: as for `find`.
         successor: as for `find`.
-        cut: what stands there runs past the end of the source; a record that does is seen here.
+        cut: what is there runs past the end of the source; a record that does is seen here.
         scoped: as for `find`.
     """
     rest = len(data) - position

@@ -13,7 +13,7 @@ Big-endian. Offsets and sizes in bytes.
             to 1023: zero
     1024          slots, int64 each: location of entry 0, 1, ...; 0: none (see `entry_log.location`)
 
-A slot is a claim: it may point past the end of a log, or to another entry. The ledger id stands in the path only:
+A slot is a claim: it may point past the end of a log, or to another entry. The ledger id is in the path only:
 
     scope 0        aa/bb/id.idx                              second lowest and lowest byte of the id, and the id itself,
                                                              in hex without leading zeros
@@ -162,7 +162,7 @@ def ledger_of(path: str) -> int | None:
 
 
 def ledgers_in(folder: str, names: Iterable[str]) -> Iterator[int | None]:
-    """Yield, of the files of a folder below ``current``, what `ledger_of` says of each."""
+    """Yield, of the files of a folder below ``current``, what `ledger_of` says about each."""
     low = None
     for name in names:
         try:

@@ -300,7 +300,7 @@ def _is_scoped_meta(size: int, scope: int, number: int) -> bool:
 
 
 def _successor(journal: memoryview, position: int, known: Container[Key], *, padded: bool) -> int | None:
-    """Return the position behind what surely stands at `position`; reserved zeros reach to the end."""
+    """Return the position behind what surely is at `position`; reserved zeros reach to the end."""
     if is_entry(journal, position, scoped=True):
         return position + SIZE_FIELD + int(_SIZE.unpack_from(journal, position)[0])
     part, behind = _meta(journal, position, known, chained=False)

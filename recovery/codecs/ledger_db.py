@@ -69,7 +69,7 @@ class LedgerRow:
 
 @dataclass(frozen=True, slots=True)
 class StorageFlags:
-    """The state of the whole storage; stands in folder 0 only."""
+    """The state of the whole storage; is in folder 0 only."""
 
     bits: int
 

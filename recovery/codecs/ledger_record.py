@@ -127,7 +127,7 @@ def problems(metadata: LedgerMetadata) -> tuple[str, ...]:
     """Return the rules that a record breaks which a repair may write; empty for a sound one.
 
     Stricter than BookKeeper, which takes some of these; a record that was read may break them. A closed ledger of
-    entries without payload has length 0, and that is no problem.
+    entries without payload has length 0, and that is not a problem.
 
     Source: docs/formats/ledger-metadata.md.
     """
@@ -233,7 +233,7 @@ def _decode_text(text: str, position: int, odd: Callable[[str], None]) -> Ledger
     try:
         text_format.Merge(_ESCAPED.sub(_as_java_reads, text), message, allow_unknown_field=True)
     except (text_format.ParseError, ValueError, RecursionError) as error:
-        # The parser's own words quote the text, and a password may stand there.
+        # The parser's own words quote the text, and a password may be there.
         raise _refuse(Reason.BAD_VALUE, position, f"not the text of a record: {type(error).__name__}") from None
     if message.HasField("cToken"):
         odd("creator token in format 2: ignored")

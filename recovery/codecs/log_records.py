@@ -1,4 +1,4 @@
-"""What DistributedLog's and Pravega's records in ZooKeeper say of the ledgers that they use.
+"""What DistributedLog's and Pravega's records in ZooKeeper say about the ledgers that they use.
 
 DistributedLog (Pulsar's function packages, BookKeeper's table service) keeps a node for each segment of a stream, whose
 parent is named `ledgers`: decimal numbers as text, joined with semicolons:

@@ -44,11 +44,11 @@ class StoredSchema:
 
 
 def decode_entry(payload: bytes, ledger: int, number: int) -> StoredSchema:
-    """Return what an entry says of a schema.
+    """Return what an entry says about a schema.
 
     Args:
         payload: of the entry.
-        ledger: that it stands in.
+        ledger: that it is in.
         number: of the entry.
 
     Raises:
@@ -82,7 +82,7 @@ def extends(record: bytes, earlier: bytes) -> bool:
     """Return whether a schema's record has all versions of an earlier one, and more.
 
     Raises:
-        FormatError: one is no record of a schema.
+        FormatError: one is not a record of a schema.
     """
     longer, shorter = SchemaLocator(), SchemaLocator()
     _parse(longer, record)

@@ -1,4 +1,4 @@
-"""Registration: what a bookie says of itself while it runs (value of ``available/<id>``), and the address in an id.
+"""Registration: what a bookie says about itself while it runs (value of ``available/<id>``), and the address in an id.
 
     value                                             means
     no bytes                                          an old bookie (before 4.11): its id is its address

@@ -48,7 +48,7 @@ def lock_key(ledger: LedgerId) -> str:
 
 
 def ledger_of_lock(key: str) -> LedgerId | None:
-    """Return the ledger that a lock is of; None if the key is no lock's."""
+    """Return the ledger that a lock is of; None if the key is not a lock's."""
     folder, _, name = key.rpartition("/")
     match = _NAME.fullmatch(name) if folder == LOCKS else None
     if match is None:

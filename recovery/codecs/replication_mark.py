@@ -22,7 +22,7 @@ def read_mark_times(values: pa.Array) -> pa.Array:
     """Return when marks say that they were made, in ms since 1970; null where they do not say.
 
     Args:
-        values: of marks, as bytes without nulls; what is no mark says nothing.
+        values: of marks, as bytes without nulls; what is not a mark says nothing.
     """
     times = pc.extract_regex(values, _TIME.decode())
     return pc.cast(pc.cast(pc.struct_field(times, "ctime"), pa.string()), pa.int64())

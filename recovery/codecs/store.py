@@ -1,4 +1,4 @@
-"""Where things stand in a metadata store: keys of ledgers in each layout, LAYOUT, generators, names of other nodes.
+"""Where things are in a metadata store: keys of ledgers in each layout, LAYOUT, generators, names of other nodes.
 
 All keys are below the ledgers root and begin with a slash; the root itself is "/". ``D10`` and ``D19`` are the ledger
 id with ten and nineteen decimal digits.
@@ -228,7 +228,7 @@ def _is_short(layout: Layout, number: int) -> bool:
 
 
 def ledger_of(layout: Layout, key: str) -> LedgerId | None:
-    """Return the ledger whose record stands at a key; None if it is not exactly the key of one.
+    """Return the ledger whose record is at a key; None if it is not exactly the key of one.
 
     BookKeeper's own listings take more (any name with digits in a leaf folder, an id in the wrong tree); what is found
     there would be read at another key.
@@ -425,5 +425,5 @@ def is_special(name: str) -> bool:
 
 
 def kind_of(key: str) -> str:
-    """Return what a key that is no ledger's holds, as the table CATALOG_NODES names it."""
+    """Return what a key that is not a ledger's holds, as the table CATALOG_NODES names it."""
     return next((kind for kind, pattern in _KIND_KEYS if pattern.fullmatch(key)), "other")

@@ -30,12 +30,12 @@ class StoreKind:
         has_acls: keys have rights of their own: bookies can be kept from listing, and a session locked out.
         has_replication: ledgers are marked as under-replicated and locked, and an auditor is elected.
         keeps_times: of each key it is known when it was written; else only in which transaction.
-        has_pulsar: Pulsar's own records may stand beside the ledgers root.
+        has_pulsar: Pulsar's own records may be beside the ledgers root.
         has_bucket_counters: ids are given out by a counter of each bucket; False: by one of the layout.
         removals: keys that one transaction may remove beside the change of another, at most.
         makes_layout: whoever makes the ledgers root makes the node of the layout with it.
-        uri: of a ledgers root, with {layout}, {hosts} and {folder}, which the root stands in.
-        joins_hosts: what stands between two of them there.
+        uri: of a ledgers root, with {layout}, {hosts} and {folder}, which the root is in.
+        joins_hosts: what is between two of them there.
     """
 
     name: str

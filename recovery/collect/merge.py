@@ -73,7 +73,7 @@ class IndexSource:
     is_database: bool
 
     def file_of(self, ledger: LedgerId) -> str:
-        """Return the file, or the database, that a ledger's slots stand in."""
+        """Return the file, or the database, that a ledger's slots are in."""
         if self.is_database:
             return str(self.path / (SCOPED_LOCATIONS if ledger.scope else LOCATIONS))
         return str(self.path / index_file.path_of(ledger.ledger, ledger.scope))
@@ -124,10 +124,10 @@ class Merge:
     Attributes:
         index: what the index gave.
         journal, log: groups of what would be replayed, and of what was written, in pieces that may overlap.
-        facts: what the journals say of ledgers.
+        facts: what the journals say about ledgers.
         secrets: the byte strings that facts name by number.
         sources: that facts name by number.
-        doubled: ledgers that stand in several indexes, ascending.
+        doubled: ledgers that are in several indexes, ascending.
         damage: takes what dangles.
         from_journal, from_log: take what these list beside the stronger sources.
     """
@@ -234,7 +234,7 @@ class Merge:
                 heads = [rows[~np.isin(rows[:, 0], doubtful)] for rows in heads]
             ledgers = np.unique(np.concatenate([in_index, journal.key, log.key, special_ledgers]))
             known, other_keys = self._join_known(ledgers, facts, special_ledgers, complete=complete)
-            # What special records say of a ledger stands in any row of it.
+            # What special records say about a ledger is in any row of it.
             alone = np.setdiff1d(special_ledgers, np.union1d(in_index, log.key))
             in_journal = np.union1d(np.union1d(journal.key, alone), other_keys[:, 0])
             key = known.key.copy()

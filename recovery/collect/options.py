@@ -1,4 +1,4 @@
-"""What a collection is asked to read, and what it then says of the bookie."""
+"""What a collection is asked to read, and what it then says about the bookie."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

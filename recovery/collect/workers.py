@@ -1,6 +1,6 @@
 """Indexes taken by several processes, in units: some subfolders of the first level, or a range of a database.
 
-A unit has all that an index says of its ledgers, so one process does for them everything that `sources.index`
+A unit has all that an index says about its ledgers, so one process does for them everything that `sources.index`
 describes. What an earlier collection kept (see `incremental`) is compared in units, too; units leave out what is taken
 over. This process works, too. The others start only when there is more to do than starting them costs.
 """

@@ -3,7 +3,7 @@
     strong rows  index, wire, lost, and journal unless the bookie was stopped cleanly (then the index has it all): what
                  the bookie serves, or will serve after its start
     weak rows    log (also journals before the mark), and journal of a cleanly stopped bookie: leftovers; evidence of a
-                 deletion, and of a LAC, never copies; taken for strong of a ledger that nobody serves, where only
+                 deletion, and of a LAC, never copies; taken for strong of a ledger that no bookie serves, where only
                  bookies whose index was not seen have any, or somebody wants them
 
 Rows of one (ledger, bookie) are united. Impossible groups mark their ledger and are not used.
@@ -39,7 +39,7 @@ COLUMNS: Final = [
 """What is read of COPIES."""
 _ENTRY_HEADER: Final = 32
 _SCOPED_MORE: Final = 9
-"""Bytes by which what stands in front of a digest is longer where a ledger is of a scope."""
+"""Bytes by which what is in front of a digest is longer where a ledger is of a scope."""
 _WIDTHS: Final = np.array([DIGEST_SIZES[digest] for digest in DIGESTS])
 _LAC_RECORD: Final = 16
 
@@ -76,7 +76,7 @@ class Facts:
         unserved: all its copies are in logs or old journals, and taken for copies all the same.
         unlisted: entries in logs or old journals of a bookie that has a strong row of it.
         weak_end: the highest entry in logs or old journals; -1 without one.
-        whole_ledger, whole_bookie: of which nothing else can stand on which bookie: a row says so.
+        whole_ledger, whole_bookie: of which nothing else can be on which bookie: a row says so.
         limbo, incomplete: of any row.
         reincarnated: rows of one bookie from two incarnations.
         keys: how many distinct master keys; key: one of them, number of `key_values`, or -1.
@@ -246,7 +246,7 @@ def read(
         same_keys: keys (SHA-256, as in COPIES) that stand for another one.
         unscanned: bookies that no inventory is of.
         lost: bookies of which nothing will come back that is not seen; with or without an inventory.
-        are_leftovers_wanted: of a ledger that nobody serves what logs have are its copies, deleted there or not.
+        are_leftovers_wanted: of a ledger that no bookie serves what logs have are its copies, deleted there or not.
     """
     copies = copies.select(COLUMNS)
     (of_bookie, listed), names = _bookie_codes([copies["bookie"], bookies["bookie"]], (*unscanned, *lost))

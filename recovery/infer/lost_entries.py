@@ -44,7 +44,7 @@ class SettledEntries:
     lost: pa.Table
 
     def count_lost(self, known: Facts) -> Ints:
-        """Return how many copies of each ledger were put back that nobody has."""
+        """Return how many copies of each ledger were put back that no bookie has."""
         counts = np.zeros(known.count, np.int64)
         numbered = pa.table({"scope": known.scope, "ledger": known.ledger, "number": np.arange(known.count)})
         found = self.lost.join(numbered, _ID, join_type="inner")
@@ -125,13 +125,13 @@ def _mark_strong(copies: pa.Table, bookies: pa.Table) -> Mask:
 
 
 def _find_rows(rows: pa.Table, among: pa.Table, keys: list[str]) -> Ints:
-    """Return the places of the rows whose keys stand in another table."""
+    """Return the places of the rows whose keys are in another table."""
     numbered = rows.select(keys).append_column("number", pa.array(np.arange(rows.num_rows)))
     return np.sort(numbered.join(among.select(keys), keys, join_type="left semi")["number"].to_numpy())
 
 
 def _mark_covered(parts: pa.Table, covers: pa.Table, *, is_of_others: bool) -> Mask:
-    """Say of which parts each entry stands in some cover of the ledger, of the same bookie or of others."""
+    """Say of which parts each entry is in some cover of the ledger, of the same bookie or of others."""
     numbered = parts.select(_PAIR).append_column("part", pa.array(np.arange(parts.num_rows)))
     holders = covers.select(_PAIR).rename_columns([*_ID, "holder"])
     pairs = numbered.join(holders.append_column("cover", pa.array(np.arange(covers.num_rows))), _ID, join_type="inner")

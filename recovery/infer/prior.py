@@ -192,7 +192,7 @@ class Prior:
     def count_tolerated(self, ensemble: int, write: int) -> int:
         """Return how many unseen bookies a shape that is not seen tolerates: with more it may be a wider one.
 
-        All entries on n bookies, and m more that nobody looked at, are W = n to n + m. What this cluster shows does not
+        All entries on n bookies, and m more that was not read, are W = n to n + m. What this cluster shows does not
         settle that, for the same bookies are missing everywhere; a snapshot or the operator does.
         """
         stated = {*self.acks, *([self.default[:2]] if self.default else [])}

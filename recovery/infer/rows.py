@@ -36,7 +36,7 @@ class Proposals:
         guarded: has a record all the same, by which all that is seen is readable.
         is_rest: of those, what all is that will ever be seen: the rest is gone for good.
         universal: that record names all who hold any entry, and claims no shape.
-        holes: entries up to the end that nobody serves, of ledgers that lack copies.
+        holes: entries up to the end that no bookie serves, of ledgers that lack copies.
         state: its place in `STATES`.
         segments: of ledgers that are restored or guarded, maybe of others.
         assumed: which members nothing shows.

@@ -26,7 +26,7 @@ TAIL: Final = 1 << 16
 _SHARE: Final = 0.3
 """Share of a ledger's entries that must be striped alike to speak for a shape."""
 _ODD: Final = 0.25
-"""Copies that are missing or too many, as a share, with which an unsupported shape is no explanation."""
+"""Copies that are missing or too many, as a share, with which an unsupported shape is not an explanation."""
 _OVER: Final = 0.1
 """Copies that are too many, as a share, with which a shape that is only stated is too narrow."""
 _PERIODIC: Final = 3
@@ -323,7 +323,7 @@ def _choose_end(held_copies: Copies, solution: Solution, end: int, lac: int, pri
             return -1
         # Where each member was seen, and none can have lost it, BookKeeper's own recovery stops before it, too.
         is_denied = not (doubt.hiding or doubt.has_unseen or doubt.wiped or unseen[hole])
-        # What stands behind it was acknowledged after it, if it was; and it may have been on newcomers that lost it.
+        # What is behind it was acknowledged after it, if it was; and it may have been on newcomers that lost it.
         if not is_denied and ((copies[hole:] >= least).any() or copies[hole] + doubt.wiped >= least):
             return None
         end = low + hole - 1
@@ -373,7 +373,7 @@ def _find_lossy(held_copies: Copies, solution: Solution, end: int) -> Mask:
 def _is_unsettled(
     known: Facts, ledger: int, held_copies: Copies, chosen: Solution, shapes: Sequence[TriedShape], doubt: Doubt
 ) -> bool:
-    """Whether it is open which bookies that nobody looked at are members: those that are not named lose their copies.
+    """Whether it is open which bookies that were not read are members: those that are not named lose their copies.
 
     A shape that the copies do not show must be whole, or lack just what those bookies can have; and leave little over.
     """

@@ -75,7 +75,7 @@ class Copies(NamedTuple):
         return int(count(*self.groups[1:]).sum())
 
     def cut_at(self, end: int) -> "Copies":
-        """Return what there is up to an entry, grouped anew; rows that have nothing stay."""
+        """Return what there is up to an entry, grouped again; rows that have nothing stay."""
         return self._replace(groups=group_runs(within(self.groups, 0, end)))
 
 

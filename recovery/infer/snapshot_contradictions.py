@@ -1,4 +1,4 @@
-"""What a snapshot's record says of a ledger and the bytes on bookies do not, field by field.
+"""What a snapshot's record says about a ledger and the bytes on bookies do not, field by field.
 
     field                        contradicted where                                            then
     key                          bookies know another master key                               held
@@ -13,7 +13,7 @@
                                  all have smaller ones, and nothing is behind the end          guarded
     segments                     others wrote than its members, and no copy's mark explains it the bookies'
 
-The other fields (A, creation time, custom metadata, the password beside its key) stand on no bookie. A length above
+The other fields (A, creation time, custom metadata, the password beside its key) are on no bookie. A length above
 that of the last entry is right where an entry behind the end has it (DEFERRED_SYNC counts what was never forced), and
 so is 0 where the last segment is empty (a recovery that no member of it answered). Where headers show that ids were
 sent out of order (LedgerHandleAdv), the largest length of a header up to the end is right: its entry was sent last.

@@ -121,7 +121,7 @@ def _mark_last(known: Facts, numbers: Ints, records: pa.Table, alive: pa.Table |
 
 
 def _list_holes(rows: pa.Table, known: Facts, numbers: Ints) -> pa.Table:
-    """List what nobody serves up to the ends of guarded records, which may be others than bookies show."""
+    """List what no bookie serves up to the ends of guarded records, which may be others than bookies show."""
     is_guarded = pc.and_(pc.equal(rows["outcome"], "guarded"), pc.is_valid(rows["raw"])).to_numpy(zero_copy_only=False)
     if not is_guarded.any():
         return rows

@@ -16,7 +16,7 @@ _PAIRS: Final = 1 << 24
 def name_members(known: Facts, segments: Segments) -> tuple[Segments, Mask]:
     """Name a bookie for each position that nothing shows one for.
 
-    First those that know the ledger and hold nothing of it, then those that nobody looked at or that lost what they
+    First those that know the ledger and hold nothing of it, then those that was not read or that lost what they
     had, then others in an order of the ledger's own; never one that is in the ensemble already.
 
     Returns:
@@ -70,6 +70,6 @@ def _complete(known: Facts, ledger: Ints, members: Ints) -> Ints:
 
 
 def _mark_among(values: Ints, group: Ints) -> Mask:
-    """Say which values stand in the same row of `others`."""
+    """Say which values are in the same row of `others`."""
     among: Mask = (values[:, :, None] == group[:, None, :]).any(axis=2)
     return among

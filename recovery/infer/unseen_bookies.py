@@ -1,11 +1,11 @@
 """Where entries may stand that no inventory shows, and what that does to what is claimed.
 
 An acknowledged entry has at least A copies, so fewer than A unseen bookies cannot hide one. Where A is not stated,
-or E and W are not seen, one unseen bookie is enough. And where every entry stands on n bookies, one that was not
+or E and W are not seen, one unseen bookie is enough. And where every entry is on n bookies, one that was not
 scanned may be the next member: W is n or more. Damage is not taken for that: it would have to hide a
 whole copy.
 
-What may be hidden is bounded by ledger: where a row says that nothing else of its ledger can stand on its bookie (its
+What may be hidden is bounded by ledger: where a row says that nothing else of its ledger can be on its bookie (its
 index and its journal list all), damage beside it hides nothing; and where all damage of a bookie names ledgers, it
 hides nothing of the others. By entry: see `lost_entries`.
 """

@@ -55,7 +55,7 @@ def look(path: Path) -> FileReport:
     """Read one file, or the folder of a database; nothing is written beside it.
 
     Raises:
-        InputError: it is missing, cannot be read, or is no file of a bookie that is known.
+        InputError: it is missing, cannot be read, or is not a file of a bookie that is known.
     """
     remedy = "name a file of a bookie, or its locations or ledgers folder"
     try:
@@ -123,7 +123,7 @@ def _read_index(path: Path, content: memoryview, notes: FileNotes) -> None:
 
 
 def _is_continued(log: memoryview, map_offset: int) -> bool:
-    """Whether a map stands at a place in a log, and an entry behind it."""
+    """Whether a map is at a place in a log, and an entry behind it."""
     if not entry_log.HEADER_SIZE <= map_offset < len(log):
         return False
     behind = max((end for _, end, _ in entry_log.between(log, map_offset, len(log))), default=0)

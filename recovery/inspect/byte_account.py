@@ -5,7 +5,7 @@
     a folder of a RocksDB                    its files as RocksDB's, if RocksDB opens it and every row is of its format
     anything else                            not known: all of its bytes are left over
 
-A folder of a RocksDB is known by its file CURRENT, or by its name where no file of a bookie's stands in it: locations,
+A folder of a RocksDB is known by its file CURRENT, or by its name where no file of a bookie's is in it: locations,
 ledgers (with -scoped behind, or what an offline rebuild leaves: .BACKUP-, .PREV-, .TEMP-) and metadata-cache. Its own:
 
     CURRENT, IDENTITY, LOCK, LOG, LOG.old.<n>, MANIFEST-<n>, OPTIONS-<n>   by name
@@ -53,7 +53,7 @@ _OWN: Final = re.compile(
     r"(CURRENT|IDENTITY|LOCK|LOG(\.old\.\d+)?|MANIFEST-\d+|OPTIONS-\d+(\.dbtmp)?|\d+\.(log|sst|blob|dbtmp))"
 )
 _A_BOOKIES: Final = re.compile(r"^(VERSION|lastId|lastMark.*)$", re.MULTILINE)
-"""What no RocksDB has: before layout 3 a bookie's files stood in its configured folder, perhaps called `ledgers`."""
+"""What no RocksDB has: before layout 3 a bookie's files was in its configured folder, perhaps called `ledgers`."""
 _TABLE: Final = struct.Struct("<Q")
 _TABLE_MAGICS: Final = frozenset({0x88E241B785F4CFF7, 0xDB4775248B80FB57})
 _LEFT_OVER: Final = "not explained"
@@ -230,7 +230,7 @@ def _make_unknown(path: Path, size: int, why: str) -> File:
 
 
 def _fill_gaps(stretches: Iterator[Stretch], size: int, unreadable: list[tuple[int, int]]) -> Iterator[Stretch]:
-    """Fill what is not claimed, so that every byte stands in one stretch; what the disk refuses is never explained."""
+    """Fill what is not claimed, so that every byte is in one stretch; what the disk refuses is never explained."""
     end = 0
     for stretch in stretches:
         if stretch.offset > end:

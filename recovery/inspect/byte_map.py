@@ -234,7 +234,7 @@ def _map_other(data: memoryview, part: journal.MetaRecord | Damage) -> Stretch:
     if isinstance(part, Damage):
         front = part.offset + _PADDING_FRONT
         size = int.from_bytes(data[front - _I32 : front])
-        # Padding that is all there, and not all zeros, is no record that the end cuts.
+        # Padding that is all there, and not all zeros, is not a record that the end cuts.
         whole = bytes(data[part.offset : front - _I32]) == _PADDING and front + size <= len(data)
         return _map_damage(part, len(data), may_end=not whole)
     begin = part.at - SIZE_FIELD

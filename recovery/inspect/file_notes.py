@@ -37,7 +37,7 @@ class FileReport:
         path: as it was given.
         kind: what it was read as.
         size: in bytes; of all files of a database.
-        header: what stands at its front, or all of a small file.
+        header: what is at its front, or all of a small file.
         counts: what was counted.
         first, last: the first and the last thing in it, in words.
         ranges: what it spans, in words.

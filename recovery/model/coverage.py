@@ -26,7 +26,7 @@ class Coverage:
         members_known_from: what names the members of the cluster; empty: nothing does.
         not_scanned: members that were not looked at.
         not_named: bookies that were looked at and that nothing names as members.
-        cluster_not_named: sources that do not say of which cluster they are.
+        cluster_not_named: sources that do not say about which cluster they are.
         lost: bookies of which nothing will come back that was not seen, as somebody states.
     """
 
@@ -67,7 +67,7 @@ class Coverage:
         return {name: list(values) for name, values in asdict(self).items()}
 
     def with_nameless(self, sources: Sequence[str]) -> "Coverage":
-        """Return it with the sources that do not say of which cluster they are."""
+        """Return it with the sources that do not say about which cluster they are."""
         return replace(self, cluster_not_named=tuple(sources))
 
     def without_lost(self, lost: Sequence[str]) -> "Coverage":

@@ -244,7 +244,7 @@ def _cover(position: npt.NDArray[np.uint64], key: Ints, inside: npt.NDArray[np.b
 
 
 def union_runs(runs: KeyedRuns) -> KeyedRuns:
-    """Return the runs of all entries that stand in any run of the same list.
+    """Return the runs of all entries that are in any run of the same list.
 
     Args:
         runs: in any order; overlapping or not.
@@ -257,7 +257,7 @@ def union_runs(runs: KeyedRuns) -> KeyedRuns:
 
 
 def difference_runs(runs: KeyedRuns, without: KeyedRuns) -> KeyedRuns:
-    """Return the runs of all entries that stand in `runs` and not in `without`; otherwise as `union_runs`."""
+    """Return the runs of all entries that are in `runs` and not in `without`; otherwise as `union_runs`."""
     combined = KeyedRuns(*(np.concatenate(pair) for pair in zip(runs, without, strict=True)))
     own_names = np.concatenate([np.ones(len(runs.key), np.int64), np.zeros(len(without.key), np.int64)])
     position, key, change, order = _lay(combined, 1)
@@ -273,7 +273,7 @@ def group_runs(runs: KeyedRuns) -> KeyedGroups:
 
 
 def union(groups: KeyedGroups, *rest: KeyedGroups) -> KeyedGroups:
-    """Return the groups of all entries that stand in any list with the same key."""
+    """Return the groups of all entries that are in any list with the same key."""
     runs = [to_runs(part) for part in (groups, *rest)]
     return group_runs(union_runs(KeyedRuns(*(np.concatenate(column) for column in zip(*runs, strict=True)))))
 
@@ -346,7 +346,7 @@ def _narrow(groups: KeyedGroups) -> KeyedGroups:
 def decode_availability(raw: bytes | memoryview) -> KeyedGroups:
     """Return the groups of availability bytes, with key 0.
 
-    They are grouped anew, so runs that were sent one by one become groups; groups that overlap or are out of order
+    They are grouped again, so runs that were sent one by one become groups; groups that overlap or are out of order
     stand for their union. Only groups of so many runs that they are not laid out are given as they were sent.
 
     Raises:

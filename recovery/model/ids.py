@@ -75,7 +75,7 @@ class LedgerId:
 
     @property
     def bucket(self) -> int:
-        """The bucket in [0, BUCKETS) that rows of this ledger stand in."""
+        """The bucket in [0, BUCKETS) that rows of this ledger are in."""
         return int(buckets(np.array([self.scope], np.int64), np.array([self.ledger], np.int64))[0])
 
 
@@ -148,7 +148,7 @@ def bucket_ranges(rows: int, *, at_least: int = 1, rows_per_task: int = ROWS_PER
 def distinct(
     scope: npt.NDArray[np.int64], ledger: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return where each id stands first, in that order; and for each element which one of these it is."""
+    """Return where each id is first, in that order; and for each element which one of these it is."""
     import pyarrow as pa  # noqa: PLC0415 - who decodes one entry loads no Arrow
 
     raw = pa.py_buffer(np.column_stack((scope, ledger)))

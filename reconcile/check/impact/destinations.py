@@ -2,7 +2,7 @@
 
 A new member stands outside the ensemble, can be written to, and is one that the placement policy takes. Several
 positions of an ensemble are filled one behind the other, as BookKeeper does. Where a policy demands nothing it is
-enough to count; else ensembles that stand on the same racks are asked once.
+enough to count; else ensembles that are on the same racks are asked once.
 
 Source: docs/operations/impact.md.
 """
@@ -117,7 +117,7 @@ class Destinations:
     def _ask_policy(self, shape: Shape, members: Ints, wanted: Mask, owner: Ints) -> Mask:
         """Return which ensembles, a row each, find no bookie for some position."""
         count, bookies = len(members), len(self._locations.bookies)
-        # A bookie that nobody else names stands at the end of the locations, without one.
+        # A bookie that nobody else names is at the end of the locations, without one.
         members = np.where(members < 0, bookies - 1, members)
         refused = np.zeros(count, np.bool_)
         free = np.concatenate([self._writable[owner], np.zeros((count, 1), np.bool_)], axis=1)

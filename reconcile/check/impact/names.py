@@ -56,7 +56,7 @@ class Impact(StrEnum):
     READ_MARGIN_LOSS = "READ_MARGIN_LOSS"
     """An entry could not be read if one more bookie, or rack, went."""
     STORAGE_CAPACITY_LOSS = "STORAGE_CAPACITY_LOSS"
-    """Too much of what could be written to is lost."""
+    """Too much of what could be written to be lost."""
     METADATA_QUORUM = "METADATA_QUORUM"
     """ZooKeeper's own servers on the same hosts lose their majority."""
 

@@ -388,7 +388,7 @@ def _describe(question: Question, pieces: Sequence[_Piece], rows: pa.Table, owne
         row, owner = piece.hits.row[piece.shown], piece.hits.set[piece.shown]
         count, sets = len(piece.segments), len(piece.cluster.sets.labels) + 1
         rank = 2 * (owners[piece.segments.ledger[row]] < 0) + (owner == NOW)
-        # Segments stand in the order of their ledgers, so a row's number is its place among all.
+        # Segments are in the order of their ledgers, so a row's number is its place among all.
         key = (rank * count + row) * sets + owner + 1
         if len(key) > most:
             key = np.partition(key, most)[:most]

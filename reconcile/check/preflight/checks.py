@@ -1,7 +1,7 @@
 """Preflight: whether bookies can delete data right now, told from the store's names and from what bookies hold.
 
 A bookie deletes every ledger that it holds and its store does not list, at each pass of its garbage collection, without
-grace. So an empty, partial, wrong or missing store that bookies can list is what is looked for first.
+grace. So an empty, partial, wrong or missing store that bookies can list is what is searched for first.
 
     CRITICAL   ledgers can be deleted now, or the store is not the one that the bookies belong to
     WARNING    something is not as it was, or as it should be
@@ -201,7 +201,7 @@ class _Look:
             root="missing",
         )
 
-    # What stands in the store
+    # What is in the store
 
     def _get(self, key: str) -> Versioned | None:
         try:
@@ -277,7 +277,7 @@ class _Look:
     def _is_theirs(self) -> bool:
         """Whether the store is of the cluster that every bookie looked at belongs to: then its age says nothing.
 
-        A restore makes LAYOUT and INSTANCEID anew; who initialises a cluster again gives it another instance id.
+        A restore makes LAYOUT and INSTANCEID again; who initialises a cluster again gives it another instance id.
         """
         try:
             node = self._store.get(self._root + self._where.instance_id)

@@ -167,5 +167,5 @@ def word_duration(milliseconds: int) -> str:
 
 
 def rank_remark(remark: Remark) -> tuple[int, int]:
-    """Return where a remark stands in a report: the worst first."""
+    """Return where a remark is in a report: the worst first."""
     return _ORDER.index(remark.level), _SUBJECTS.index(remark.subject.partition(" ")[0])

@@ -33,7 +33,7 @@ _FIRST, _SECOND = "store", "against"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoresRange:
-    """What is said of a bucket range.
+    """What is said about a bucket range.
 
     Attributes:
         findings: FINDINGS.

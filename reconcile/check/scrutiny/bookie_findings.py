@@ -37,7 +37,7 @@ def list_silent(bookies: Iterable[str], why: Mapping[str, str]) -> Iterator[Find
 
 
 def list_unresolved(unresolved: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield a finding for each name in records that is no known bookie's."""
+    """Yield a finding for each name in records that is not a known bookie's."""
     for name, why in sorted(unresolved.items()):
         yield Finding(Category.ALIAS_UNRESOLVED, name, [Statement("store", "name", why, "records")], bookies=[name])
 

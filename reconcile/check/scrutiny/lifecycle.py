@@ -159,7 +159,7 @@ def is_mass(vanished: int, listed: int) -> bool:
 
 
 def list_repairs(findings: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return, for each finding that BookKeeper's own shell would mend, the commands that do it.
+    """Return, for each finding that BookKeeper's own shell would repair, the commands that do it.
 
     Only closed ledgers have such findings. A bookie that lacks entries is named as the one to be replaced.
     """

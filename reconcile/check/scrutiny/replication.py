@@ -1,4 +1,4 @@
-"""What a store says of the repair of ledgers: marks, locks, the auditor, and how long a mark may stand.
+"""What a store says about the repair of ledgers: marks, locks, the auditor, and how long a mark may stand.
 
 A mark says since when by its own ctime, else by its node's. One that is older than the grace is a finding, with why:
 
@@ -72,7 +72,7 @@ class Replication:
         marks: of `MARKS`, a row a marked ledger.
         locks: ledger to who holds its lock, a worker or a guard, and since when.
         guarded: ledgers whose lock is a guard's.
-        dead: ledgers whose lock belongs to no session, and is no guard's.
+        dead: ledgers whose lock belongs to no session, and is not a guard's.
         disabled: replication is disabled: since when, in words; None: it is not.
         auditor: somebody holds a vote of the election.
         is_kept: the store has marks and an auditor at all; on etcd BookKeeper has neither.

@@ -1,8 +1,8 @@
 """Two scrutinies of one cluster compared: which findings are new, which changed, which are gone and what resolved them.
 
     a finding that is gone                              so
-    its bucket is not in the later run's share          not looked for
-    `explain_not_sought` says why                       not looked for, with the reason
+    its bucket is not in the later run's share          not searched for
+    `explain_not_sought` says why                       not searched for, with the reason
     of a ledger that is not listed any longer           resolved: the ledger is gone
     any other                                           resolved, by what changed
 
@@ -39,8 +39,8 @@ class GoneFinding:
 
     Attributes:
         row: of FINDINGS.
-        why: what resolved it, or why it was not looked for.
-        is_resolved: it was looked for again.
+        why: what resolved it, or why it was not searched for.
+        is_resolved: it was searched for again.
     """
 
     row: Mapping[str, Any]
@@ -106,7 +106,7 @@ class RunDifferences:
 
     @property
     def resolved(self) -> tuple[GoneFinding, ...]:
-        """Those that were looked for again."""
+        """Those that were searched for again."""
         return tuple(finding for finding in self.gone if finding.is_resolved)
 
 
@@ -196,7 +196,7 @@ class _Judge:
         return cls(later, later.find_ledgers(gone), (had, has))
 
     def explain(self, row: Mapping[str, Any]) -> GoneFinding:
-        """Say what resolved a finding, or why it was not looked for."""
+        """Say what resolved a finding, or why it was not searched for."""
         category = Category(row["category"])
         if row["bucket"] is not None and row["bucket"] not in self.later.share:
             return GoneFinding(row, "not looked for: its bucket is not in this run's share", is_resolved=False)

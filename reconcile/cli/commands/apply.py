@@ -104,7 +104,7 @@ def apply(
 ) -> None:
     """Write what PLAN proposes, and nothing over anything. WRITES to the store.
 
-    What is absent is created; what stands at a key already is left as it is and listed. Every write is journalled
+    What is absent is created; what is at a key already is left as it is and listed. Every write is journalled
     before and after, and read back; a run that was stopped is gone on with by --resume.
 
     At the end the rules of `scrutinize` judge each record that was written, by the plan's inventories and by what

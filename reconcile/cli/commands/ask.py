@@ -71,7 +71,7 @@ def ask(
     """Ask a service that runs: get-status, list-findings, check-impact, explain-ledger, run-now, request-deletes, ….
 
     FIELD=VALUE are those of the method's message; a field that may be given several times is repeated. A ledger is
-    123, scope:123 or 32 hex digits; @FILE is what a file holds. The token stands in BKMETA_SERVICE_TOKEN.
+    123, scope:123 or 32 hex digits; @FILE is what a file holds. The token is in BKMETA_SERVICE_TOKEN.
     """
     output = make_output(shared)
     try:

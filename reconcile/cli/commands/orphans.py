@@ -1,4 +1,4 @@
-"""`orphans`: ledgers that nobody names, data without a record, records that somebody deleted past bkmeta."""
+"""`orphans`: ledgers that nothing names, data without a record, records that somebody deleted past bkmeta."""
 
 import sys
 from datetime import timedelta
@@ -76,7 +76,7 @@ def orphans(
     """Find ledgers that nothing references, data without a record, and deletes that bypassed bkmeta. Reads only.
 
     A candidate is old enough, and two complete listings of references do not name it. A file of references is one
-    listing: write it anew, and run again with --since. Nothing is deleted: delete request --from takes the candidates,
+    listing: write it again, and run again with --since. Nothing is deleted: delete request --from takes the candidates,
     and verify looks at each again.
     """
     from reconcile.jobs.orphans.find_orphans import look_for_orphans

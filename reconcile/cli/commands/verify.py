@@ -64,9 +64,9 @@ def verify(
 ) -> None:
     """Read the ledgers of PLAN back: records from the store, entries through them from bookies or disks. Only reads.
 
-    From disks, every entry is looked for where its bookie would serve it from: give every folder of a bookie, or the
-    folder that they stand in. With --wire the running bookies are asked for it, without fencing and without recovery.
-    Its digest is checked with the password that stands in the record.
+    From disks, every entry is searched for where its bookie would serve it from: give every folder of a bookie, or the
+    folder that they are in. With --wire the running bookies are asked for it, without fencing and without recovery.
+    Its digest is checked with the password that is in the record.
     """
     from reconcile.jobs import verify as job
 

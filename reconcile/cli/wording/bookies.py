@@ -1,4 +1,4 @@
-"""What is said of one bookie, and of what asking a cluster's bookies gave."""
+"""What is said about one bookie, and of what asking a cluster's bookies gave."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final

@@ -1,4 +1,4 @@
-"""What is said of a plan: the commands that come next for its store, and its deletions with what undoes them.
+"""What is said about a plan: the commands that come next for its store, and its deletions with what undoes them.
 
 A store is named with its real address, wherever the plan knows it. Lines are for people, commands ready to be copied.
 """

@@ -1,4 +1,4 @@
-"""What is said of two stores that were held together."""
+"""What is said about two stores that were held together."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""What is said of the dataset that a command writes, where the command is stopped: whether it is whole."""
+"""What is said about the dataset that a command writes, where the command is stopped: whether it is whole."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress

@@ -134,7 +134,7 @@ def _number_session(row: Mapping[str, Any]) -> int:
 
 
 def gather_holdings(inventories: Sequence[Dataset], wanted: Wanted) -> Holdings:
-    """Return what the inventories say of the wanted ledgers.
+    """Return what the inventories say about the wanted ledgers.
 
     Raises:
         DatasetError: one is damaged.
@@ -166,7 +166,7 @@ def gather_holdings(inventories: Sequence[Dataset], wanted: Wanted) -> Holdings:
 
 
 def list_sightings(holdings: Holdings, number: int) -> list[Sighting]:
-    """Return what looks that are sure say of one ledger."""
+    """Return what looks that are sure say about one ledger."""
     return [
         Sighting(
             look.bookie,

@@ -91,7 +91,7 @@ def find_others(custom: pa.ChunkedArray) -> Mask:
 
 
 def _read_value(custom: pa.ChunkedArray, name: str) -> pa.Array:
-    """Return the value that each row has under a name, as text; null where it has none, or one that is no text."""
+    """Return the value that each row has under a name, as text; null where it has none, or one that is not a text."""
     lists = custom.combine_chunks() if isinstance(custom, pa.ChunkedArray) else custom
     items, parents = lists.flatten(), pc.list_parent_indices(lists)
     wanted = pc.equal(pc.struct_field(items, 0), name)

@@ -1,4 +1,4 @@
-"""Does any upper layer name a ledger? What two listings say of it, who made it, and how old it was then."""
+"""Does any upper layer name a ledger? What two listings say about it, who made it, and how old it was then."""
 
 from collections.abc import Sequence
 from typing import Any

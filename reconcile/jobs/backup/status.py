@@ -24,7 +24,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class BackupStatus:
-    """What a backup says of itself.
+    """What a backup says about itself.
 
     Attributes:
         uri: of the store that is followed.
@@ -58,7 +58,7 @@ class BackupStatus:
 
 
 def read_status(place: DatasetPlace | str, now_ms: int) -> BackupStatus:
-    """Return what a backup says of itself; no file of changes is read.
+    """Return what a backup says about itself; no file of changes is read.
 
     Raises:
         DatasetError: there is no backup.

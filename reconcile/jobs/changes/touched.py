@@ -320,5 +320,5 @@ def _is_counted(finding: Mapping[str, Any], made: Mapping[str, Any] | None) -> b
     if made is None or not TRAITS[Category(finding["category"])].of_copies or not made["missing"]:
         return False
     is_lost = any(item["field"] == _ON_NO_BOOKIE for item in finding["evidence"])
-    # No holes: entries were looked for, and each is on some bookie.
+    # No holes: entries were searched for, and each is on some bookie.
     return not (is_lost and made["holes"] is not None and not made["holes"])

@@ -73,5 +73,5 @@ def collect_all(
 
 
 def _expand(given: Sequence[Path]) -> tuple[Path, ...]:
-    """Return folders of a bookie, those in place of one that they stand in."""
+    """Return folders of a bookie, those in place of one that they are in."""
     return tuple(folder for path in given for folder in list_folders_in(path))

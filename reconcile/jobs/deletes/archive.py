@@ -32,7 +32,7 @@ def mark_archived(request: MarkRequest, context: Context) -> int:
     """Write a mark for each ledger, over an earlier one; return how many were written.
 
     Raises:
-        GuardRefusedError: what stands at the key of our own root is not ours.
+        GuardRefusedError: what is at the key of our own root is not ours.
         UnavailableError: the store does not answer.
     """
     with open_deletes(request.target, context) as target:
@@ -50,7 +50,7 @@ def unmark_archived(target: Target, ledgers: Sequence[LedgerId], context: Contex
     """Remove the marks of ledgers; return how many there were.
 
     Raises:
-        GuardRefusedError: what stands at the key of our own root is not ours.
+        GuardRefusedError: what is at the key of our own root is not ours.
         UnavailableError: the store does not answer.
     """
     with open_deletes(target, context) as opened:
@@ -69,7 +69,7 @@ def read_marks(uri: str, ledgers: Sequence[LedgerId], context: Context) -> list[
 
     Raises:
         FormatError: a node is not ours to read.
-        GuardRefusedError: what stands at the key of our own root is not ours.
+        GuardRefusedError: what is at the key of our own root is not ours.
         UnavailableError: the store does not answer.
     """
     with connect(uri, context) as opened:

@@ -112,7 +112,7 @@ def open_deletes(
         approve: says who approved what is done, before anything is written; raises where too few did.
 
     Raises:
-        GuardRefusedError: what stands at the key of our own root is not ours, or the policy cannot be read.
+        GuardRefusedError: what is at the key of our own root is not ours, or the policy cannot be read.
         InputError: there is no ledgers root, or nothing names its layout.
         JournalError: the journal is in use, altered, or of another root.
         UnavailableError: the store does not answer.
@@ -131,7 +131,7 @@ def read_own_root(opened: OpenStore) -> OwnRoot | None:
     """Return our own root of an open store that is only read; None if there is none.
 
     Raises:
-        GuardRefusedError: what stands there is not ours.
+        GuardRefusedError: what is there is not ours.
     """
     return open_own_root(opened.store, opened.root)
 

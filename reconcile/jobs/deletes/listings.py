@@ -28,7 +28,7 @@ _RUNNING: Final = ("zk:", "zk+", "etcd:", "metadata-store:")
 
 @dataclass(frozen=True, slots=True)
 class ListedReferences:
-    """One listing of all that was named, and of Pulsar's records where they stand beside the ledgers.
+    """One listing of all that was named, and of Pulsar's records where they are beside the ledgers.
 
     Attributes:
         listing: for verdicts.
@@ -44,7 +44,7 @@ def list_references(names: Sequence[str], opened: OpenStore, context: Context) -
 
     Args:
         names: files and URIs.
-        opened: the ledgers' store: Pulsar's records that stand beside them are read unasked.
+        opened: the ledgers' store: Pulsar's records that are beside them are read unasked.
         context: of the job.
 
     Raises:

@@ -36,7 +36,7 @@ class PolicyChange:
         approvals: people who must approve.
         approvers: name → PEM file of the public key of each person who may approve from now on.
         without: names of those who may not any longer.
-        quarantine_ms: how long a hold stands in the place of a record.
+        quarantine_ms: how long a hold is in the place of a record.
         quarantine_most: ledgers that may be in quarantine at a time.
     """
 

@@ -88,7 +88,7 @@ class Receipts:
     """What looks at bookies gave.
 
     Attributes:
-        confirmed: ledgers that nobody holds any more.
+        confirmed: ledgers that no bookie holds any more.
         waiting: the others, with the bookies that may hold something.
         returned: ledgers whose data came back, with the bookies that have them.
         removed: bookies that were seen without ledgers for the first time, with what they had.
@@ -119,7 +119,7 @@ def confirm_deletes(request: ConfirmRequest, context: Context) -> Receipts:
 
     Raises:
         DatasetError: an inventory is missing or damaged.
-        GuardRefusedError: what stands at the key of our own root is not ours.
+        GuardRefusedError: what is at the key of our own root is not ours.
         UnavailableError: the store does not answer.
     """
     with open_deletes(request.target, context) as target:
@@ -189,7 +189,7 @@ def decommission_bookie(target: Target, bookie: str, context: Context) -> int:
     """Record that a bookie was taken out of service with its disks; return how many tombstones that concerns.
 
     Raises:
-        GuardRefusedError: the bookie is registered; or what stands at the key of our own root is not ours.
+        GuardRefusedError: the bookie is registered; or what is at the key of our own root is not ours.
         UnavailableError: the store does not answer.
     """
     with open_deletes(target, context) as opened:
@@ -210,7 +210,7 @@ def expire_tombstones(target: Target, retention_ms: int, context: Context) -> tu
     """Remove the tombstones whose ledgers nobody holds, after the retention; return them, and how many are kept.
 
     Raises:
-        GuardRefusedError: what stands at the key of our own root is not ours, or the clock is not the store's.
+        GuardRefusedError: what is at the key of our own root is not ours, or the clock is not the store's.
         UnavailableError: the store does not answer.
     """
     with open_deletes(target, context) as opened:

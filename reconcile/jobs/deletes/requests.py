@@ -104,7 +104,7 @@ def request_deletes(request: DeleteRequest, context: Context) -> RequestedDelete
     """Write a tombstone for each ledger that has a record and no tombstone yet, where the policy lets it be deleted.
 
     Raises:
-        GuardRefusedError: what stands at the key of our own root is not ours.
+        GuardRefusedError: what is at the key of our own root is not ours.
         UnavailableError: the store does not answer.
     """
     result = RequestedDeletes()
@@ -169,7 +169,7 @@ def read_tombstones(uri: str, ledgers: Sequence[LedgerId], context: Context) -> 
 
     Raises:
         FormatError: a node is not ours to read.
-        GuardRefusedError: what stands at the key of our own root is not ours.
+        GuardRefusedError: what is at the key of our own root is not ours.
         UnavailableError: the store does not answer.
     """
     with connect(uri, context) as opened:
@@ -181,7 +181,7 @@ def measure_tombstones(uri: str, context: Context) -> tuple[int, int]:
     """Return how many nodes tombstones take, and their bytes.
 
     Raises:
-        GuardRefusedError: what stands at the key of our own root is not ours.
+        GuardRefusedError: what is at the key of our own root is not ours.
         UnavailableError: the store does not answer.
     """
     with connect(uri, context) as opened:
@@ -193,7 +193,7 @@ def undo(request: UndoRequest, context: Context) -> UndoneDeletes:
     """Take deletes back: tombstones are removed, and removed records put back while every holder has the ledger.
 
     Raises:
-        GuardRefusedError: what stands at the key of our own root is not ours.
+        GuardRefusedError: what is at the key of our own root is not ours.
         UnavailableError: the store does not answer.
     """
     with open_deletes(request.target, context) as target:

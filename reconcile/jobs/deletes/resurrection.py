@@ -50,7 +50,7 @@ def read_deleted(uris: Sequence[str], context: Context) -> list[References]:
 def find_deleted(opened: OpenStore, instances: Collection[str]) -> list[References]:
     """Return the ledgers that tombstones beside a store's ledgers say were purged, and nodes that cannot be read.
 
-    What another program made at our own root's key is passed over; tombstones of another cluster, which stood there
+    What another program made at our own root's key is passed over; tombstones of another cluster, which was there
     before, are not believed, and said.
 
     Args:
@@ -67,7 +67,7 @@ def find_deleted(opened: OpenStore, instances: Collection[str]) -> list[Referenc
 
 
 def find_one_deleted(opened: OpenStore, instances: Collection[str], ledger: LedgerId) -> list[References]:
-    """Return what `find_deleted` says of one ledger; nothing else is read.
+    """Return what `find_deleted` says about one ledger; nothing else is read.
 
     Raises:
         InputError: its tombstone, or whether there is one, cannot be read.

@@ -16,7 +16,7 @@ _INTENT: Final = re.compile(
 )
 """The start of a line that announces a batch: nearly all bytes of a journal are such lines'."""
 _OP: Final = re.compile(rb'\[\d+,"(\w+)",')
-"""The start of one write of a batch. In a string of JSON no quote stands behind a comma but escaped."""
+"""The start of one write of a batch. In a string of JSON no quote is behind a comma but escaped."""
 _ENDS: Final = {"end": "ended", "frozen": "frozen", "thawed": "thawed", "undone": "undone", "stopped": "stopped"}
 """Event of the last line of a run that came to its end → how it ended."""
 
@@ -119,7 +119,7 @@ def verify_journals(places: Sequence[Path], heads: Sequence[str]) -> JournalsVer
 
 
 def read_journal(path: Path, heads: Sequence[str]) -> JournalAccount:
-    """Return what a journal says of its runs, and which of some heads its lines have.
+    """Return what a journal says about its runs, and which of some heads its lines have.
 
     Raises:
         JournalError: there is none, it was altered, or its lines do not say what ours say.

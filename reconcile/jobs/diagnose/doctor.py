@@ -95,8 +95,8 @@ class DoctorRequest:
     """What is looked at besides this machine.
 
     Attributes:
-        uri: a store that shall be reachable; None: none.
-        spark: this machine shall run the commands that need Spark.
+        uri: a store that must be reachable; None: none.
+        spark: this machine must run the commands that need Spark.
         master: start a session there and run tasks in it; None: do not.
         python: what executors are to run as their Python; None: what they have.
     """
@@ -111,7 +111,7 @@ def examine_installation(request: DoctorRequest, context: Context) -> list[Check
     """Say whether this installation is complete.
 
     Raises:
-        UnsupportedStoreError: the URI is malformed: that is no store that is down.
+        UnsupportedStoreError: the URI is malformed: that is not a store that is down.
     """
     connect: Callable[[], OpenStore] | None = None
     if request.uri is not None:
@@ -138,10 +138,10 @@ def examine(
     """Look at everything that was asked for.
 
     Args:
-        spark: whether this machine shall run the commands that need Spark.
+        spark: whether this machine must run the commands that need Spark.
         master: start a session there and run tasks in it; None: do not.
         python: what executors are to run as their Python; None: what they have.
-        connect: opens the store that shall be reachable; None: none was named.
+        connect: opens the store that must be reachable; None: none was named.
         progress: called with how many of how many checks are done.
     """
     installation: list[Callable[[], list[Check]]] = [
@@ -368,7 +368,7 @@ def _describe_ways(opened: OpenStore) -> Check:
 
 @dataclass(frozen=True, slots=True)
 class _WorkerFacts:
-    """What a task says of the process that it runs in; picklable."""
+    """What a task says about the process that it runs in; picklable."""
 
     distributions: tuple[str, ...]
 

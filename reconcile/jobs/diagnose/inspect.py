@@ -13,7 +13,7 @@ def inspect_file(path: Path, context: Context) -> FileReport:
     """Read one file, or the folder of a database.
 
     Raises:
-        InputError: it is missing, cannot be read, or is no file of a bookie that is known.
+        InputError: it is missing, cannot be read, or is not a file of a bookie that is known.
     """
     with context.reporter.progress("reading", "files"):
         return look(path)

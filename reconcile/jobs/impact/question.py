@@ -53,7 +53,7 @@ class ImpactRequest:
         evidence: folders of scrutinies: what they know of copies.
         most_unavailable: per cent of the weight that may be lost.
         margin: what else may go afterwards.
-        most: how many bookies a largest set is looked for of; None: it is not.
+        most: how many bookies a largest set is searched for of; None: it is not.
         drill: failure domains that are taken one by one.
         stable_for: how many captures in a row must be safe.
         unrecoverable: what a person declares.

@@ -2,7 +2,7 @@
 
     pass 1   every bucket range: which (E, W) the cluster's own ledgers show → the prior; what was deleted on purpose
     pass 2   every bucket range: reconstruct → compare with the store and snapshots → actions and findings
-    driver   generators, LAYOUT, instance id, cookies, what stands beside the ledgers; the manifest with the plan's hash
+    driver   generators, LAYOUT, instance id, cookies, what is beside the ledgers; the manifest with the plan's hash
 
 Where a catalog has ids of other scopes, a pass before these looks for ledgers that share the lower half of their ids.
 Without inventories the store and the snapshots are compared; records are proposed where the store has none.
@@ -58,7 +58,7 @@ def make_plan(
         spark: carries the tasks; None: this process does.
         now: the clock; aware.
         progress: is called with (tasks done, of all, stage).
-        read_heads: gives what stands in entries; None: nobody wants that they are read.
+        read_heads: gives what is in entries; None: nobody wants that they are read.
 
     Raises:
         DatasetError: an inventory or catalog is damaged, or the plan cannot be written.

@@ -45,7 +45,7 @@ def count_references(references: pa.Table, rows: pa.Table, stored: pa.Table) -> 
 
 
 def sum_references(counts: Sequence[ReferenceCounts], given: References) -> ReferenceCounts:
-    """Return what all ranges say of references, and what could not be read of them."""
+    """Return what all ranges say about references, and what could not be read of them."""
     unreferenced = [ledger for count in counts for ledger in count.some_unreferenced]
     return ReferenceCounts(
         referenced=sum(count.referenced for count in counts),

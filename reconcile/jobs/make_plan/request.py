@@ -88,7 +88,7 @@ def open_inventories(paths: Sequence[str]) -> tuple[Dataset, ...]:
 
 
 def list_sources(request: PlanRequest, bookies: pa.Table) -> tuple[clusters.Source, ...]:
-    """Return everything that says of which cluster it is, the bookies first; BOOKIES in.
+    """Return everything that says about which cluster it is, the bookies first; BOOKIES in.
 
     Raises:
         InputError: a snapshot, or a store of references, is of another cluster than the bookies; than the store, where

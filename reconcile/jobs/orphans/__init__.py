@@ -1,1 +1,1 @@
-"""Orphans looked for as a job: the store listed twice, references, inventories, earlier copies of the store."""
+"""Orphans searched for as a job: the store listed twice, references, inventories, earlier copies of the store."""

@@ -1,4 +1,4 @@
-"""Orphans looked for: the store and its references listed twice, bookies' inventories, earlier copies of the store.
+"""Orphans searched for: the store and its references listed twice, bookies' inventories, earlier copies of the store.
 
 folder             holds
 findings/          FINDINGS: UNREFERENCED, DATA_WITHOUT_RECORD, DELETED_OUTSIDE, LISTING_INCOMPLETE
@@ -90,7 +90,7 @@ def look_for_orphans(request: OrphansRequest, context: Context) -> FoundOrphans:
 
     Raises:
         DatasetError: an inventory, a capture or the run before is damaged, or the run cannot be written.
-        GuardRefusedError: what stands at the key of our own root is not ours.
+        GuardRefusedError: what is at the key of our own root is not ours.
         InputError: a file cannot be used, no ledgers root, or two clusters.
         UnavailableError: the store does not answer.
     """
@@ -148,7 +148,7 @@ def _gather(
     known = [] if own is None else [_make_keys(node) for node in own.tombstones.read_all()]
     damaged: list[str] = []
     for uri, catalog in zip(request.earlier, earlier, strict=True):
-        # Tombstones that expired since stand in copies.
+        # Tombstones that expired since are in copies.
         instances = [instance for instance in (_read_instance(second),) if instance]
         nodes = read_removed(of_catalog(catalog, uri), instances, lambda key, why: damaged.append(f"{key} ({why})"))
         known += [_make_keys(node) for node in nodes or ()]

@@ -25,7 +25,7 @@ class OrphansRequest:
         uri: the store.
         out: a new folder.
         references: files and URIs of what upper layers refer to; Pulsar's records beside the store are read unasked.
-        inventories: of bookies; none: data without a record is not looked for.
+        inventories: of bookies; none: data without a record is not searched for.
         earlier: URIs of earlier copies of the store: captures, ZooKeeper's files, etcd's snapshots.
         since: folder of the run before.
         min_age_ms: of a ledger that is called unreferenced, and of data without a record that is a warning.

@@ -59,11 +59,11 @@ def select_adoptable(plan: Dataset, named: Collection[LedgerId], replaced: Colle
     """Choose the ledgers whose own records name a topic, topic by topic in the order of their ids.
 
     Behind the first that cannot be appended none is: that one would have no place any more. What stays deleted (a topic
-    lets go of its first ledgers) stands in nobody's way.
+    lets go of its first ledgers) is in nobody's way.
 
     Args:
         plan: that brings the topics back.
-        named: ledgers that a person adopts, or accepts to lose: what a record says of them does not count.
+        named: ledgers that a person adopts, or accepts to lose: what a record says about them does not count.
         replaced: paths at and below which the snapshot's nodes replace the store's in the same edit.
 
     Raises:
@@ -120,7 +120,7 @@ def _group(adopted: Mapping[LedgerId, str]) -> list[tuple[str, list[LedgerId]]]:
 
 
 class _Sides:
-    """What a plan says of some topics and of the ledgers that they are to have, read once."""
+    """What a plan says about some topics and of the ledgers that they are to have, read once."""
 
     def __init__(self, plan: Dataset, adopted: Mapping[LedgerId, str], replaced: Collection[str]) -> None:
         manifest = read_plan_manifest(plan)

@@ -83,7 +83,7 @@ class EditedPlan:
     """The new plan.
 
     Attributes:
-        manifest: what it says of itself.
+        manifest: what it says about itself.
         texts: each edit as a line.
         locking: ACLs that apply would refuse.
         not_adopted: ledgers that say themselves whose they are, and that no node can name: each with the reason.
@@ -177,7 +177,7 @@ class CutPlan:
 
     Attributes:
         whole: the plan that it was cut from.
-        manifest: what the new one says of itself.
+        manifest: what the new one says about itself.
         waves: in their order.
     """
 
@@ -195,7 +195,7 @@ def split(path: DatasetPlace, waves: Sequence[range], out: DatasetPlace) -> CutP
         out: a new folder; it will hold passwords.
 
     Raises:
-        DatasetError: it is no whole plan, or the new folder cannot be written.
+        DatasetError: it is not a whole plan, or the new folder cannot be written.
         PlanError: it is not what its hash was made of.
     """
     whole = open_dataset(path, "plan")

@@ -23,7 +23,7 @@ class ShownPlan:
 
     Attributes:
         plan: the dataset.
-        manifest: what it says of itself.
+        manifest: what it says about itself.
         overview: what its files say.
         deletions: what each session deleted.
         candidates: topics that the first ledgers may be of which no topic names.
@@ -45,7 +45,7 @@ def show_plan(path: DatasetPlace, shown: int, *, every_row: bool = False) -> Sho
         every_row: whether every row of a large plan is hashed, too.
 
     Raises:
-        DatasetError: it is no whole plan.
+        DatasetError: it is not a whole plan.
         PlanError: it was made by another version.
     """
     plan = open_dataset(path, "plan")
@@ -59,7 +59,7 @@ class PlanDifferences:
     """How two plans differ.
 
     Attributes:
-        first, second: what each says of itself.
+        first, second: what each says about itself.
         first_actions, second_actions: how many each has.
         only_in_first, only_in_second: keys that only one of them writes.
         differing: keys that they write differently.
@@ -90,7 +90,7 @@ def diff_plans(first: DatasetPlace, second: DatasetPlace, shown: int) -> PlanDif
         shown: how many differences are given one by one.
 
     Raises:
-        DatasetError: one is no whole plan.
+        DatasetError: one is not a whole plan.
         PlanError: one is not what its hash was made of.
     """
     left, right = open_whole(first)[0], open_whole(second)[0]
@@ -117,7 +117,7 @@ def list_plan_ledgers(path: DatasetPlace, choice: Choice) -> Iterator[Line]:
     """Yield ledgers of a plan in the order of their ids.
 
     Raises:
-        DatasetError: it is no whole plan.
+        DatasetError: it is not a whole plan.
     """
     return list_ledgers(open_dataset(path, "plan"), choice)
 
@@ -126,7 +126,7 @@ def list_guarded_ledgers(path: DatasetPlace, bookie: str) -> Iterator[LedgerId]:
     """Yield the ledgers that a plan guards and that name a bookie.
 
     Raises:
-        DatasetError: it is no whole plan.
+        DatasetError: it is not a whole plan.
         PlanError: it knows no such bookie.
     """
     plan = open_dataset(path, "plan")
@@ -143,6 +143,6 @@ def list_reused_ledgers(path: DatasetPlace) -> Iterator[LedgerId]:
     """Yield the ledgers whose id two ledgers have, and that a lock keeps workers from repairing.
 
     Raises:
-        DatasetError: it is no whole plan.
+        DatasetError: it is not a whole plan.
     """
     return list_reuse_locked(open_dataset(path, "plan"))

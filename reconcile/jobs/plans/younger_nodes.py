@@ -1,6 +1,6 @@
 """Nodes of subscriptions and schemas that are younger than the snapshot, made of what their own ledgers say.
 
-A subscription's ledger has a record with its name. The node names the ledger, and stands at the topic's beginning: a
+A subscription's ledger has a record with its name. The node names the ledger, and is at the topic's beginning: a
 broker takes the position out of the ledger's last entry (ManagedCursorImpl, recoverFromLedger), and out of the node
 only where it cannot. Where a node stands already, that one stays.
 
@@ -186,7 +186,7 @@ def _find_first(raw: bytes) -> int | None:
 
 
 def _list_back(plan: Dataset, ledgers: Collection[LedgerId]) -> frozenset[LedgerId]:
-    """Return those of some ledgers that come back, or stand in the store."""
+    """Return those of some ledgers that come back, or are in the store."""
     ids = pa.array(sorted(ledger.ledger for ledger in ledgers), pa.int64())
     captured = open_captured_store(plan)
     back: list[int] = []

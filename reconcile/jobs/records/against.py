@@ -166,7 +166,7 @@ class _Looked:
 
 
 def _look_again(first: pa.Table, second: pa.Table, looks: Sequence[tuple["OpenStore", Layout]], run: Run) -> _Looked:
-    """Read anew what differs, until two looks in a row are the same: stores go on while they are captured."""
+    """Read again what differs, until two looks in a row are the same: stores go on while they are captured."""
     suspects = _list_suspects(compare_stores(first, second, run))
     for _ in range(1, MOST_LOOKS):
         if not suspects.num_rows:

@@ -88,7 +88,7 @@ class Drilled:
         snapshots: that were given.
         told: of passwords and bookies, whether they were given.
         worst: the first ledgers that do not come back, as rows of DRILLS.
-        plan: what the plan says of itself.
+        plan: what the plan says about itself.
     """
 
     listed: int

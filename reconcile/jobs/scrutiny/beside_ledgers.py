@@ -1,4 +1,4 @@
-"""What stands beside the ledgers of a scrutiny: nodes of the store, marks of no ledger, data of deleted ledgers.
+"""What is beside the ledgers of a scrutiny: nodes of the store, marks of no ledger, data of deleted ledgers.
 
 Tombstones of the captured store are held against what bookies have now; nodes are read again before they are reported.
 """
@@ -163,7 +163,7 @@ def find_beside(
     answers: Sequence[Mapping[str, Any]],
     earlier_store: Dataset | None,
 ) -> list[Finding]:
-    """Return the findings of what stands beside the ledgers: cookies, sessions, generators, layout, instance id.
+    """Return the findings of what is beside the ledgers: cookies, sessions, generators, layout, instance id.
 
     Args:
         opened: the live store.

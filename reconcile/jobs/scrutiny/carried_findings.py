@@ -19,7 +19,7 @@ class Carried:
 
     Attributes:
         findings: FINDINGS.
-        reasons: why they were not looked for → how many.
+        reasons: why they were not searched for → how many.
     """
 
     findings: pa.Table
@@ -27,7 +27,7 @@ class Carried:
 
 
 def find_carried(later: LaterRun, beside: pa.Table, task: RangeTask) -> Carried:
-    """Return the findings of the run before that are absent from this one and were not looked for.
+    """Return the findings of the run before that are absent from this one and were not searched for.
 
     Args:
         later: this run, as far as it is written.

@@ -37,7 +37,7 @@ def diff_scrutinies(earlier: DatasetPlace, later: DatasetPlace) -> ComparedRuns:
     """Compare the findings of two runs; nothing is read but their folders.
 
     Raises:
-        DatasetError: one is no whole scrutiny.
+        DatasetError: one is not a whole scrutiny.
         InputError: they are of two clusters.
     """
     runs = open_dataset(earlier, "scrutiny"), open_dataset(later, "scrutiny")

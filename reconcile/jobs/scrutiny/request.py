@@ -124,10 +124,10 @@ class Scrutinized:
         failing: how many there are.
         suppressed: findings that somebody answers for.
         new: findings that the earlier run did not have; None: there is none.
-        resolved: findings of the earlier run that were looked for again and are gone; None: there is none.
+        resolved: findings of the earlier run that were searched for again and are gone; None: there is none.
         not_looked_for: findings of the earlier run that this run did not look for; None likewise.
-        gone: those that are gone, each with what resolved it, or why it was not looked for.
-        carried: why not → findings that were not looked for and count as before.
+        gone: those that are gone, each with what resolved it, or why it was not searched for.
+        carried: why not → findings that were not searched for and count as before.
         of_cluster: the findings that are of no ledger.
     """
 

@@ -1,4 +1,4 @@
-"""What a scrutiny's tables say when all is judged, and what stands beside them: page, figures, commands that mend."""
+"""What a scrutiny's tables say when all is judged, and what is beside them: page, figures, commands that repair."""
 
 import json
 from collections import Counter
@@ -36,12 +36,12 @@ _POINTS: Final = 90
 _SHOWN: Final = 20
 """Findings that a result shows."""
 _RAISED: Final = "raised"
-"""Begin of the names of files with verdicts that were given anew."""
+"""Begin of the names of files with verdicts that were given again."""
 
 
 @dataclass(slots=True)
 class RaisedVerdicts:
-    """Verdicts that were given anew.
+    """Verdicts that were given again.
 
     Attributes:
         before: what they were, counted.
@@ -55,7 +55,7 @@ class RaisedVerdicts:
 
 
 def raise_verdicts(out: DatasetPlace, parts: Mapping[str, list[Part]], later: pa.Table) -> RaisedVerdicts:
-    """Give ledgers their verdicts anew of which something was found after they were judged.
+    """Give ledgers their verdicts again of which something was found after they were judged.
 
     What was written stays as it is until the run is whole: a run that is killed goes on from it.
 

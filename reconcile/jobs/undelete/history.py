@@ -102,7 +102,7 @@ class TopicMatch:
     """Which managed ledgers are meant: by a pattern, or by their names; answers are kept.
 
     Attributes:
-        decide: says of a name, tenant/namespace/persistent/topic, whether it is meant.
+        decide: says about a name, tenant/namespace/persistent/topic, whether it is meant.
     """
 
     decide: Callable[[str], bool]
@@ -208,7 +208,7 @@ def _list_ledgers(batch: pa.RecordBatch, source: HistorySource) -> pa.Table:
 
 
 def read_deletes(sources: Sequence[HistorySource], wanted: Wanted) -> Deletes:
-    """Read what histories say of ledgers.
+    """Read what histories say about ledgers.
 
     Raises:
         UnavailableError: a source stopped answering.

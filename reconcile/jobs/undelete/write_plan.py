@@ -78,7 +78,7 @@ def write_plan(
     inventories: Sequence[Dataset],
     now: datetime,
 ) -> PlanManifest:
-    """Write a plan; return what it says of itself.
+    """Write a plan; return what it says about itself.
 
     Args:
         request: of the undelete.

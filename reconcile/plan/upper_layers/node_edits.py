@@ -55,7 +55,7 @@ class NodeEditor:
         return sorted([*spans, *(range(bucket, bucket + 1) for bucket in beside)], key=lambda span: span.start)
 
     def edit(self, rows: pa.Table, buckets: range) -> pa.Table:
-        """Edit the actions of a bucket range: whole columns, for they may be millions; ids are to be made anew."""
+        """Edit the actions of a bucket range: whole columns, for they may be millions; ids are to be made again."""
         key, op, acl = pc.utf8_slice_codeunits(rows["key"], 1), rows["op"], rows["acl"]
         for path in sorted(self._replace_below):
             chosen = pc.and_(pc.equal(op, LEAVE), pc.or_(pc.equal(key, path), pc.starts_with(key, f"{path}/")))

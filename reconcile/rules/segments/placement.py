@@ -3,9 +3,9 @@
     policy         a write set is against it where                                           Java's own check
     rack-aware     it has fewer than min(W, minNumRacksPerWriteQuorum) racks;                the same
                    with enforceMinNumRacksPerWriteQuorum: a bookie of it is in the default rack
-    region-aware   reppRegionsToWrite is set, and A bookies of it stand in fewer than        never fails
+    region-aware   reppRegionsToWrite is set, and A bookies of it are in fewer than        never fails
                    reppMinimumRegionsForDurability regions
-    zone-aware     E is no multiple of W, or W is at most minNumZonesPerWriteQuorum;         the same
+    zone-aware     E is not a multiple of W, or W is at most minNumZonesPerWriteQuorum;         the same
                    it has fewer zones than that; a bookie has no zone and upgrade domain;
                    bookies of one zone all have one upgrade domain
                    soft: fewer zones than min(W, desiredNumZonesPerWriteQuorum)
@@ -244,7 +244,7 @@ def _judge_racks(sets: Ints, locations: Locations, settings: PlacementSettings) 
 def _judge_regions(regions: Ints, ack: int, wanted: int) -> npt.NDArray[np.int8]:
     unknown = (regions == NO_LOCATION).sum(-1)
     largest = _find_largest(regions, wanted - 1)
-    # Those without a location may each stand in a region of their own, or all in the one with most.
+    # Those without a location may each are in a region of their own, or all in the one with most.
     own = np.minimum(unknown, (largest == 0).sum(-1))
     return _grade(largest.sum(-1) + own >= ack, largest.sum(-1) + unknown >= ack)
 
@@ -353,7 +353,7 @@ def _find_largest(codes: Ints, number: int) -> Ints:
 
 
 def _count_each(codes: Ints) -> Ints:
-    """Return, along the last axis, how often the code stands there, at its first place; else, and for none, 0."""
+    """Return, along the last axis, how often the code is there, at its first place; else, and for none, 0."""
     alike = codes[..., :, None] == codes[..., None, :]
     earlier = (alike & np.tri(codes.shape[-1], k=-1, dtype=np.bool_)).any(-1)
     return np.where(earlier | (codes == NO_LOCATION), 0, alike.sum(-1))

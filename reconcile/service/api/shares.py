@@ -1,4 +1,4 @@
-"""Findings of several shares' scrutinies together: what is said of the cluster is said once."""
+"""Findings of several shares' scrutinies together: what is said about the cluster is said once."""
 
 from dataclasses import dataclass, field
 

@@ -56,7 +56,7 @@ def make_private(path: Path) -> Path:
 
 
 def remove_abandoned(folder: Path, now: datetime, age_s: float) -> None:
-    """Remove what nobody has written into for so long: a process that was killed removes nothing of its own.
+    """Remove what no bookie has written into for so long: a process that was killed removes nothing of its own.
 
     Args:
         folder: of folders that are each used for a moment.

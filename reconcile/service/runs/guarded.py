@@ -2,7 +2,7 @@
 
 Arguments: the id of the process that starts it; the seconds of silence that the command outlives, 0 for any; the
 command. Where it is not 0, standard input is a pipe, on which that process says again and again that it goes on. One
-that is stopped (``kill -STOP``, a debugger, a frozen container) does not, and another leader may stand in its place.
+that is stopped (``kill -STOP``, a debugger, a frozen container) does not, and another leader may be in its place.
 
 Linux sends the signal when the starting thread is gone, also after ``kill -9``; that the process was gone before is
 looked at once.

@@ -46,7 +46,7 @@ class ServiceRecord:
         """Return what is kept; a state without anything where there is no record.
 
         Raises:
-            FormatError: what stands there is no record of this version.
+            FormatError: what is there is no record of this version.
         """
         stored = self._store.get(self._key)
         return State() if stored is None else decode_state(stored.value, self._key)
@@ -60,7 +60,7 @@ class ServiceRecord:
 
         Raises:
             NotLeaderError: it is of another epoch.
-            FormatError: what stands there is no record of this version.
+            FormatError: what is there is no record of this version.
             UnavailableError: the store does not answer.
         """
         with self._lock:

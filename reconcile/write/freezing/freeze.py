@@ -1,12 +1,12 @@
 """Freeze and thaw: every bookie's listing of ledgers made to fail instead of being empty or partial, and back again.
 
-Which rights are taken stands in `freeze_state`. Nobody gets a right that they did not have, and missing nodes are made
+Which rights are taken is in `freeze_state`. Nobody gets a right that they did not have, and missing nodes are made
 with the final rights. A root that is gone is made with them, and with what the freeze needs below it,
 in one transaction: there is no moment at which it is there, empty, and can be listed. Replication is disabled before:
 an auditor whose listing fails ends, and where it lives in a bookie it takes that bookie with it. Thaw goes the other
 way round, the listing's rights last, and leaves replication disabled.
 
-One journal folder serves a root for all its freezes and thaws; its lines stand in `journal_events`, its binding is
+One journal folder serves a root for all its freezes and thaws; its lines are in `journal_events`, its binding is
 {"journal": "freeze", "root"}.
 
 Tried with BookKeeper 4.17.2 and Pulsar's driver 4.0.6.
@@ -92,7 +92,7 @@ class AclChange:
         return "create" if self.before is None else "remove" if self.after is None else "rights"
 
     def is_made(self, stored: Acl | None) -> bool:
-        """Whether the node has the rights that it shall have, or is gone where it shall be."""
+        """Whether the node has the rights that it must have, or is gone where it must be."""
         return stored is None if self.after is None else stored is not None and stored.text == self.after
 
     def find_objection(self, stored: Acl | None) -> str | None:
@@ -286,7 +286,7 @@ def propose_thaw(store: ControlledStore, root: str, history: FreezeHistory) -> P
         )
     changes, notes = [], []
     _adopt_generators(store, root, history)
-    # The listing's last: that of the trees, or of the root where ledgers stand in it.
+    # The listing's last: that of the trees, or of the root where ledgers are in it.
     last = ROOT if SHORT_TREE not in history.originals else SHORT_TREE
     for key in sorted((key for key in reversed(tuple(KEPT)) if key in history.originals), key=lambda key: key == last):
         acl = store.get_acl(join_key(root, key))
@@ -339,7 +339,7 @@ def carry_out(
 ) -> None:
     """Make the changes in order, each journalled and synced before it is sent, and each naming the rights it replaces.
 
-    Can be stopped anywhere and run again: what is left is then proposed anew, and is the rest of what was confirmed.
+    Can be stopped anywhere and run again: what is left is then proposed again, and is the rest of what was confirmed.
 
     Args:
         proposal: made just now.

@@ -6,7 +6,7 @@
     /idgen, /idgen-long       a            no client gets an id (the second where it exists: a new one makes ids jump)
     /                         r a          no new folder; READ stays: a bookie that starts asks for the root
 
-In the flat layout ledgers stand in the root itself: READ is taken there instead of on folders, and no bookie starts.
+In the flat layout ledgers are in the root itself: READ is taken there instead of on folders, and no bookie starts.
 
 Others are all principals but one digest identity, which has every right. Where nobody else can read the root, that
 identity is the bookies' own, as in a cluster whose nodes are all their maker's, and nothing is frozen; where nobody
@@ -50,7 +50,7 @@ KEPT: Final[Mapping[str, str]] = {
 }
 """Node → what other principals than the identity keep of their rights, in the order of a freeze."""
 KEPT_FLAT: Final[Mapping[str, str]] = {LOCKS: "dra", SHORT_GENERATOR: "a", LONG_GENERATOR: "a", ROOT: "a"}
-"""As `KEPT`, of the flat layout, whose ledgers stand in the root itself."""
+"""As `KEPT`, of the flat layout, whose ledgers are in the root itself."""
 _TAKEN: Final = {SHORT_TREE: "r", LONG_TREE: "r", LOCKS: "c", SHORT_GENERATOR: "c", LONG_GENERATOR: "c", ROOT: "c"}
 """Node → the right that nobody else may have while the cluster counts as frozen; of a flat root also to read it."""
 MADE: Final = (SHORT_TREE, LONG_TREE, LOCKS, SHORT_GENERATOR)
@@ -163,7 +163,7 @@ def _list_holders(acl: str, perm: str) -> set[str]:
 
 
 def _is_flat(store: MetadataStore, root: str, acls: Mapping[str, str]) -> bool:
-    """Whether ledgers stand in the root, by LAYOUT; without one, whether the root is closed as only a flat one is."""
+    """Whether ledgers are in the root, by LAYOUT; without one, whether the root is closed as only a flat one is."""
     try:
         stored = store.get(join_key(root, LAYOUT))
         if stored is not None:

@@ -74,7 +74,7 @@ _CRC_WIDTHS: Final = (DIGEST_SIZES[Digest.CRC32], DIGEST_SIZES[Digest.CRC32C])
 
 
 class DeepCheck:
-    """Takes what the sources say of each entry, and compares it at the end.
+    """Takes what the sources say about each entry, and compares it at the end.
 
     Args:
         logs: the entry logs, with the ids that locations name them by.
@@ -214,7 +214,7 @@ class DeepCheck:
         return self._counts
 
     def _judge_digests(self, share: EntryShare, damage: TakesDamage) -> Ints:
-        """Judge the digests; return the ledgers that nothing can be said of."""
+        """Judge the digests; return the ledgers that nothing can be said about."""
         record = share.kind != INDEX
         sound = record & (share.verdict > 0)
         ledgers = share.ledger_number

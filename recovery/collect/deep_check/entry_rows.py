@@ -1,4 +1,4 @@
-"""What each source says of an entry, as rows of numbers, and the rows of a share compared with each other.
+"""What each source says about an entry, as rows of numbers, and the rows of a share compared with each other.
 
 A row is seven int64:
 

@@ -1,4 +1,4 @@
-"""Entries that are not where the index places them, and stand in another file: counted and reported by file."""
+"""Entries that are not where the index places them, and are in another file: counted and reported by file."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from recovery.errors import Reason
 
 @dataclass(slots=True)
 class _Move:
-    """Entries that the index places in one log and that stand in one file.
+    """Entries that the index places in one log and that are in one file.
 
     Attributes:
         entries: how many.
@@ -104,7 +104,7 @@ class MovedEntries:
 
 
 def _find_values(values: Ints, wanted: Ints) -> tuple[Ints, Mask]:
-    """Return where each wanted value stands among some, and whether it does."""
+    """Return where each wanted value is among some, and whether it does."""
     order = np.argsort(values, kind="stable")
     match = order[np.minimum(np.searchsorted(values[order], wanted), len(values) - 1)]
     return match, values[match] == wanted

@@ -39,7 +39,7 @@ _DEPTH: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class BookieConf:
-    """What `bk_server.conf` says of a bookie's folders; without `indexDirectories` there are no index folders apart.
+    """What `bk_server.conf` says about a bookie's folders; without `indexDirectories` there are no index folders apart.
 
     Attributes:
         ledger_dirs, index_dirs, journal_dirs: its folders.
@@ -154,7 +154,7 @@ def _join_lines(text: str) -> Iterator[str]:
 
 
 def _split(value: str) -> list[str]:
-    """Take a list apart at commas that no backslash stands before, and take the escapes out."""
+    """Take a list apart at commas that no backslash is before, and take the escapes out."""
     return [_unescape(part.strip()) for part in re.split(r"(?<!\\),", value)]
 
 

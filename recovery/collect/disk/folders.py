@@ -70,7 +70,7 @@ class Folder:
     """One folder that holds files of a bookie.
 
     Attributes:
-        path: that the files stand in (`current/` where there is one).
+        path: that the files are in (`current/` where there is one).
         given: as it was named.
         roles: by its content and by the option that named it.
         databases: it holds RocksDB folders.
@@ -229,7 +229,7 @@ def survey(
 
 
 def list_folders_in(path: Path) -> list[Path]:
-    """Return a bookie's folder itself, or the bookie's folders that stand in it.
+    """Return a bookie's folder itself, or the bookie's folders that are in it.
 
     Raises:
         InputError: there is no such folder, or it cannot be listed.

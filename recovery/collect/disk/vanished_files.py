@@ -13,7 +13,7 @@ from recovery.codecs import index_file
 from recovery.collect.rows.source_copies import Ints
 
 _SOME: Final = 1000
-"""Ledgers that are looked for: some milliseconds, and a bookie that takes one in a hundred is hardly ever missed."""
+"""Ledgers that are searched for: some milliseconds, and a bookie that takes one in a hundred is hardly ever missed."""
 
 
 def count_vanished(ledgers: Ints, folders: Sequence[Path]) -> int:

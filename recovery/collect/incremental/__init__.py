@@ -8,7 +8,7 @@ gave. What a file gives depends on its bytes alone, so a file whose fingerprint 
     entry log               if it is unchanged, neither it nor its map is read
     journal                 not read if it is unchanged, and its place before, in or behind the mark is the same
 
-Then everything is merged anew. A fingerprint is inode, size, time of content and time of status. One whose times are
+Then everything is merged again. A fingerprint is inode, size, time of content and time of status. One whose times are
 not older than the collection that took it does not count: the file may have changed again within the same tick of the
 clock. What damage touched is always read again.
 """

@@ -62,7 +62,7 @@ class Incremental:
     def take_over_headers(
         self, paths: Sequence[str], wanted: KeyedGroups, read: ReadsHeaders, take: Callable[[Ints], None]
     ) -> KeyedGroups:
-        """Hand on the headers that are wanted and stand in some files; see `headers`."""
+        """Hand on the headers that are wanted and are in some files; see `headers`."""
         return take_over_headers(self.files, paths, wanted, read, take)
 
     def write(self, folder: DatasetPlace, index: IndexRows[Spool], doubled: Ints) -> str:

@@ -31,7 +31,7 @@ class JournalReuse:
         Args:
             journals: in order of folder and id.
             groups: takes what replay would bring back.
-            applied: takes what stands before the mark.
+            applied: takes what is before the mark.
         """
         unchanged: dict[int, SeenFile] = {}
         passed: dict[int, SeenFile] = {}

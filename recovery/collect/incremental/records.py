@@ -47,7 +47,7 @@ class SeenFile:
 
 
 class TakesSpecial(Protocol):
-    """Takes what special records of journals say of ledgers."""
+    """Takes what special records of journals say about ledgers."""
 
     def take_fence(self, ledger: int) -> None:
         """Take a fence."""
@@ -140,7 +140,7 @@ class PasswordHash:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """What the manifest of the dataset says of the collection that wrote it; the fields are its JSON keys.
+    """What the manifest of the dataset says about the collection that wrote it; the fields are its JSON keys.
 
     Attributes:
         whole: see `Reused`.
@@ -165,7 +165,7 @@ class Binding:
         return cls(**{**binding, "passwords": None if passwords is None else PasswordHash(**passwords)})
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as it stands in the manifest."""
+        """Return it as it is in the manifest."""
         return asdict(self)
 
 
@@ -185,4 +185,4 @@ class KeptLedgers:
 
 
 ReadsHeaders = Callable[[Sequence[int]], tuple[Ints, Ints]]
-"""Reads headers in files: rows as `file_heads` has them, and the (ledger, entry) pairs that stand there."""
+"""Reads headers in files: rows as `file_heads` has them, and the (ledger, entry) pairs that are there."""

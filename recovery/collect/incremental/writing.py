@@ -48,7 +48,7 @@ class KeptWriter:
         Args:
             folder: of the inventory.
             index: what the indexes gave.
-            doubled: ledgers that stand in several indexes.
+            doubled: ledgers that are in several indexes.
         """
         damaged = self._indexes.damaged
         excluded = np.union1d(np.fromiter(damaged, np.int64, len(damaged)), doubled)

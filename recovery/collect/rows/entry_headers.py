@@ -1,4 +1,4 @@
-"""Headers of entries as rows of numbers: what an entry says of its ledger, and which digest proves it."""
+"""Headers of entries as rows of numbers: what an entry says about its ledger, and which digest proves it."""
 
 from collections.abc import Sequence
 from typing import Final

@@ -10,7 +10,7 @@ for what a transactional compaction leaves:
 Where the header's place of a map holds what was in the bookie's memory, the log was not rotated, and hides nothing.
 
 A log is gone through if it has no ledgers map (it was active, or a crash ended it), if its map does not account for all
-that stands before it, or if it names a ledger that the index does not know.
+that is before it, or if it names a ledger that the index does not know.
 
 Source: docs/formats/bookie-storage.md.
 """
@@ -48,7 +48,7 @@ _COMPACTED: Final = re.compile(r"([0-9a-f]{1,8})\.log\.[0-9a-f]{1,8}\.compacted"
 def find_logs(folder: Folder, damage: TakesDamage) -> dict[int, list[RecordFile]]:
     """Return the entry logs in one ledger folder by id, those under another log's name too.
 
-    An id that is missing is also looked for under its decimal digits; whatever stands there must still be confirmed.
+    An id that is missing is also searched for under its decimal digits; whatever is there must still be confirmed.
     """
     named: dict[int, RecordFile] = {}
     inodes: dict[int, int] = {}

@@ -118,7 +118,7 @@ class RecordFiles:
     def inside(self, file: Ints, position: Ints) -> Mask:
         """Return which places lie within a file that exists; nothing is read."""
         if len(self._dense):
-            # Files beyond either end take the 0 that stands there.
+            # Files beyond either end take the 0 that is there.
             size = self._dense.take(file - (self._numbers[0] - 1), mode="clip")
         else:
             row = np.minimum(np.searchsorted(self._numbers, file), len(self._numbers) - 1)
@@ -345,9 +345,9 @@ def _find_proven(data: memoryview, begin: Ints, ledger: Ints, entry: Ints) -> tu
 
 
 def describe_vanished(path: str) -> Unread | None:
-    """Return what is to be said of an entry log that a running bookie deleted while it was read; None if it did not.
+    """Return what is to be said about an entry log that a running bookie deleted while it was read; None if it did not.
 
-    What it holds was deleted, or stands in another log: a folder that is gone, or a link to nowhere, is damage.
+    What it holds was deleted, or is in another log: a folder that is gone, or a link to nowhere, is damage.
     """
     if os.path.lexists(path) or not Path(path).with_name("VERSION").exists():
         return None

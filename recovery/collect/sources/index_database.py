@@ -1,9 +1,9 @@
 """The index of a Db bookie: the RocksDB folders `ledgers` and `locations`, read without touching them.
 
-Where there are ledgers of scopes, theirs stand beside in `ledgers-scoped` and `locations-scoped`.
+Where there are ledgers of scopes, theirs are beside in `ledgers-scoped` and `locations-scoped`.
 
 Ledger L belongs to ledger folder number L mod N. Its rows are in the index folder of the same number (before 4.16 in
-the ledger folder itself), and its locations name logs of that ledger folder. Rows that stand in another folder are
+the ledger folder itself), and its locations name logs of that ledger folder. Rows that are in another folder are
 taken and reported: the bookie does not find them.
 
 Source: docs/formats/bookie-storage.md.

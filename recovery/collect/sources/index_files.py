@@ -93,7 +93,7 @@ class _Loaded:
 
 @dataclass(slots=True)
 class Pages:
-    """What the sizes of index files say of the size of pages, which is stored nowhere.
+    """What the sizes of index files say about the size of pages, which is stored nowhere.
 
     Attributes:
         off: files whose end is not a page's, for each size that pages may have.

@@ -1,7 +1,7 @@
 """Journals: what a bookie wrote ahead, and from where it would replay.
 
 All journals that exist are read whole, also before the mark: fences and explicit LACs can be lost from the index over
-a clean stop. Entries are told apart by the mark: what stands behind it is replayed, and may be nowhere else, so a
+a clean stop. Entries are told apart by the mark: what is behind it is replayed, and may be nowhere else, so a
 journal that is missing or damaged from there on hides entries of any ledger. What stands only before it no bookie will
 serve: it was applied, so its ledger was deleted, or (before 4.16.2) the mark ran ahead of what was flushed.
 
@@ -81,14 +81,14 @@ class Journal:
 
 @dataclass(slots=True)
 class JournalFacts:
-    """What special records say of ledgers (their keys, see `scoped_ids`), merged over all journals.
+    """What special records say about ledgers (their keys, see `scoped_ids`), merged over all journals.
 
     Attributes:
         fenced: ledgers.
         keys: the last key of each ledger that is not empty, as `ledger_facts.make_stamp` has it.
         others: ledgers that had another key before.
         lacs: the largest explicit LAC of each ledger, with its record.
-        behind_mark: an entry stands behind a mark, as after an unclean stop.
+        behind_mark: an entry is behind a mark, as after an unclean stop.
     """
 
     fenced: set[int] = field(default_factory=set)
@@ -221,7 +221,7 @@ def read_journals(
     Args:
         journals: in order of folder and id.
         groups: takes what replay would bring back, a ledger's in pieces that may overlap.
-        applied: takes what stands before the mark, likewise.
+        applied: takes what is before the mark, likewise.
         meter: counts and paces the reads.
         damage: takes what cannot be read.
         incremental: takes over the journals that are unchanged, and keeps what the others give.

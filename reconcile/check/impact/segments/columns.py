@@ -1,7 +1,7 @@
 """The segments of many ledgers as columns, those of one shape (E, W, A) together.
 
-Position p of segment n stands in row p, column n: what is computed position by position is then computed on whole
-columns. Entry e stands on positions (e + i) mod E, i < W, so there are as many write sets as residues e mod E occur.
+Position p of segment n is in row p, column n: what is computed position by position is then computed on whole
+columns. Entry e is on positions (e + i) mod E, i < W, so there are as many write sets as residues e mod E occur.
 
 Source: docs/operations/impact.md.
 """

@@ -196,7 +196,7 @@ def _find_lacking(segments: Segments, bookie: int, groups: KeyedGroups) -> tuple
 def _count_by_residue(groups: KeyedGroups, segments: Segments, segment: Ints) -> Ints:
     """Return how many entries of each residue groups have inside of segments: (segments, E).
 
-    A group's runs stand at equal distances: at most its first and its last inside a segment are cut. Where the distance
+    A group's runs are at equal distances: at most its first and its last inside a segment are cut. Where the distance
     is a multiple of E, all others count the same; else they are laid out.
     """
     size = segments.shape.ensemble

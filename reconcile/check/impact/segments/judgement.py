@@ -1,6 +1,6 @@
 """What becomes of segments when their bookies are in certain states: pure arithmetic on columns.
 
-    residue                 entries e with the same e mod E: they stand on the same W positions
+    residue                 entries e with the same e mod E: they are on the same W positions
     DATA_LOSS               a residue that occurs has all its copies on bookies that are gone
     READ_AVAILABILITY_LOSS  a residue that occurs has no readable copy, and one that may come back
     RECOVERY_LOSS           of some W consecutive positions at least A do not answer: BookKeeper's own coverage rule

@@ -37,7 +37,7 @@ _SHOWN: Final = 20
 def diff(earlier: DatasetPlace, later: DatasetPlace, shown: int, **shared: Any) -> None:  # noqa: ANN401 - click's options
     """Say which findings of the second RUN are new, which of the first are gone and why, and which changed.
 
-    Only the folders of the runs are read. A finding is resolved if the second run looked for it again: else its line
+    Only the folders of the runs are read. A finding is resolved if the second run searched for it again: else its line
     says why it did not.
     """
     from reconcile.findings.view import FindingView

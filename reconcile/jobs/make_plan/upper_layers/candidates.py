@@ -49,7 +49,7 @@ _TOGETHER: Final = 1 << 14
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sources:
-    """What candidates are looked for in.
+    """What candidates are searched for in.
 
     Attributes:
         snapshot: that the nodes are taken from.
@@ -87,7 +87,7 @@ def write_candidates(sources: Sources, parts: Sequence[tuple[Part, Part]]) -> Ca
     """Write the candidates of a plan's ledgers.
 
     Args:
-        sources: where they are looked for.
+        sources: where they are searched for.
         parts: of its RECONSTRUCTION and SIDES, range by range.
 
     Raises:
@@ -190,7 +190,7 @@ class _Messages:
 def _read_messages(
     sources: Sources, read: "ReadHeads", unnamed: pa.Table, recorded: pa.Table, ends: pa.Table
 ) -> _Messages:
-    """Return what the messages of ledgers say of which no record says anything."""
+    """Return what the messages of ledgers say about which no record says anything."""
     # Loaded only where messages are read.
     from reconcile.jobs.make_plan.upper_layers.producers import (  # noqa: PLC0415 - see above
         LedgerEnd,

@@ -98,7 +98,7 @@ def _find_end(listed: Listed, known: dict[int, int | None]) -> int | None:
 
 
 def read_ends(ledgers: pa.Array, out: DatasetPlace, parts: Iterable[Part], live: Dataset | None) -> pa.Table:
-    """Return the last entries of those of some ledgers that come back or stand in the store; null: it is open."""
+    """Return the last entries of those of some ledgers that come back or are in the store; null: it is open."""
     names = ["ledger", "last_entry"]
     schema = pa.schema([(name, pa.int64()) for name in names])
     ascending = np.unique(ledgers.to_numpy(zero_copy_only=False))

@@ -31,7 +31,7 @@ _LATE: Final = 1 << 61
 _BLOCK: Final = 1_024
 """Topics that are counted together."""
 _AT_ONCE: Final = 256
-"""Ledgers whose few topics are looked for together."""
+"""Ledgers whose few topics are searched for together."""
 _NOTHING: Final = "every topic has a last ledger with a higher id, or was ended"
 
 
@@ -120,7 +120,7 @@ def _list_few(latest: Ints, first: Ints, until: Ints, count: Ints) -> tuple[Ints
 
 
 def _word(by_id: Ints, count: Ints) -> pa.Array:
-    """Return what is said of each ledger."""
+    """Return what is said about each ledger."""
     pairs, place = np.unique(np.column_stack((by_id, count)), axis=0, return_inverse=True)
     words = [_word_counts(*pair) for pair in pairs.tolist()]
     return pa.array(words, pa.string()).take(pa.array(place.ravel()))

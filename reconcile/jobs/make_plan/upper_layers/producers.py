@@ -1,11 +1,11 @@
-"""Topics whose producers wrote to a ledger that no node names: by what stands in front of its first and last message.
+"""Topics whose producers wrote to a ledger that no node names: by what is in front of its first and last message.
 
 A producer has a name, which brokers make up so that no two have the same, unless a client named it; it numbers its
 messages, and says when each was sent. Where a producer of the ledger wrote to a topic's last known ledger before:
 
     published before that      not of the topic
     numbers go on              of the topic, unless another one says the same; later ledgers are compared with this one
-    numbers do not go on       perhaps: a client that names its producer may begin anew
+    numbers do not go on       perhaps: a client that names its producer may begin again
 
 Ledgers are gone through in the order of their ids. Names, numbers and times are compared, and kept nowhere: only how
 they compare is written.
@@ -116,7 +116,7 @@ class Producers:
 
     def _note(self, path: str, ledger: int, heads: Iterable[MessageHead]) -> None:
         for head in heads:
-            # Other producers than those that are looked for are nobody's business.
+            # Other producers than those that are searched for are nobody's business.
             if head.producer in self._wanted:
                 sent = _Sent(ledger, head.last_sequence, head.published_ms)
                 self._sent.setdefault(head.producer, {})[path] = sent
@@ -172,7 +172,7 @@ def decode_head(ledger: LedgerId, number: int, payload: bytes) -> Head:
 
 
 def _list_messages(entries: Mapping[int, Head]) -> tuple[MessageHead, ...]:
-    """Return what stands in front of messages, in the order of their entries."""
+    """Return what is in front of messages, in the order of their entries."""
     heads = (entries[entry] for entry in sorted(entries))
     return tuple(head for head in heads if isinstance(head, MessageHead))
 
