@@ -69,7 +69,7 @@ def try_opening(links: Path, within_s: float) -> str | None:
         raise ChildProcessError(f"a process that was to try it ended with {code}")
     if code in (-signal.SIGPROF, -signal.SIGALRM):
         return f"the library does not end opening it: it was stopped after {within_s:.0f} s of work"
-    return f"the library breaks down opening it ({signal.Signals(-code).name})" if code else None
+    return f"the library crashes when it opens the database ({signal.Signals(-code).name})" if code else None
 
 
 def main() -> None:

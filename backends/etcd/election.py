@@ -94,7 +94,7 @@ class EtcdElection:
 
 
 class _Term:
-    """One lease, and what it leads to."""
+    """One lease of a candidate, and the lead that it holds."""
 
     def __init__(self, channel: Channel, ttl: int, lost: Callable[[], None]) -> None:
         self._channel = channel

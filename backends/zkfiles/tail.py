@@ -116,7 +116,7 @@ class LogTail:
         return self._last
 
     def keep(self, record: Logged) -> None:
-        """Take a record for final: when logs were written over, reading begins behind it again."""
+        """Mark a record as final: if logs are overwritten, reading starts again after it."""
         self._kept, self._kept_crc = record.zxid, record.crc
 
     def is_unchanged(self) -> bool:

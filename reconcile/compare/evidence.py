@@ -228,7 +228,7 @@ class KnownTables:
 
 
 def select_last(records: pa.Table) -> pa.Table:
-    """Return what `KnownTables` has of the records that the store had last; CATALOG_LEDGERS in."""
+    """Return what `KnownTables` needs of the records that the store had last; CATALOG_LEDGERS in."""
     return records.select([*tables.KEY_COLUMNS, "raw"])
 
 

@@ -211,7 +211,7 @@ def _find_deleted_outside(sides: Sides, named: pa.Table, run: Run) -> pa.Table:
     owners, places = unite([named, keys]).rows
     owner = np.full(keys.num_rows, ABSENT)
     owner[places[places != ABSENT]] = owners[places != ABSENT]
-    unknown = "not known: no history was named that has it"
+    unknown = "unknown: no named history has it"
     txn = [unknown if t is None else f"{t} ({to_unsigned(t):#x})" for t in keys["deleted_txn"].to_pylist()]
     session = [None if s is None else f"{to_unsigned(s):#x}" for s in keys["deleted_session"].to_pylist()]
     on = keys["on_bookies"]

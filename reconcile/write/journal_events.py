@@ -38,7 +38,7 @@ _ENDS: Final = {FREEZE: "frozen", THAW: "thawed"}
 
 
 class Event(Protocol):
-    """What one line says."""
+    """One event of a journal: what its line says."""
 
     @property
     def event(self) -> str:

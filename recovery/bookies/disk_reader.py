@@ -379,7 +379,7 @@ def _join_number(space: int, log_id: int) -> int:
 
 
 def _sort_places(places: Sequence[tuple[int, int, int]]) -> Places:
-    """Return places in order; of an entry that several folders have, one."""
+    """Return places in order, each entry once although several folders may have it."""
     rows = np.array(sorted(places), np.int64).reshape(-1, 3)
     rows = rows[np.append(True, rows[1:, 0] != rows[:-1, 0])[: len(rows)]]
     return Places(rows[:, 0], rows[:, 1], rows[:, 2])

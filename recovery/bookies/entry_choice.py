@@ -52,7 +52,7 @@ class Rotation:
         return self.run % self.runs + 1
 
     def advance(self, runs: int) -> Self:
-        """Return where the next run stands; with another N a new round begins."""
+        """Return the turn of the next run; with another N a new round begins."""
         return type(self)(self.run + 1 if runs == self.runs else 0, runs)
 
 

@@ -119,7 +119,7 @@ class Sampled:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> "Sampled":
-        """Return what `dataclasses.asdict` made of one."""
+        """Return the value that `dataclasses.asdict` turned into these fields."""
         bookies = tuple(BookieSample.from_json(bookie) for bookie in fields["bookies"])
         return cls(fields["folder"], SamplePlan(**fields["plan"]), bookies)
 

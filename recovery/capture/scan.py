@@ -35,7 +35,8 @@ class Scanned:
     """What a scan wrote.
 
     Attributes:
-        ledgers, unparsable, nodes, changes: rows; the second of the first.
+        ledgers, nodes, changes: rows of these tables.
+        unparsable: ledgers whose record cannot be read.
         gap: why not all could be read; None: it could.
         note: what a person should know of the history.
     """

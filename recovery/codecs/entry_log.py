@@ -358,7 +358,7 @@ def _walk(log: memoryview, start: int, known: Met) -> Iterator[Run | Entries | D
 def between(log: bytes | memoryview, start: int, stop: int) -> Iterator[tuple[int, int, str]]:
     """Yield begin, end and name of each thing from `start` on that is neither entry nor damage.
 
-    It ends at `stop`, or where something else stands.
+    It ends at `stop`, or at the first entry or damage.
     """
     log = memoryview(log)
     widths, direct = _map_widths(_version(log)), is_direct(log)

@@ -136,7 +136,7 @@ class Indexes:
     def _reread_dangling(
         self, files: list[Unit], databases: Sequence[tuple[Database, Logs]], setups: Sequence[Setup]
     ) -> None:
-        """Read once more what names places where nothing is: a bookie that runs may have moved or deleted it since."""
+        """Read again the ledgers whose slots name empty places: a running bookie may have moved or deleted entries."""
         dangling = np.concatenate([np.unique(self._index.dangling.share(n)[:, 0]) for n in range(SHARES)])
         if not len(dangling):
             return

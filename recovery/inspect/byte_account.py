@@ -214,7 +214,7 @@ def _account_file(path: Path) -> File:
 
 
 def _name_kind(kind: Kind, path: Path) -> str:
-    """A copy that was being made, or what a compaction left, is counted apart."""
+    """Return the kind to count a file as: unfinished copies and leftovers of compactions are kinds of their own."""
     if path.suffix == ".compacting":
         return f"{kind}, compaction broken off"
     if path.suffix == ".compacted":

@@ -222,7 +222,7 @@ def _lay(runs: KeyedRuns, weight: Ints | int) -> tuple[npt.NDArray[np.uint64], I
 
 
 def sort_positions(key: Ints, position: npt.NDArray[np.uint64]) -> npt.NDArray[np.intp]:
-    """Return the order by (key, position): fast where they come as parts that are in order already."""
+    """Return the order of rows by (key, position); fast if the rows come in parts that are sorted already."""
     if not len(key):
         return np.empty(0, np.intp)
     low, span = int(key.min()), int(position.max()) + 1

@@ -98,7 +98,7 @@ def read_wiped(rows: pa.Table) -> dict[str, Wiped]:
 
 
 def make_wiped_rows(wiped: Iterable[Wiped]) -> pa.Table:
-    """Return WIPED."""
+    """Return wiped bookies as rows of WIPED."""
     rows: list[dict[str, Any]] = [{name: getattr(entry, name) for name in WIPED.names} for entry in wiped]
     return pa.Table.from_pylist(rows, schema=WIPED)
 

@@ -92,7 +92,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoctorRequest:
-    """What is looked at besides this machine.
+    """What `doctor` checks besides this machine.
 
     Attributes:
         uri: a store that must be reachable; None: none.

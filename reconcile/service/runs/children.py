@@ -202,7 +202,7 @@ def _read(folder: Path, exit_code: int, *, timed_out: bool) -> Finished:
 
 
 def _word_silence(folder: Path, exit_code: int) -> str:
-    """Say why a command that failed could not even say so."""
+    """Say why a failed command printed no result: how its process ended."""
     left = shutil.disk_usage(folder).free
     if left < _SPACE:
         return f"it ended with {exit_code}: No space left on the disk of {folder.parent} ({left} bytes): free some"
