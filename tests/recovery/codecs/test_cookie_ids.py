@@ -64,7 +64,7 @@ def test_an_id_that_a_person_names_is_checked(evil: str, tmp_path: Path, capsys:
 def test_an_inventory_of_no_bookie_is_refused(tmp_path: Path) -> None:
     """Anybody who made it: its id would become the name of a cookie."""
     write_inventory(tmp_path / "inventory", EVIL[0], range(3), instance="one")
-    with pytest.raises(InputError, match="not a bookie id"):
+    with pytest.raises(InputError, match="no bookie id"):
         open_inventories([str(tmp_path / "inventory")])
 
 
