@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
-from backends.errors import BackendError, NoSuchStoreError, UnavailableError
+from backends.errors import BackendError, CorruptStoreError, NoSuchStoreError, UnavailableError
 from backends.protocols import FOLLOWED, FeedGap, Followed, MetadataStore
 from backends.zkfiles import servers, snapshot, txnlog
 from backends.zkfiles.committed import CommittedLog, Role, Void, epoch_of, find_role
@@ -161,6 +161,9 @@ class ZooKeeperLogFeed:
             roles = set()
         return "observer" if roles == {Role.OBSERVER} else "logs"
 
+    def identify(self) -> str | None:
+        return None
+
     def close(self) -> None:
         self._closed.set()
         if self._state is not None:
@@ -254,8 +257,21 @@ class ZooKeeperLogFeed:
                     begun.log.close()
                     raise UnavailableError(self._uri, str(error)) from error
                 begun.log.close()
+        self._look_at_state()
+        if self._shown is not None and self._shown < through:
+            problem = (
+                f"clients are shown transaction {self._shown:#x}, where {through:#x} was followed: another history"
+            )
+            raise CorruptStoreError(self._uri, problem)
+        if not self._has_later(through):
+            raise UnavailableError(self._uri, f"no file has transaction {through:#x} yet: {'; '.join(problems[-3:])}")
         why = "; ".join(problems[-3:]) or "no snapshot is as old"
         return FeedGap(through, f"the servers' files do not show the state after transaction {through:#x}: {why}")
+
+    def _has_later(self, zxid: int) -> bool:
+        """Tell whether a snapshot or a log begins behind a transaction."""
+        paths = [path for server in self._find() for path in (*server.snapshots, *server.logs)]
+        return any(max(snapshot.zxid_of(path.name) or 0, txnlog.first_of(path.name) or 0) > zxid for path in paths)
 
     def _advance(self, begun: _Begun, until: int) -> None:
         """Apply what is committed up to a transaction that is known to be."""

@@ -24,7 +24,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from backends.errors import ReadOnlyStoreError, UnavailableError
+from backends.errors import CorruptStoreError, ReadOnlyStoreError, UnavailableError
 from backends.protocols import FOLLOWED, KEYS, FeedGap, Followed, Point, Versioned, Write
 from backends.zookeeper.reader import ZooKeeperReader
 
@@ -144,6 +144,9 @@ class PollingFeed:
     def means(self) -> str:
         return MEANS
 
+    def identify(self) -> str | None:
+        return None
+
     def close(self) -> None:
         self._closed.set()
         self._reader.close()
@@ -175,6 +178,9 @@ class PollingFeed:
                 continue
             if read is None:
                 return
+            if read.through < after:
+                problem = f"it is at transaction {read.through:#x}, where {after:#x} was followed: another history"
+                raise CorruptStoreError(self.uri, problem)
             if tree is None and any(_latest_of(node) > after for node in read.nodes.values()):
                 self._tree = read
                 yield FeedGap(after, "polling began again, and keys have changed since: what was removed is not known")

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pytest
 
-from backends.errors import UnavailableError
+from backends.errors import CorruptStoreError, UnavailableError
 from backends.protocols import KEYS, FeedGap, Followed, ScannableStore
 from backends.zkfiles.feed import ZooKeeperLogFeed
 from backends.zkfiles.store import At, ZooKeeperFiles
@@ -119,11 +119,22 @@ def test_a_session_s_end_removes_its_nodes_by_its_session() -> None:
     assert all(row["owner"] == row["session"] for row in ended)
 
 
-def test_a_transaction_that_the_files_do_not_reach_is_a_gap() -> None:
-    """What a backup has and the files do not have any more is not made up: the gap says how far they reach."""
-    [gap] = list(_steps(_feed(DATA / "v39-plain"), 0x5000))
+def test_files_that_begin_behind_a_transaction_are_a_gap(tmp_path: Path) -> None:
+    """What a backup has and the files do not have any more is not made up: the gap says what is there."""
+    copy = Path(shutil.copytree(DATA / "v39-plain", tmp_path / "a")) / "version-2"
+    for name in ("snapshot.0", "log.1"):
+        (copy / name).unlink()
+    [gap] = list(_steps(_feed(copy), 5))
     assert isinstance(gap, FeedGap)
-    assert "reach 0x2d" in gap.why
+    assert (gap.after, "no snapshot is as old" in gap.why) == (5, True)
+    assert _base(_feed(copy)).point().txn == 0x2D
+
+
+def test_another_history_is_not_followed() -> None:
+    """Clients are shown less than was followed: it is another store; where no client says so, it is waited for."""
+    with pytest.raises(CorruptStoreError, match="another history"):
+        list(_steps(_feed(DATA / "v39-plain", 0x2D), 0x5000))
+    assert all(isinstance(step, Followed) for step in _steps(_feed(DATA / "v39-plain"), 0x5000))
 
 
 def test_a_folder_without_servers_is_waited_for(tmp_path: Path) -> None:
