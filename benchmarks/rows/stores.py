@@ -16,7 +16,7 @@ from benchmarks.measure import Cost, beside_servers, python, run
 from benchmarks.pairs import Contestant
 from benchmarks.rows.row import STAGES, Place, Row, demand_whole
 from benchmarks.servers import etcd
-from benchmarks.servers.zookeeper import BATCH, BATCHES, READS, client, formatter, server
+from benchmarks.servers.zookeeper import BATCH, BATCHES, READS, client, formatter, log_formatter, server
 from recovery.codecs import store
 
 _ROOT: Final = "/ledgers"
@@ -117,6 +117,23 @@ def _snapshot(place: Place) -> Iterator[dict[str, Contestant]]:
     }
 
 
+@contextmanager
+def _backup_zookeeper(place: Place) -> Iterator[dict[str, Contestant]]:
+    plan = kept(place.home, plans.write, place.ledgers)
+    java = client(place.home)
+    place.scratch.mkdir(exist_ok=True)
+    with server(place.scratch) as hosts:
+        # A transaction a ledger.
+        run([*java, "create", hosts, _ROOT, str(plan / plans.RECORDS), "1", str(READS)])
+    folder = place.scratch / "data"
+    [log] = (folder / "version-2").glob("log.*")
+    printed = shlex.join(log_formatter(log))
+    yield {
+        "followed": lambda: demand_whole(place, run(python("benchmarks.programs.followed_logs", folder, _ROOT))),
+        "TxnLogToolkit": lambda: run(["bash", "-c", f"{printed} > /dev/null"]),
+    }
+
+
 ROWS: Final = (
     Row(
         "apply",
@@ -150,5 +167,14 @@ ROWS: Final = (
         "start; against etcd's own client that prints them to /dev/null",
         1_000_000,
         _etcd,
+    ),
+    Row(
+        "backup-zookeeper",
+        0.8,
+        "a server's log of a created ledger a transaction, followed to its end as rows with the tree's digest compared "
+        "after each, as a whole program; against ZooKeeper's own log formatter that prints it to /dev/null",
+        1_000_000,
+        _backup_zookeeper,
+        cpu_goal=0.6,
     ),
 )

@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -53,13 +53,23 @@ def formatter(snapshot: Path) -> list[str]:
     return ["java", "-cp", _jars(), "org.apache.zookeeper.server.SnapshotFormatter", "-json", str(snapshot)]
 
 
+def log_formatter(log: Path) -> list[str]:
+    """Return the command that prints a transaction log, by ZooKeeper's own reader."""
+    return ["java", "-cp", _jars(), "org.apache.zookeeper.server.persistence.TxnLogToolkit", "-d", str(log)]
+
+
 @contextmanager
-def server() -> Iterator[str]:
+def server(kept: Path | None = None) -> Iterator[str]:
     """Run a standalone server with nothing in it, and give what clients connect to.
 
     It keeps its log in the usual way, and makes no snapshot meanwhile.
+
+    Args:
+        kept: where its folder ``data`` is and stays; None: a folder that is removed.
     """
-    with tempfile.TemporaryDirectory(prefix="bkmeta-bench-zk-") as folder:
+    with ExitStack() as stack:
+        made = stack.enter_context(tempfile.TemporaryDirectory(prefix="bkmeta-bench-zk-"))
+        folder = made if kept is None else kept
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = int(probe.getsockname()[1])
