@@ -74,6 +74,8 @@ _ROOT_IN_CHROOT: Final = "/ledgers"
 UNPACED: Final = "only a live store is asked so many operations a second at most: leave that limit out"
 """Why a limit of reads is refused elsewhere."""
 _DEFAULT_PORT: Final = 2181
+_ASKED_S: Final = 5.0
+"""How long servers whose logs are read are asked what they show, before they are asked again."""
 _HOST: Final = re.compile(r"(?:[A-Za-z0-9_.\-]+|\[[0-9A-Fa-f:.]+(?:%[A-Za-z0-9]+)?\])(?::([0-9]{1,5}))?")
 _PATH: Final = re.compile(r"(?:/[^/\x00-\x20\x7f?#]+)*/?")
 
@@ -444,8 +446,24 @@ def open_feed(
         from backends.etcd.feed import EtcdFeed  # noqa: PLC0415 - grpc, only where it is wanted
 
         return EtcdFeed(address.hosts, tops, auth=auth, tls=tls, session_s=session_s, patience_s=patience_s)
-    del sasl
-    raise UnsupportedStoreError(uri, "only etcd is followed so far; capture a ZooKeeper instead")
+    if address.kind != _ZOOKEEPER:
+        raise UnsupportedStoreError(uri, "files do not change: name the live store")
+    from backends.zookeeper.reader import ZooKeeperReader  # noqa: PLC0415 - only where its client is wanted
+
+    def connect(patience: float) -> ZooKeeperReader:
+        return ZooKeeperReader(address.hosts, auth=auth, sasl=sasl, tls=tls, session_s=session_s, patience_s=patience)
+
+    if logs:
+        from backends.zkfiles.feed import ShownState, ZooKeeperLogFeed  # noqa: PLC0415 - only where logs are named
+
+        absent = [folder for folder in logs if not Path(folder).is_dir()]
+        if absent:
+            raise UnsupportedStoreError(uri, f"no folder of a server's logs: {absent[0]}")
+        shown = ShownState(lambda: connect(_ASKED_S))
+        return ZooKeeperLogFeed(uri, [Path(folder) for folder in logs], tops, shown=shown)
+    from backends.zookeeper.polling import PollingFeed  # noqa: PLC0415 - only where no logs are named
+
+    return PollingFeed(connect(patience_s), tops)
 
 
 def _open_zk_files(address: StoreAddress, *, writable: bool, shown_at: str | None) -> OpenStore:

@@ -18,6 +18,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
@@ -65,16 +66,28 @@ def _clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+class Asked(Protocol):
+    """A store that is asked for its last transaction."""
+
+    def latest_txn(self) -> int:
+        """Return the number of the last transaction; what ended before this call is in every read after it."""
+        ...
+
+    def close(self) -> None:
+        """End the connection."""
+        ...
+
+
 class ShownState:
     """The last transaction of a state that clients are shown, asked for again and again in a thread.
 
     Args:
-        ask: returns the zxid of a state that has all that ended before the call.
+        connect: opens the store; it is opened again when it failed.
         clock_ms: ms since 1970.
     """
 
-    def __init__(self, ask: Callable[[], int], clock_ms: Clock = _clock_ms) -> None:
-        self._ask = ask
+    def __init__(self, connect: Callable[[], Asked], clock_ms: Clock = _clock_ms) -> None:
+        self._connect = connect
         self._clock_ms = clock_ms
         self._lock = threading.Lock()
         self._shown: int | None = None
@@ -91,19 +104,26 @@ class ShownState:
 
     def close(self) -> None:
         self._closed.set()
+        self._thread.join()
 
     def _run(self) -> None:
         while not self._closed.is_set():
-            asked_ms = self._clock_ms()
             try:
-                shown = self._ask()
+                with closing(self._connect()) as store:
+                    while not self._closed.is_set():
+                        self._ask(store)
+                        self._closed.wait(_PAUSE_S)
             except BackendError as error:
-                _LOG.debug("not asked: %s", error)
-            else:
-                with self._lock:
-                    self._shown = shown
-                    self._samples.append((asked_ms, shown))
-            self._closed.wait(_PAUSE_S)
+                # Servers that are gone have logs all the same.
+                _LOG.info("clients cannot ask what is shown: %s", error)
+                self._closed.wait(_PAUSE_S)
+
+    def _ask(self, store: Asked) -> None:
+        asked_ms = self._clock_ms()
+        shown = store.latest_txn()
+        with self._lock:
+            self._shown = shown
+            self._samples.append((asked_ms, shown))
 
 
 @dataclass(slots=True)

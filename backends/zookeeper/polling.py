@@ -17,7 +17,7 @@ Source: Apache ZooKeeper, "ZooKeeper Stat Structure".
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Final
@@ -90,7 +90,7 @@ class PolledTree:
     def get(self, key: str) -> Versioned | None:
         return self._nodes.get(key)
 
-    def get_many(self, keys: Sequence[str]) -> Iterator[tuple[str, Versioned | None]]:
+    def get_many(self, keys: Iterable[str]) -> Iterator[tuple[str, Versioned | None]]:
         for key in keys:
             yield key, self.get(key)
 

@@ -70,6 +70,7 @@ ALLOWED: Final[dict[str, tuple[str, frozenset[str]]]] = {
     "backup follow": ("backup follow --metadata {etcd} --to {out}", ARROW | {"grpc"}),
     "backup list": ("backup list {out}", ARROW),
     "backup verify": ("backup verify {out}", ARROW),
+    "backup observer": ("backup observer --zookeeper 127.0.0.1:1 --dir {out}", LIVE),
     "backup prune": ("backup prune {out} --keep 1d", ARROW),
     "capture files": ("capture --metadata zkfiles://{disk} --out {out}", ARROW),
     "rescue": ("rescue status --out {out}", TEXT),

@@ -140,7 +140,7 @@ def _read(client: KazooClient) -> dict[str, bytes]:
 
 
 def _feed(folders: Sequence[Path], hosts: str | None) -> ZooKeeperLogFeed:
-    shown = None if hosts is None else ShownState(ZooKeeperReader(hosts, patience_s=5).latest_txn)
+    shown = None if hosts is None else ShownState(lambda: ZooKeeperReader(hosts, patience_s=5))
     return ZooKeeperLogFeed("zk", folders, [TOP], shown=shown, pause_s=0.05)
 
 

@@ -97,6 +97,12 @@ class World:
             segment.write_bytes(segment.read_bytes()[:-1])
         return self.root / "backup"
 
+    def observe(self, *settings: str) -> list[object]:
+        """Return the words that run an observer with a file of settings."""
+        path = self.root / "settings"
+        path.write_text("\n".join(settings))
+        return ["backup", "observer", "--zookeeper", "127.0.0.1:1", "--dir", self.new, "--settings", path]
+
     def begin_backup(self) -> Path:
         """Begin a backup that has no base yet."""
         BackupWriter(self.root / "backup", backups.BINDING).begin_base()
@@ -212,6 +218,9 @@ LINES: dict[tuple[str, Exit], Line] = {
     ("capture", Exit.USAGE): lambda w: ["capture", "--metadata", "nonsense", "--out", w.new],
     ("backup follow", Exit.FAILED): lambda w: ["backup", "follow", "--metadata", GONE_ETCD, "--to", w.new],
     ("backup follow", Exit.USAGE): lambda w: ["backup", "follow", "--metadata", "nonsense", "--to", w.new],
+    ("backup observer", Exit.DONE): lambda w: [*w.observe("server.1=zk1:2888:3888"), "--write-only"],
+    ("backup observer", Exit.FAILED): lambda w: w.observe(),
+    ("backup observer", Exit.USAGE): lambda w: w.observe("dataDir=/other"),
     ("backup list", Exit.DONE): lambda w: ["backup", "list", w.make_backup()],
     ("backup list", Exit.USAGE): lambda w: ["backup", "list", w.new],
     ("backup list", Exit.FOUND): lambda w: ["backup", "list", w.make_backup(gap="a test")],

@@ -4,6 +4,7 @@ import click
 
 from reconcile.cli.commands.backup.follow import follow
 from reconcile.cli.commands.backup.list import list_
+from reconcile.cli.commands.backup.observer import observer
 from reconcile.cli.commands.backup.prune import prune
 from reconcile.cli.commands.backup.verify import verify
 
@@ -16,5 +17,5 @@ def backup() -> None:
     """
 
 
-for command in (follow, list_, verify, prune):
+for command in (follow, list_, verify, prune, observer):
     backup.add_command(command)

@@ -141,7 +141,7 @@ def test_an_observer_s_files_have_what_was_committed_while_leaders_are_killed(tm
         request = _request(tmp_path / "o", hosts, settings=settings, jars=_jars(), port=free_port())
         observer = prepare_observer(request, make_context())
         assert observer.servers == 3
-        shown = ShownState(ZooKeeperReader(hosts, patience_s=5).latest_txn)
+        shown = ShownState(lambda: ZooKeeperReader(hosts, patience_s=5))
         feed = ZooKeeperLogFeed("zk", [request.folder], ["/ledgers"], shown=shown, pause_s=0.05)
         with _running(observer.command, tmp_path / "log"):
             base = None
