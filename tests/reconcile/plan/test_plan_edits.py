@@ -471,3 +471,16 @@ def test_a_cookie_of_the_store_is_replaced_by_version(tmp_path: Path) -> None:
     assert (found["/cookies/b1"]["expects"], found["/cookies/b1"]["before"]) == (0, theirs)
     planned = {known.bookie: known.planned for known in read_plan_manifest(new).bookies}
     assert planned == {"b1": StoredCookie.OWN, "b2": StoredCookie.OWN, "b3": StoredCookie.OTHER}
+
+
+def test_only_holds_whose_loss_is_accepted_are_removed_from_the_store(tmp_path: Path) -> None:
+    """One that is dropped stays there: the plan has nothing of it to edit, and says so."""
+    held = [Ledger(n, SEGMENTS, reason="hole") for n in (6, 7)]
+    holds = {row["ledger"]: row["value"] for row in rows(write_plan(tmp_path / "held", held)).values() if row["ledger"]}
+    made = write_plan(tmp_path / "plan", [Ledger(1, SEGMENTS)])
+    captured(made, MemoryStore(), **{f"L{n}": value for n, value in holds.items()})
+    six, seven = (LedgerId(0, n) for n in (6, 7))
+    with pytest.raises(PlanError, match="has nothing of ledger 7 to edit"):
+        edit_plan(made, Edits(accept_loss=frozenset({six}), drop=frozenset({seven})), tmp_path / "both")
+    found = rows(edited(made, tmp_path / "one", accept_loss=frozenset({six})))
+    assert {row["ledger"]: row["op"] for row in found.values() if row["ledger"]} == {1: "create", 6: "remove"}

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,9 +14,9 @@ from backends.memory import MemoryStore
 from reconcile.compare import three_way
 from reconcile.errors import PlanError
 from reconcile.plan import alternatives, plan_reader
-from reconcile.plan.actions import LEAVE, Passwords, make_ledger_actions
+from reconcile.plan.actions import LEAVE, Passwords, make_ledger_actions, number_actions
 from reconcile.plan.edits import Edits, edit_plan
-from reconcile.plan.plan_hash import Hashes, bucket_hashes, ledger_hashes
+from reconcile.plan.plan_hash import Hashes, bucket_hashes, ledger_hashes, with_ids
 from reconcile.rules import sides
 from reconcile.rules.holds import HOLD_MARK, HOLD_PASSWORD_SIZE
 from reconcile.write.apply import Options, apply
@@ -34,6 +35,7 @@ SEGMENTS = [(0, ["b1", "b2", "b3"])]
 RECORD = LedgerMetadata(
     3, 3, 2, 2, State.CLOSED, 9, 90, (Segment(0, ("b1", "b2", "b3")),), Digest.CRC32C, b"pw", creator_token=0
 )
+OPEN = replace(RECORD, state=State.OPEN, last_entry=None, length=None)
 HOLD = replace(RECORD, state=State.IN_RECOVERY, last_entry=None, length=None, custom=((HOLD_MARK, b"limbo"),))
 REASONS = {
     1: "two_keys",
@@ -204,3 +206,113 @@ def test_each_ledger_is_offered_its_own_records_where_there_is_a_choice() -> Non
     assert {n: found[n]["alternatives"][0]["value"] for n in (1, 10, 12)} == {n: earlier[n] for n in (1, 10, 12)}
     assert ledger_metadata.decode(found[3]["alternatives"][0]["value"]).last_entry == 3
     assert {(row["expects"], row["before"]) for row in found.values()} == {(None, None)}
+
+
+def left_alone(ledger: int, before: bytes | None = None, **offers: LedgerMetadata) -> dict[str, Any]:
+    """Return an action that writes nothing unless a person chooses; of a key with some bytes, or without one."""
+    alternatives_of = [
+        {"label": label, "value": ledger_metadata.encode(record), "reads_as": "CLOSED, 10 entries, 3/2/2"}
+        for label, record in offers.items()
+    ]
+    return {
+        "bucket": LedgerId(0, ledger).bucket, "scope": 0, "ledger": ledger, "id": b"", "seq": 0, "wave": 0, "op": LEAVE,
+        "kind": "ledger", "key": ledger_key(Layout.HIERARCHICAL, LedgerId(0, ledger)),
+        "expects": None if before is None else 4, "before": before, "choice": 0, "alternatives": alternatives_of,
+    }  # fmt: skip
+
+
+LEFT = (
+    left_alone(2, restore=RECORD, guarded=RECORD, opened=OPEN),
+    left_alone(3, restore=RECORD, guarded=RECORD, opened=OPEN),
+    left_alone(4, restore=RECORD, guarded=RECORD),
+    left_alone(5, ledger_metadata.encode(HOLD), restore=RECORD),
+    left_alone(6, b"no record", restore=RECORD),
+    left_alone(7, ledger_metadata.encode(HOLD), restore=RECORD, guarded=RECORD),
+)
+"""Two that were deleted, one that only a snapshot has, a hold of the store, what nobody can read, another hold."""
+
+
+@pytest.fixture
+def untouched(tmp_path: Path) -> Dataset:
+    """A plan that restores ledger 1, and leaves those alone; of ledger 3 no bookie has an entry."""
+    highest = {2: 12, 3: None}
+    rows = [Ledger(n, SEGMENTS, last=9, length=90, highest=highest.get(n, 9)).row() for n in (1, 2, 3, 5, 6, 7)]
+    told = {2: "deleted", 3: "deleted", 5: "held", 6: "restored", 7: "held"}
+    outcomes = [row | {"outcome": told.get(row["ledger"], "restored")} for row in rows]
+    dataset = write_plan(tmp_path / "plan", [Ledger(1, SEGMENTS, last=9, length=90, highest=9)])
+    actions, folder = dataset.read("actions"), Path(dataset.path)
+    system, ledgers = (actions.filter(of(actions["ledger"])) for of in (pc.is_null, pc.is_valid))
+    offered = with_ids(number_actions([ledgers, pa.Table.from_pylist(list(LEFT), schema=tables.ACTIONS)]))
+    settled = sort_by_key(pa.Table.from_pylist(outcomes, schema=tables.RECONSTRUCTION))
+    parts = {name: dataset.parts(name) for name in dataset.manifest["tables"]}
+    first, last = (part for part in parts["actions"] if "system" in part.file)
+    parts["actions"] = [first, write_part(folder, "actions", "offered", [offered], secret=True), last]
+    parts["reconstruction"] = [write_part(folder, "reconstruction", "settled", [settled], secret=True)]
+    hashes = Hashes(bucket_hashes(pa.concat_tables([system, offered])), ledger_hashes(settled))
+    counts = {"deleted": 2, "held_in_store": 2, "left_alone": 6, "actions": offered.num_rows + system.num_rows}
+    extra = {name: dataset.manifest[name] for name in ("counts", "reasons")}
+    extra["counts"] |= counts
+    binding, coverage = dataset.manifest["binding"], dataset.manifest["coverage"]
+    write_manifest(
+        folder, "plan", parts, binding=binding, coverage=coverage, secret=True, extra=extra, sign=hashes.sign
+    )
+    return open_dataset(folder, "plan")
+
+
+RESTORED = ("create", None, "restored")
+WRITTEN = {"left_alone": -1}
+OF_STORE = WRITTEN | {"released": 1}
+
+
+@pytest.mark.parametrize(
+    ("ledger", "label", "action", "counts"),
+    [
+        (2, "restore", RESTORED, WRITTEN | {"deleted": -1, "restored": 1, "entries_restored": 10, "beyond_end": 1}),
+        (2, "guarded", ("create", "lock", "guarded"),
+         WRITTEN | {"deleted": -1, "guarded": 1, "entries_guarded": 10, "beyond_end": 1}),
+        (3, "restore", RESTORED, WRITTEN | {"deleted": -1, "restored": 1, "entries_restored": 10}),
+        (2, "opened", RESTORED, WRITTEN | {"deleted": -1, "restored": 1, "entries_restored": 13}),
+        (3, "opened", RESTORED, WRITTEN | {"deleted": -1, "restored": 1}),
+        (4, "restore", ("create", None, None), WRITTEN | {"ledgers": 1, "restored": 1}),
+        (4, "guarded", ("create", "lock", None), WRITTEN | {"ledgers": 1, "guarded": 1}),
+        (5, "restore", ("replace", None, "restored"), OF_STORE | {"held_in_store": -1}),
+        (6, "restore", ("replace", None, "restored"), OF_STORE),
+        (7, "guarded", ("replace", "lock", "guarded"), OF_STORE | {"held_in_store": -1}),
+        (2, None, (None, None, "accepted_loss"), WRITTEN | {"deleted": -1, "accepted_loss": 1}),
+        (4, None, (LEAVE, None, None), {}),
+        (5, None, ("remove", None, "accepted_loss"), WRITTEN | {"held_in_store": -1, "accepted_loss": 1}),
+        (6, None, (LEAVE, None, "restored"), {}),
+    ],
+)  # fmt: skip
+def test_what_is_left_alone_is_written_only_where_it_is_chosen(
+    ledger: int,
+    label: str | None,
+    action: tuple[str | None, str | None, str | None],
+    counts: Mapping[str, int],
+    untouched: Dataset,
+    tmp_path: Path,
+) -> None:
+    """Created, or replaced by version; given up, a hold goes and what was deleted stays so; all else is as it was.
+
+    Each count follows: what only a snapshot has was no ledger of the plan, and of the store's no entry is counted.
+    """
+    one = LedgerId(0, ledger)
+    edits = Edits(accept_loss=frozenset({one})) if label is None else Edits(choose={one: label})
+    edit_plan(untouched, edits, tmp_path / "new")
+    new = open_dataset(tmp_path / "new", "plan")
+    assert plan_reader.overview(new, shown=0).problems == ()
+    was, now = (
+        {row["ledger"]: row for row in dataset.read("actions").to_pylist() if row["ledger"]}
+        for dataset in (untouched, new)
+    )
+    found = now.get(ledger)
+    told = {row["ledger"]: row["outcome"] for row in new.read("reconstruction").to_pylist()}
+    assert (found and found["op"], found and found["guard"], told.get(ledger)) == action
+    if found is not None and label is not None:
+        record = OPEN if label == "opened" else RECORD
+        assert (found["value"], found["expects"]) == (ledger_metadata.encode(record), was[ledger]["expects"])
+    assert {n: row["op"] for n, row in now.items() if n != ledger} == {n: was[n]["op"] for n in was if n != ledger}
+    before, after = (dataset.manifest["counts"] for dataset in (untouched, new))
+    changed = {name: after[name] - before.get(name, 0) for name in after if after[name] != before.get(name, 0)}
+    changed.pop("actions", None)
+    assert changed == counts
