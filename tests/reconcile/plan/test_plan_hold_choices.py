@@ -180,8 +180,11 @@ def test_each_ledger_is_offered_its_own_records_where_there_is_a_choice() -> Non
 
     What is restored offers nothing, nor what the store has, nor what only bytes are known of that nobody can read.
     """
-    reasons = {1: "two_keys", 2: None, 3: str(Refusal.DELETED_BY_REFERENCE), 4: str(Refusal.DELETED_BY_REFERENCE)}
-    outcomes = {1: "held", 2: "restored", 3: "deleted", 4: "deleted"}
+    # The last of all in the order of a plan.
+    last = max(range(20, 300), key=lambda n: LedgerId(0, n).bucket)
+    deleted = dict.fromkeys((3, 4, last), str(Refusal.DELETED_BY_REFERENCE))
+    reasons = {1: "two_keys", 2: None} | deleted
+    outcomes = {1: "held", 2: "restored"} | dict.fromkeys(deleted, "deleted")
     listed = [Ledger(n, SEGMENTS, last=n, length=n + 1, reason=reason).row() for n, reason in reasons.items()]
     made = [row | {"outcome": outcomes[row["ledger"]]} for row in listed]
     rows = sort_by_key(pa.Table.from_pylist(made, schema=tables.RECONSTRUCTION))
@@ -195,11 +198,12 @@ def test_each_ledger_is_offered_its_own_records_where_there_is_a_choice() -> Non
     actions = make_ledger_actions(planned, layout, passwords, b"\0" * HOLD_PASSWORD_SIZE)
     offered, left = alternatives.offer_alternatives(part, layout, passwords, actions, tables.COPIES.empty_table())
     found = {row["ledger"]: row for row in offered.to_pylist()}
-    assert left == 3
+    assert left == 4
     assert {n: (row["op"], [one["label"] for one in row["alternatives"]]) for n, row in found.items()} == {
         1: ("hold", [alternatives.RESTORE]),
         2: ("create", []),
         3: (LEAVE, [alternatives.FROM_BOOKIES]),
+        last: (LEAVE, [alternatives.FROM_BOOKIES]),
         10: (LEAVE, [alternatives.RESTORE]),
         12: (LEAVE, [alternatives.RESTORE]),
     }
