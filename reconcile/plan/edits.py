@@ -139,7 +139,7 @@ def edit_plan(dataset: Dataset, edits: Edits, out: DatasetPlace) -> PlanManifest
     changed = {name: getattr(manifest_before.counts, name) + change for name, change in sums.items()}
     counts = replace(manifest_before.counts, **changed, actions=sum(part.rows for part in rewriting.parts["actions"]))
     reasons, doubts = (
-        {reason: count for reason, count in sorted((Counter(before) + changes).items()) if count > 0}
+        dict(sorted((Counter(before) + changes).items()))
         for before, changes in ((manifest_before.reasons, run.reasons), (manifest_before.doubts, run.doubts))
     )
     binding = replace(
