@@ -232,8 +232,9 @@ LEFT = (
     left_alone(5, ledger_metadata.encode(HOLD), restore=RECORD),
     left_alone(6, b"no record", restore=RECORD),
     left_alone(7, ledger_metadata.encode(HOLD), restore=RECORD, guarded=RECORD),
+    left_alone(8, ledger_metadata.encode(HOLD), restore=RECORD),
 )
-"""Two that were deleted, one that only a snapshot has, a hold of the store, what nobody can read, another hold."""
+"""Two that were deleted, one that only a snapshot has, a hold of the store, what nobody can read, two other holds."""
 
 
 @pytest.fixture
@@ -253,7 +254,7 @@ def untouched(tmp_path: Path) -> Dataset:
     parts["actions"] = [first, write_part(folder, "actions", "offered", [offered], secret=True), last]
     parts["reconstruction"] = [write_part(folder, "reconstruction", "settled", [settled], secret=True)]
     hashes = Hashes(bucket_hashes(pa.concat_tables([system, offered])), ledger_hashes(settled))
-    counts = {"deleted": 2, "held_in_store": 2, "left_alone": 6, "actions": offered.num_rows + system.num_rows}
+    counts = {"deleted": 2, "held_in_store": 3, "left_alone": 7, "actions": offered.num_rows + system.num_rows}
     extra = {name: dataset.manifest[name] for name in ("counts", "reasons")}
     extra["counts"] |= counts
     binding, coverage = dataset.manifest["binding"], dataset.manifest["coverage"]
@@ -282,6 +283,9 @@ OF_STORE = WRITTEN | {"released": 1}
         (5, "restore", ("replace", None, "restored"), OF_STORE | {"held_in_store": -1}),
         (6, "restore", ("replace", None, "restored"), OF_STORE),
         (7, "guarded", ("replace", "lock", "guarded"), OF_STORE | {"held_in_store": -1}),
+        (8, "restore", ("replace", None, None), OF_STORE | {"held_in_store": -1}),
+        (2, "", (LEAVE, None, "deleted"), {}),
+        (5, "", (LEAVE, None, "held"), {}),
         (2, None, (None, None, "accepted_loss"), WRITTEN | {"deleted": -1, "accepted_loss": 1}),
         (4, None, (LEAVE, None, None), {}),
         (5, None, ("remove", None, "accepted_loss"), WRITTEN | {"held_in_store": -1, "accepted_loss": 1}),
@@ -298,10 +302,13 @@ def test_what_is_left_alone_is_written_only_where_it_is_chosen(
 ) -> None:
     """Created, or replaced by version; given up, a hold goes and what was deleted stays so; all else is as it was.
 
+    Without a label its loss is accepted; with an empty one it is dropped, and then it is left as it was.
+
     Each count follows: what only a snapshot has was no ledger of the plan, and of the store's no entry is counted.
     """
     one = LedgerId(0, ledger)
     edits = Edits(accept_loss=frozenset({one})) if label is None else Edits(choose={one: label})
+    edits = edits if label != "" else Edits(drop=frozenset({one}))
     edit_plan(untouched, edits, tmp_path / "new")
     new = open_dataset(tmp_path / "new", "plan")
     assert plan_reader.overview(new, shown=0).problems == ()
@@ -312,7 +319,7 @@ def test_what_is_left_alone_is_written_only_where_it_is_chosen(
     found = now.get(ledger)
     told = {row["ledger"]: row["outcome"] for row in new.read("reconstruction").to_pylist()}
     assert (found and found["op"], found and found["guard"], told.get(ledger)) == action
-    if found is not None and label is not None:
+    if found is not None and label:
         record = OPEN if label == "opened" else RECORD
         assert (found["value"], found["expects"]) == (ledger_metadata.encode(record), was[ledger]["expects"])
     assert {n: row["op"] for n, row in now.items() if n != ledger} == {n: was[n]["op"] for n in was if n != ledger}

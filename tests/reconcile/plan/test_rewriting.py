@@ -64,7 +64,9 @@ def test_stretches_cover_all_buckets_with_one_file_each(
 
 def test_ranges_of_nodes_are_those_behind_all_ledgers() -> None:
     """One a file that has rows, the first bucket behind the ledgers' among them."""
-    parts = _Parts((1, -1, -1), (5, 0, 9), (4, None, 5000), (4, 5000, None), (3, BUCKETS, 5000), (0, 6000, 6001), (2, 7000, 7000))
+    parts = _Parts(
+        (1, -1, -1), (5, 0, 9), (4, None, 5000), (4, 5000, None), (3, BUCKETS, 5000), (0, 6000, 6001), (2, 7000, 7000)
+    )
     found = list_subtree_ranges(parts)  # type: ignore[arg-type]  # what of a dataset is asked
     assert found == [range(BUCKETS, 5001), range(7000, 7001)]
 
