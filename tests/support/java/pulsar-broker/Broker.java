@@ -511,6 +511,10 @@ public final class Broker {
 
     /** Alone and in batches, each compressed in each way, with all that a message may have; in chunks; without a value. */
     private Map<String, Object> writeShapes() throws Exception {
+        for (String topic : List.of(SHAPES, SEALED)) {
+            // Without a subscription the broker keeps nothing.
+            client.newConsumer().topic(name(topic)).subscriptionName("subscription").subscribe().close();
+        }
         for (CompressionType compression : CompressionType.values()) {
             for (boolean batched : new boolean[] {false, true}) {
                 try (Producer<byte[]> producer = client.newProducer().topic(name(SHAPES)).compressionType(compression)
