@@ -93,6 +93,7 @@ class ShownState:
         self._shown: int | None = None
         self._samples: deque[tuple[int, int]] = deque(maxlen=_SAMPLES)
         self._closed = threading.Event()
+        self._store: Asked | None = None
         self._thread = threading.Thread(target=self._run, name="zookeeper-shown-state", daemon=True)
         self._thread.start()
 
@@ -104,12 +105,17 @@ class ShownState:
 
     def close(self) -> None:
         self._closed.set()
+        store = self._store
+        if store is not None:
+            # An answer that is waited for never comes where the servers are gone.
+            store.close()
         self._thread.join()
 
     def _run(self) -> None:
         while not self._closed.is_set():
             try:
                 with closing(self._connect()) as store:
+                    self._store = store
                     while not self._closed.is_set():
                         self._ask(store)
                         self._closed.wait(_PAUSE_S)
