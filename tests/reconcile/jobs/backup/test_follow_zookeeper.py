@@ -237,12 +237,10 @@ def test_an_ensemble_that_is_lost_after_its_leader_is_in_its_backup(number: int,
             writing.start()
 
             def await_seals() -> None:
-                through = load.acknowledged[-1][1] if load.acknowledged else 0
+                until(lambda: bool(load.acknowledged), "a transaction is acknowledged")
+                wanted = load.acknowledged[-1][1] + chance.randint(1, 40)
                 until(
-                    lambda: (
-                        bool(follower.errors)
-                        or (load.acknowledged and open_backup(place).manifest.through > through + chance.randint(1, 40))
-                    ),
+                    lambda: bool(follower.errors or open_backup(place).manifest.through > wanted),
                     "changes are sealed",
                 )
 
