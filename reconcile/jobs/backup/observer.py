@@ -183,7 +183,7 @@ def _find_programs(request: ObserverRequest) -> tuple[str, str]:
         searched = ", ".join(map(str, places))
         missing.append(f"ZooKeeper's jars (no jar with {_CLASS} in {searched})")
     if missing or java is None or jars is None:
-        remedy = "install Java 17, or set JAVA_HOME; unpack a release of ZooKeeper, and name its lib folder with --jars"
+        remedy = "install Java 17, or set JAVA_HOME; unpack a release of ZooKeeper, and name its lib folder"
         raise InputError("the observer", f"missing: {'; '.join(missing)}", remedy)
     return java, jars
 
@@ -216,7 +216,7 @@ def _class_path(place: Path) -> str | None:
 
 def _ask_servers(hosts: str, context: Context) -> dict[int, str]:
     """Return the servers of an ensemble by number, as it names them to its clients."""
-    remedy = "name them with --settings, a line server.N=host:2888:3888 for each; they stand in the servers' zoo.cfg"
+    remedy = "name them in a file of settings, a line server.N=host:2888:3888 for each; the servers' zoo.cfg has them"
     try:
         with connect(f"zk://{hosts}{_CONFIG_KEY}", context) as opened:
             node = opened.store.get(_CONFIG_KEY)
@@ -234,8 +234,10 @@ def _choose_number(number: int | None, servers: Mapping[int, str]) -> int:
     highest = max(servers)
     chosen = max(_LIKELY_NUMBER, highest + 1) if number is None else number
     if chosen in servers or not highest < chosen <= _LARGEST_NUMBER:
-        problem = f"{chosen} is not above the numbers of the ensemble's servers, up to {highest}, and at most 254"
-        raise InputError("--id", problem, "servers do not connect to an observer: its number must be the highest")
+        problem = f"{chosen} is not above those of the ensemble's servers, up to {highest}, and at most 254"
+        raise InputError(
+            "the observer's number", problem, "servers do not connect to an observer: its number must be the highest"
+        )
     return chosen
 
 

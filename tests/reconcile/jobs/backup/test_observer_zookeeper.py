@@ -64,7 +64,7 @@ def test_all_that_is_missing_is_named_at_once(tmp_path: Path) -> None:
     request = ObserverRequest(hosts="h:1", folder=tmp_path / "o", jars=tmp_path / "empty", environ=environ)
     with pytest.raises(InputError) as refused:
         prepare_observer(request, make_context())
-    for word in ("Java", "no java on the PATH", "ZooKeeper's jars", str(tmp_path / "empty"), "--jars"):
+    for word in ("Java", "no java on the PATH", "ZooKeeper's jars", str(tmp_path / "empty"), "lib folder"):
         assert word in str(refused.value)
     assert not (tmp_path / "o").exists()
 
@@ -92,7 +92,7 @@ def test_a_folder_of_others_and_a_low_number_are_refused(tmp_path: Path) -> None
     (tmp_path / "theirs" / "file").write_text("x")
     with pytest.raises(InputError, match="no observer's folder"):
         prepare_observer(_request(tmp_path / "theirs", settings=settings, jars=_jars()), make_context())
-    with pytest.raises(InputError, match="not above the numbers"):
+    with pytest.raises(InputError, match="not above those"):
         prepare_observer(_request(tmp_path / "o", settings=settings, jars=_jars(), number=7), make_context())
 
 
