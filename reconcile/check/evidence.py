@@ -12,7 +12,7 @@ that changed since is not judged by it. Each command that judges copies asks `Ev
     none of these                                            unknown: as the record and its marks say
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final
@@ -41,6 +41,8 @@ STORE: Final = "store"
 """Of a run: the catalog of the store."""
 _HELD: Final = (*tables.KEY_COLUMNS, "bookie", "source", "groups", "entries", "complete", "limbo")
 _NONE: Final = -1
+_OF_ROWS: Final = ("missing", "pairs", "faults", "coverage")
+"""Tables of `CopyFaults`."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 RECORD_COLUMNS: Final = (
     *tables.KEY_COLUMNS, "changed_txn", "changed_at", "state", "write_quorum", "ack_quorum", "last_entry", "segments",
@@ -161,7 +163,6 @@ class Evidence:
         runs: Sequence[ScrutinyRun],
         catalog: Dataset,
         nodes: pa.Table | None = None,
-        running: Collection[str] | None = None,
     ) -> "Evidence":
         """Return what is known of the copies of a store's records.
 
@@ -170,16 +171,12 @@ class Evidence:
             runs: in any order.
             catalog: of the records.
             nodes: ``path``, ``kind`` and ``created_txn`` of CATALOG_NODES as they are now; None: those of the catalog.
-            running: bookies; None: those that the nodes have registrations of.
         """
         source = catalog.read("sources", columns=["layout", "txn"]).to_pylist()[0]
         nodes = catalog.read("nodes", columns=["path", "kind", "created_txn"]) if nodes is None else nodes
-        if running is None:
-            paths = nodes.filter(pc.equal(nodes["kind"], "registration"))["path"].to_pylist()
-            running = {path.rpartition("/")[2] for path in paths}
         keeps_times = source["layout"] is None or kind_of(Layout(source["layout"])).keeps_times
         moments = [] if keeps_times else [moment for run in runs for moment in run.moments]
-        ages = find_ages(read_inventories(given, "bookies"), running, moments, source["txn"])
+        ages = find_ages(read_inventories(given, "bookies"), moments, source["txn"])
         newest_first = sorted(runs, key=lambda run: run.at, reverse=True)
         return cls(tuple(given), tuple(newest_first), ages, read_cookies(nodes))
 
@@ -377,23 +374,16 @@ def _make_missing(ended: pa.Table, wiped: pa.Table) -> pa.Table:
 
 
 def _renumber_faults(faults: CopyFaults, numbers: Ints) -> CopyFaults:
-    tables_of = {name: _renumber(getattr(faults, name), numbers) for name in ("missing", "pairs", "faults")}
+    tables_of = {name: _renumber(getattr(faults, name), numbers) for name in _OF_ROWS}
     return replace(faults, **tables_of, undecided=numbers[faults.undecided])
 
 
 def _join(parts: Sequence[CopyFaults]) -> CopyFaults:
     """Return the faults of several parts of the records."""
-    missing, pairs, faults = (
-        pa.concat_tables([getattr(part, name) for part in parts]) for name in ("missing", "pairs", "faults")
-    )
     return CopyFaults(
-        missing=missing,
-        pairs=pairs,
-        faults=faults,
+        **{name: pa.concat_tables([getattr(part, name) for part in parts]) for name in _OF_ROWS},
         undecided=np.concatenate([part.undecided for part in parts]),
         doubts=np.concatenate([part.doubts for part in parts]),
-        positions=sum(part.positions for part in parts),
-        judged=sum(part.judged for part in parts),
     )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -139,6 +140,7 @@ def give_verdicts(
     findings: pa.Table,
     references: pa.Table | None = None,
     *,
+    newer: npt.NDArray[np.bool_] | None = None,
     names_all: bool = True,
 ) -> tuple[pa.Table, int]:
     """Return SIDES, and how many ledgers were looked at: counted from the sides themselves, not from their join.
@@ -148,6 +150,7 @@ def give_verdicts(
         compared: the range, settled.
         findings: of the range.
         references: what upper layers and tombstones say; None: nothing was given.
+        newer: of each record of the store, whether it is newer than what was seen of its bookies; None: none is.
         names_all: what no reference names, no upper layer refers to. Tombstones alone name deleted ledgers only.
     """
     keys = ["scope", "ledger"]
@@ -160,6 +163,9 @@ def give_verdicts(
     unseen = not (evidence.everywhere and evidence.looked_at)
     undecided = np.zeros(len(stored), np.bool_)
     undecided[compared.find_left_out()] = unseen
+    if newer is not None:
+        undecided[stored != sides.ABSENT] |= newer[stored[stored != sides.ABSENT]]
+    undecided &= ~skipped
     words = table.verdicts(compared.compared.sides, findings, skipped, undecided)
     named = reference_checks.add_owners(compared.compared.sides, references if names_all else None)
     named = reference_checks.add_tombstones(named, references)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -31,7 +32,7 @@ class Disagreement:
 
 
 def compare_with_store(
-    row: Mapping[str, Any] | None, live: StoredLedger | None, *, looked_at: bool
+    row: Mapping[str, Any] | None, live: StoredLedger | None, *, looked_at: bool, is_newer: bool = False
 ) -> tuple[Disagreement, ...]:
     """Say in what the store's record and the bookies disagree.
 
@@ -39,6 +40,7 @@ def compare_with_store(
         row: of RECONSTRUCTION; None: nothing shows the ledger.
         live: what the store has of it; None: no store was given.
         looked_at: at least one bookie was; where none was, a record that none shows says nothing.
+        is_newer: the record is newer than what was seen of its bookies.
     """
     if live is None or not live.row.num_rows:
         return ()
@@ -49,7 +51,9 @@ def compare_with_store(
             f"{disagreement['category']}: {disagreement['field']} is {disagreement['stored']} in the store, "
             f"{disagreement['held']} on bookies",
         )
-        for disagreement in diff.disagreements(rows, live.row, diff.match(rows, live.row)).to_pylist()
+        for disagreement in diff.disagreements(
+            rows, live.row, diff.match(rows, live.row), np.full(live.row.num_rows, is_newer)
+        ).to_pylist()
         if looked_at or disagreement["category"] != Category.NOT_ON_BOOKIES
     )
 

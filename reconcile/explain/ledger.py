@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 from reconcile import clusters
@@ -20,7 +21,7 @@ from reconcile.plan.actions import LEAVE, Guard
 from reconcile.plan.alternatives import FROM_BOOKIES, GUARDED, describe_records
 from reconcile.plan.manifest import read_plan_manifest
 from reconcile.rules import sides, snapshot_findings
-from reconcile.rules.segments.copies import CopyFaults
+from reconcile.rules.segments.copies import CopyFaults, Doubt
 from reconcile.rules.segments.member_names import demand_other_names, rename_records
 from reconcile.topics import topic_of
 from reconcile.words import count_noun
@@ -181,7 +182,12 @@ def explain(
     actions = _describe_actions(plan, ledger)
     stored_row = live.row if live is not None else tables.CATALOG_LEDGERS.empty_table()
     disagreements = (
-        *compare_with_store(row, live, looked_at=bool(inventories)),
+        *compare_with_store(
+            row,
+            live,
+            looked_at=bool(inventories),
+            is_newer=faults is not None and bool(np.isin(faults.doubts, (Doubt.UNDATED, Doubt.CHANGED)).any()),
+        ),
         *apply_rules(
             row,
             copies,

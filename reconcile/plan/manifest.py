@@ -36,6 +36,8 @@ class PlanCounts:
         in_store_already: on bookies and in the store.
         in_store: records of the store.
         in_store_not_on_bookies: of these, on no bookie that was looked at.
+        newer_than_inventories: records of the store that changed after a bookie that they name was collected, and that
+            runs: what it lacks of them is not judged.
         held_in_store: holds of an earlier plan in the store.
         guarded_in_store: records of an earlier plan under a guard, which this one leaves so.
         released: of holds and guarded records in the store, replaced by others.
@@ -47,7 +49,7 @@ class PlanCounts:
         looked_at: ledgers of any side.
         clean: of these, without a finding.
         skipped: of these, open in the store.
-        undecided: of these, perhaps on bookies that were not looked at.
+        undecided: of these, perhaps on bookies that were not looked at, or newer than the inventories.
         with_findings: of these, with a finding.
         findings: all findings.
         left_alone: actions that write nothing until a person chooses.
@@ -74,6 +76,7 @@ class PlanCounts:
     in_store_already: int = 0
     in_store: int = 0
     in_store_not_on_bookies: int = 0
+    newer_than_inventories: int = 0
     held_in_store: int = 0
     guarded_in_store: int = 0
     released: int = 0

@@ -21,6 +21,7 @@ _OBSERVED: Final = pa.array(["observed", "verified"])
 
 
 Rows = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +49,15 @@ def match(reconstruction: pa.Table, catalog: pa.Table) -> Matched:
     )
 
 
-def disagreements(reconstruction: pa.Table, catalog: pa.Table, matched: Matched) -> pa.Table:
+def disagreements(reconstruction: pa.Table, catalog: pa.Table, matched: Matched, newer: Mask | None = None) -> pa.Table:
     """Name what the two sides disagree in, one row a disagreement, in no particular order.
+
+    Args:
+        reconstruction: RECONSTRUCTION.
+        catalog: CATALOG_LEDGERS.
+        matched: of both.
+        newer: which records are newer than what was seen of their bookies: what these lack is no disagreement; None:
+            none is.
 
     Returns:
         scope, ledger, bucket, category, field, stored, held: the last two as text.
@@ -65,7 +73,9 @@ def disagreements(reconstruction: pa.Table, catalog: pa.Table, matched: Matched)
         pc.not_equal(shown_rows["ensemble_size"], stored_rows["ensemble_size"]),
         pc.not_equal(shown_rows["write_quorum"], stored_rows["write_quorum"]),
     )
+    older = np.ones(catalog.num_rows, np.bool_) if newer is None else ~newer
     beyond = pc.and_(known, pc.greater(_last(stored_rows), _last(shown_rows)))
+    beyond = pc.and_(beyond, pa.array(older[matched.stored_rows]))
     other = pc.and_(pc.and_(known, striped), quorums)
     return pa.concat_tables(
         [
@@ -76,7 +86,7 @@ def disagreements(reconstruction: pa.Table, catalog: pa.Table, matched: Matched)
             _make_rows(
                 Category.QUORUM_DIFFERS, "ensemble_size/write_quorum", other, _join_quorums, stored_rows, shown_rows
             ),
-            list_unknown(catalog.take(matched.unheld)),
+            list_unknown(catalog.take(matched.unheld[older[matched.unheld]])),
         ]
     )
 

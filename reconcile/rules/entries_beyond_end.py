@@ -39,6 +39,8 @@ Past = Mapping[tuple[int, int], "Heights"]
 """(scope, ledger) → what earlier looks saw."""
 _HIGHEST: Final = "highest entry, look by look"
 _END: Final = "last_entry"
+LARGEST_LAC: Final = "largest explicit LAC"
+"""Field of a finding of `find_lacs_beyond`."""
 _COPIES: Final = "copies of one entry, at most"
 _ACK_QUORUM: Final = "ack quorum"
 _MOST_HEIGHTS: Final = 8
@@ -151,7 +153,7 @@ def find_lacs_beyond(copies: pa.Table, closed: pa.Table, run: Run) -> pa.Table:
     told = lacs.filter(pc.fill_null(pc.and_(above, none_there), fill_value=False))
     statements = [
         Statement("store", _END, told["last_entry"]),
-        Statement("bookies", "largest explicit LAC", told["explicit_lac_max"]),
+        Statement("bookies", LARGEST_LAC, told["explicit_lac_max"]),
         Statement("bookies", "entries above the end", "none"),
     ]
     return make_ledger_findings(

@@ -67,8 +67,9 @@ class Request:
         tasks: run at the same time; each gets its share of the caps.
         settings: what the program goes by, each with where it came from: for the manifests.
         buckets: of the ledgers that are asked for.
-        only_members: bookies are asked for the lists of the ledgers whose records name them, and for nothing else: a
-            list may lack the last entry, and no row says what is on other bookies.
+        only_members: bookies are asked for the lists of the ledgers whose records name them, and for nothing else but
+            the explicit LACs of `lacs_after`: a list may lack the last entry, and no row says what is on other bookies.
+        lacs_after: of closed ledgers whose records changed after this transaction of the store; None: of none.
     """
 
     catalog: Dataset
@@ -80,6 +81,7 @@ class Request:
     settings: Mapping[str, object] = field(default_factory=dict)
     buckets: range = range(BUCKETS)
     only_members: bool = False
+    lacs_after: int | None = None
 
     def __repr__(self) -> str:
         """Without the passwords: a value may land in a log."""
@@ -140,7 +142,10 @@ def collect_wire(request: Request, out: DatasetPlace, carry: Carry, *, now: Call
             per_bookie=_divide_rate(request.options.per_bookie, request.tasks),
             in_total=_divide_rate(request.options.in_total, request.tasks),
         )
-        task = Task(request.catalog, str(out), tuple(targets), share, request.passwords, request.only_members)
+        task = Task(
+            request.catalog, str(out), tuple(targets), share, request.passwords, request.only_members,
+            request.lacs_after,
+        )  # fmt: skip
         low, count = request.buckets.start, len(request.buckets)
         edges = [low + count * n // request.tasks for n in range(request.tasks + 1)]
         answers = carry(task, [range(low, high) for low, high in pairwise(edges)])

@@ -3,7 +3,7 @@
 Source: docs/formats/wire.md.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -106,9 +106,15 @@ class LedgerQuestions:
         await self._read_proofs(groups)
         return self._make_answers(groups, silent=await self._is_silent())
 
-    async def ask_lists(self) -> BookieAnswers:
-        """Ask for the lists alone, one question a ledger; return the answers. A list may lack the last entry."""
+    async def ask_lists(self, lacs_of: Collection[int] = ()) -> BookieAnswers:
+        """Ask for the lists alone, one question a ledger; return the answers. A list may lack the last entry.
+
+        Args:
+            lacs_of: ledgers whose explicit LACs are asked for, too: the bookie reads the last entry for it.
+        """
         await self._ask_lists(range(len(self._ledgers)))
+        wanted = frozenset(lacs_of)
+        await self._ask_explicit_lacs([n for n in sorted(self._listed) if self._ledgers[n] in wanted])
         return self._make_answers(self._merge_groups(), silent=await self._is_silent())
 
     async def _ask_lists(self, places: Iterable[int]) -> None:
@@ -171,6 +177,15 @@ class LedgerQuestions:
         else:
             without_head.extend(places)
         await self._bookie.ask(((n, frames.read_entry(self._ledgers[n], frames.LAST)) for n in without_head), take_read)
+
+    async def _ask_explicit_lacs(self, places: Iterable[int]) -> None:
+        """Learn the explicit LACs of ledgers, and nothing else."""
+
+        def take(n: int, answer: Answer) -> None:
+            if answer.lac_record:
+                self._lac_records[n] = answer.lac_record
+
+        await self._bookie.ask(((n, frames.read_lac(self._ledgers[n])) for n in places), take)
 
     def _take_head(self, n: int, record: bytes) -> bool:
         head = make_head(record, self._passwords) if record[:1] < _SCOPED else ()

@@ -98,7 +98,9 @@ class Task:
         targets: the bookies.
         options: this task's share of the caps in them.
         passwords: that may have made HMACs.
-        only_members: bookies are asked for the lists of the ledgers whose records name them, and for nothing else.
+        only_members: bookies are asked for the lists of the ledgers whose records name them, and for nothing else but
+            the explicit LACs of `lacs_after`.
+        lacs_after: of closed ledgers whose records changed after this transaction of the store; None: of none.
     """
 
     catalog: Dataset
@@ -107,6 +109,7 @@ class Task:
     options: Options
     passwords: tuple[bytes, ...]
     only_members: bool = False
+    lacs_after: int | None = None
 
     def __repr__(self) -> str:
         """Without the passwords: a value may land in a log."""
@@ -122,27 +125,40 @@ class Task:
         with Wire({t.bookie: t.address for t in self.targets}, self.options) as wire:
             room = asyncio.Semaphore(_AT_ONCE)
 
-            async def ask(target: Target, ledgers: Ints, name: str) -> None:
+            async def ask(target: Target, ledgers: Ints, lacs_of: Ints, name: str) -> None:
                 async with room:
                     questions = LedgerQuestions(wire[target.bookie], ledgers, self.passwords)
-                    answers = await (questions.ask_lists() if self.only_members else questions.ask_all())
-                    await asyncio.to_thread(self._write, target, answers, name, tallies[target.bookie])
+                    lists = questions.ask_lists(lacs_of.tolist()) if self.only_members else questions.ask_all()
+                    await asyncio.to_thread(self._write, target, await lists, name, tallies[target.bookie])
 
-            for low, ledgers in self._list_ledgers(buckets):
+            for low, ledgers, lacs_of in self._list_ledgers(buckets):
                 await asyncio.gather(
-                    *(ask(target, ledgers[target.bookie], f"part-{low:04d}") for target in self.targets)
+                    *(ask(target, ledgers[target.bookie], lacs_of, f"part-{low:04d}") for target in self.targets)
                 )
 
-    def _list_ledgers(self, buckets: range) -> Iterator[tuple[int, Mapping[str, Ints]]]:
-        """Yield ledgers of scope 0 for each bookie, ascending in each batch, with the first bucket of the batch."""
-        columns = ["bucket", "scope", "ledger", *(["segments"] if self.only_members else [])]
+    def _list_ledgers(self, buckets: range) -> Iterator[tuple[int, Mapping[str, Ints], Ints]]:
+        """Yield ledgers of scope 0 for each bookie, ascending in each batch, with the first bucket of the batch.
+
+        Beside them the ledgers whose explicit LACs are asked for.
+        """
+        columns = ["bucket", "scope", "ledger"]
+        columns += ["segments", "state", "changed_txn"] if self.only_members else []
         for batch in cut_batches(self.catalog, buckets):
             rows = self.catalog.read("ledgers", buckets=batch, columns=columns)
             rows = rows.filter(pc.equal(rows["scope"], SCOPE))
             if self.only_members:
-                yield batch.start, self._share_out(rows)
+                yield batch.start, self._share_out(rows), self._find_changed(rows)
             else:
-                yield batch.start, dict.fromkeys([t.bookie for t in self.targets], np.unique(rows["ledger"].to_numpy()))
+                ledgers = np.unique(rows["ledger"].to_numpy())
+                yield batch.start, dict.fromkeys([t.bookie for t in self.targets], ledgers), np.empty(0, np.int64)
+
+    def _find_changed(self, rows: pa.Table) -> Ints:
+        """Return the closed ledgers whose explicit LACs are asked for."""
+        if self.lacs_after is None:
+            return np.empty(0, np.int64)
+        changed = pc.and_(pc.equal(rows["state"], "CLOSED"), pc.greater(rows["changed_txn"], self.lacs_after))
+        ledgers: Ints = rows.filter(pc.fill_null(changed, fill_value=False))["ledger"].to_numpy()
+        return ledgers
 
     def _share_out(self, rows: pa.Table) -> dict[str, Ints]:
         """Return the ledgers whose records name each bookie."""

@@ -427,6 +427,7 @@ class _Run:
             damaged=self._damage.count,
             expands_storage=self._options.expands_storage,
             stamps_cookies=self._options.stamps_cookies,
+            gaps_named=disks.complete and not self._damage.everything and not self._damage.unlisted,
         )
 
     def _list_largest(self, of_zero: int) -> Iterator[LedgerId]:

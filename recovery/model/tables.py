@@ -9,7 +9,7 @@ from typing import Final
 
 import pyarrow as pa
 
-SCHEMA_VERSION: Final = (1, 12)
+SCHEMA_VERSION: Final = (1, 13)
 """Major, minor: readers take any minor of the same major."""
 
 COMMENT: Final = b"comment"
@@ -144,6 +144,12 @@ BOOKIES: Final = pa.schema(
         _field("damaged", _I64, says="rows of its damage"),
         _field("expands_storage", _BOOL, null=True, says="allowStorageExpansion; null: its configuration was not read"),
         _field("stamps_cookies", _BOOL, null=True, says="starts whatever its cookie in the store is; null: the same"),
+        _field(
+            "gaps_named",
+            _BOOL,
+            null=True,
+            says="every folder was read to its end, and whatever hides entries names the ledger; null: as `complete`",
+        ),
     ]
 )
 
@@ -546,6 +552,19 @@ WIPED: Final = pa.schema(
     ]
 )
 
+READS: Final = pa.schema(
+    [
+        *KEY,
+        _field("bookie", _TEXT, says="its id"),
+        _field("held", GROUPS, says="entries that it gave when it was asked for them"),
+        _field("entries", _I64, says="how many these are"),
+        _field("record_txn", _I64, says="the store's transaction that last changed the ledger's record"),
+        _field("run", _I64, says="number of the run that read them, of those of its share"),
+        _field("read", _TIME, says="begin of that run"),
+    ]
+)
+"""What bookies that give no lists gave in the last N runs of sampled reads, so that the next run knows it."""
+
 DRILLS: Final = pa.schema(
     [
         *KEY,
@@ -584,7 +603,7 @@ PLAN: Final = {
     "sides": SIDES,
     "candidates": CANDIDATES,  # of ledgers that no topic names, where nodes of Pulsar's are brought back
 }
-SCRUTINY: Final = {"findings": FINDINGS, "verdicts": VERDICTS, "missing": MISSING, "wiped": WIPED}
+SCRUTINY: Final = {"findings": FINDINGS, "verdicts": VERDICTS, "missing": MISSING, "wiped": WIPED, "reads": READS}
 
 
 def _numbers(*names: str) -> pa.Schema:

@@ -3,7 +3,8 @@
     finding                                              was looked for where
     what copies show of a ledger                         the ledger was judged: not marked, guarded, open or undecided
     entries on bookies that no record names for them     these bookies were seen, too
-    an explicit LAC that only inventories show           there are inventories of these bookies
+    an explicit LAC above the end                        there are inventories of these bookies, or the end is not
+                                                         below it any longer
     what no bookie has                                   the ledger is clean now, or every bookie was seen
     placement                                            bookies have locations, and the ledger is not marked
     a mark that is overdue                               the ledger is not marked
@@ -27,6 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reconcile.findings.categories import Category
+from reconcile.rules.entries_beyond_end import LARGEST_LAC
 from recovery.dataset import Dataset
 from recovery.model import tables
 from recovery.model.ids import LedgerId
@@ -135,12 +137,14 @@ class LedgerNow:
         reason: why it is skipped or undecided.
         same_record: its record is the one that the run before saw; None: a capture of the store is not there.
         marked: it is marked as under-replicated.
+        last_entry: of its record; None: it has none, or a capture of the store is not there.
     """
 
     verdict: str
     reason: str | None
     same_record: bool | None
     marked: bool
+    last_entry: int | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -170,9 +174,11 @@ class LaterRun:
         ledgers: dict[LedgerKey, LedgerNow] = {}
         for row in select_rows(self.run, "verdicts", named, ["verdict", "reason"]):
             key = row["scope"], row["ledger"]
-            same_record = None if had is None or has is None else key in had and has.get(key) == had[key]
+            now = None if has is None else has.get(key)
+            same_record = None if had is None or has is None else key in had and now == had[key]
             is_marked = key in marked or row["reason"] == "marked"
-            ledgers[key] = LedgerNow(row["verdict"], row["reason"], same_record, is_marked)
+            end = None if now is None else now[-1]
+            ledgers[key] = LedgerNow(row["verdict"], row["reason"], same_record, is_marked, end)
         return ledgers
 
 
@@ -195,9 +201,9 @@ def _list_numbers(ledgers: Collection[LedgerKey]) -> pa.Array:
 
 
 def _read_versions(store: Dataset, ledgers: Collection[LedgerKey]) -> dict[LedgerKey, tuple[Any, ...]]:
-    """Return what tells a version of each of some records from another one."""
-    rows = select_rows(store, "ledgers", ledgers, ["version", "changed_txn"])
-    return {(row["scope"], row["ledger"]): (row["version"], row["changed_txn"]) for row in rows}
+    """Return what tells a version of each of some records from another one; last their last entries."""
+    rows = select_rows(store, "ledgers", ledgers, ["version", "changed_txn", "last_entry"])
+    return {(row["scope"], row["ledger"]): (row["version"], row["changed_txn"], row["last_entry"]) for row in rows}
 
 
 def explain_not_sought(row: Mapping[str, Any], ledger: LedgerNow | None, sought: Sought) -> str | None:
@@ -217,7 +223,13 @@ def explain_not_sought(row: Mapping[str, Any], ledger: LedgerNow | None, sought:
         return _explain_of_cluster(category, row, sought)
     if category is Category.ENTRIES_OF_DELETED_LEDGER:
         return None if bookies <= sought.seen else "a bookie was not seen"
-    return None if ledger is None else _explain_of_ledger(category, bookies, ledger, sought)
+    if ledger is None:
+        return None
+    if category is Category.LAC_BEYOND_LAST_ENTRY and ledger.last_entry is not None:
+        lac = next(item["value"] for item in row["evidence"] if item["field"] == LARGEST_LAC)
+        if ledger.last_entry >= int(lac):
+            return None
+    return _explain_of_ledger(category, bookies, ledger, sought)
 
 
 def _explain_of_ledger(category: Category, bookies: frozenset[str], ledger: LedgerNow, sought: Sought) -> str | None:

@@ -82,6 +82,7 @@ class Judgement:
             ``changed_txn`` of the record, and `PAIRS` without their rows.
         positions: copies that records of closed ledgers ask for.
         judged: of these, those that were seen, or seen to be missing, of ledgers that were not skipped.
+        coverage: of each of these ledgers: key columns, and `COVERAGE` without its row.
         passed: reason → copies of the closed ledgers that were skipped.
         placement: segments.
     """
@@ -93,6 +94,7 @@ class Judgement:
     pairs: pa.Table
     positions: int
     judged: int
+    coverage: pa.Table
     passed: Mapping[str, int]
     placement: PlacementCounts
 
@@ -202,6 +204,7 @@ def judge_range(
         pa.concat_tables(pairs),
         sum(faults.positions for faults in by_reason.values()),
         faults.judged,
+        _give_keys(records[""], faults.coverage),
         {why: by_reason[why].positions for why in PASSED if by_reason[why].positions},
         counts,
     )

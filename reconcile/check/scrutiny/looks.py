@@ -6,6 +6,7 @@
     a bookie that decides did not answer          waits; in the end undecided: no answer    likewise
     nothing is wrong                              clean                                     clean
     likewise, and not all entries were asked for  undecided: sampled                        undecided: sampled
+    likewise, and it is newer than an inventory   undecided: changed                        undecided: changed
     something that was wrong before, too          confirmed: that, and what explains it     looked at again
     only other things                             looked at again                           looked at again
 
@@ -26,8 +27,9 @@ MOST_CHANGES: Final = 3
 EXPLAINING: Final = frozenset({str(Category.QUORUM_DIFFERS)})
 """Findings that say why there are others, which only later looks ask: they stand where another one is confirmed."""
 
-SAMPLED: Final = "sampled"
-"""Why a ledger is undecided of which not each entry was asked for, and those that were are there."""
+LEFT: Final = frozenset({"sampled", "changed", "undated"})
+"""Why a ledger is undecided whose bookies all answered: not each entry was asked for, and those that were are there; or
+its record is newer than the inventory of a bookie, or may be."""
 
 
 class Kind(StrEnum):
@@ -51,7 +53,7 @@ class Look:
         findings: kinds of what is wrong, and more than a note.
         unseen: a bookie that may have what is missing did not answer, and nothing is shown to be wrong.
         is_fresh: bookies were asked for their lists anew; else only the store was.
-        is_sampled: nothing is wrong with the entries that were asked for, and these were not all.
+        left: one of `LEFT`, where nothing that was seen is wrong and no bookie is waited for; None: none of these.
     """
 
     version: int | None
@@ -59,7 +61,7 @@ class Look:
     findings: frozenset[str] = frozenset()
     unseen: bool = False
     is_fresh: bool = True
-    is_sampled: bool = False
+    left: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +113,8 @@ def look_again(suspect: Suspect, look: Look, *, rechecks: int) -> Outcome:
         known = suspect.last.findings
         return Outcome(Kind.CONFIRMED, findings=known) if same_record else Outcome(Kind.UNDECIDED, "changed")
     if not look.findings:
-        if look.is_sampled:
-            return Outcome(Kind.UNDECIDED, SAMPLED)
+        if look.left is not None:
+            return Outcome(Kind.UNDECIDED, look.left)
         if not look.unseen:
             return Outcome(Kind.CLEAN)
         if suspect.waits >= rechecks:

@@ -390,6 +390,11 @@ def _describe_ids(counts: "PlanCounts") -> Iterator[str]:
         )
     if counts.in_store_not_on_bookies:
         yield f"in the store, on no bookie looked at: {counts.in_store_not_on_bookies}"
+    if counts.newer_than_inventories:
+        yield (
+            f"records that changed after their bookies were collected: {counts.newer_than_inventories}; what these "
+            "bookies lack of them is not judged: collect them again for that"
+        )
 
 
 def _describe_references(references: "ReferenceCounts | None", out: DatasetPlace) -> Iterator[str]:

@@ -334,6 +334,7 @@ def _make_result(scrutinized: "Scrutinized", min_coverage: float, out: DatasetPl
             f"without lists: {coverage['without_lists']}; silent: {len(coverage['silent'])}"
         ),
         *_describe_samples(coverage.get("sampled")),
+        *([f"the wire does not tell: {'; '.join(coverage['not_told'])}"] if coverage["not_told"] else []),
         *(
             []
             if coverage["marks_kept"]
@@ -435,6 +436,11 @@ def _describe_samples(sampled: Any) -> list[str]:  # noqa: ANN401 - of the cover
         f"entries read from bookies that give no lists: {said} of {sampled['copies']} copies, "
         f"in run {sampled['run']} of {sampled['runs']}; missing: {sampled['lacking']}"
     )
-    if not sampled["failed"]:
-        return [text]
-    return [text, f"not known of {sampled['failed']} copies that were asked for; the first answer: {sampled['why']}"]
+    lines = [text]
+    if sampled["read_earlier"]:
+        lines.append(
+            f"copies that earlier runs read, and that count: {sampled['read_earlier']}, since {sampled['oldest_read']}"
+        )
+    if sampled["failed"]:
+        lines.append(f"not known of {sampled['failed']} copies that were asked for; the first answer: {sampled['why']}")
+    return lines

@@ -218,6 +218,7 @@ def _count(
         in_store_already=sums.present,
         in_store=sums.stored,
         in_store_not_on_bookies=sums.unheld,
+        newer_than_inventories=sums.newer,
         held_in_store=sums.still_held,
         guarded_in_store=sums.still_guarded,
         released=sums.released,

@@ -36,6 +36,7 @@ from reconcile.plan.entry_shares import add_highest, count_entries
 from reconcile.plan.manifest import ReferenceCounts
 from reconcile.plan.plan_hash import Hashes
 from reconcile.rules import diff, entries_beyond_end, holds, id_reuse, used_ids
+from reconcile.rules.segments.newer_records import find_newer
 from reconcile.rules.used_ids import UsedNumbers
 from recovery.codecs.replication_lock import MAX_LOCKS, ledger_of_lock, read_reuse_end
 from recovery.codecs.store_kind import kind_of
@@ -80,6 +81,7 @@ class RangeCounts:
         present: of these, in the store.
         stored: records of the store.
         unheld: of these, on no bookie that was looked at.
+        newer: records of the store that are newer than what was seen of their bookies.
         still_held: holds of an earlier plan in the store.
         still_guarded: guarded records of an earlier plan in the store that stay guarded.
         released: of holds and guarded records, replaced.
@@ -104,6 +106,7 @@ class RangeCounts:
     present: int = 0
     stored: int = 0
     unheld: int = 0
+    newer: int = 0
     still_held: int = 0
     still_guarded: int = 0
     released: int = 0
@@ -243,12 +246,14 @@ class RangeTasks:
         readable_rows = wanted.filter(pc.is_in(wanted["outcome"], pa.array(["restored", "guarded"])))
         seen = evidence.everywhere and evidence.looked_at
         beyond = entries_beyond_end.findings(copies, readable_rows, self.run, seen=seen, side="plan")
-        disagreements = diff.disagreements(rows, stored, matched)
+        sight = self.case.see_bookies()
+        newer = find_newer(stored, sight)
+        disagreements = diff.disagreements(rows, stored, matched, newer)
         if not evidence.looked_at:
             disagreements = disagreements.filter(pc.not_equal(disagreements["category"], Category.NOT_ON_BOOKIES))
         stated = [
             diff.findings(disagreements, self.run),
-            range_findings.find_all(evidence, sides, copies, self.case.see_bookies(), buckets, self.run, references),
+            range_findings.find_all(evidence, sides, copies, sight, buckets, self.run, references),
         ]
         findings = pa.concat_tables(
             [
@@ -261,7 +266,9 @@ class RangeTasks:
             ]
         )
         names_all = listed is not None
-        compared, looked_at = range_findings.give_verdicts(evidence, sides, findings, references, names_all=names_all)
+        compared, looked_at = range_findings.give_verdicts(
+            evidence, sides, findings, references, newer=newer, names_all=names_all
+        )
         layout, passwords = self.request.layout, self.request.passwords
         hiding = self.case.list_hiding
         actions, left = alternatives.offer_alternatives(sides, layout, passwords, actions, copies, hiding)
@@ -287,6 +294,7 @@ class RangeTasks:
             present=len(matched.held_rows),
             stored=stored.num_rows,
             unheld=len(matched.unheld),
+            newer=int(newer.sum()),
             still_held=kept.num_rows,
             still_guarded=int((under_guard & ~of_store).sum()),
             released=released.num_rows,

@@ -147,7 +147,7 @@ def read_first_look(request: ScrutinyRequest, given: tuple[Dataset, ...], now: d
     except (OSError, ValueError, KeyError, DatasetError):
         # Whatever of it is damaged, or gone: a new run sees it all anew.
         return None
-    for table in ("findings", "verdicts", "missing", "wiped"):
+    for table in ("findings", "verdicts", "missing", "wiped", "reads"):
         for pattern in _LATER:
             for path in (request.out / table).glob(pattern):
                 path.unlink()

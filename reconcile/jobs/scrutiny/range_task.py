@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from reconcile.check.scrutiny.earlier_reads import add_earlier, keep_valid, note_reads
 from reconcile.check.scrutiny.incarnations import trace_bookies
 from reconcile.check.scrutiny.judge import Demands, Judgement, judge_range
 from reconcile.check.scrutiny.lifecycle import Lifecycle
@@ -20,16 +21,19 @@ from reconcile.rules import entries_beyond_end, used_ids
 from reconcile.rules.segments.copy_findings import see_bookies
 from reconcile.rules.segments.member_names import rename_members
 from reconcile.rules.segments.sampled_copies import list_held
+from recovery.bookies.entry_choice import Rotation
 from recovery.codecs.store import Layout
 from recovery.codecs.store_kind import kind_of
 from recovery.dataset import SPILL, Dataset, write_part
 from recovery.manifest import Part
 from recovery.model import tables
+from recovery.model.tables import READS
 from recovery.place import to_place
 
 SUSPECT_FINDINGS: Final = "suspect-findings"
 SUSPECT_VERDICTS: Final = "suspect-verdicts"
-"""What waits for its second look, in `SPILL`: begin of file names."""
+SUSPECT_COVERAGE: Final = "suspect-coverage"
+"""What waits for its second look, in `SPILL`: begin of file names; how many copies of each were judged."""
 COMPARED_FINDINGS: Final = "compared-findings"
 COMPARED_VERDICTS: Final = "compared-verdicts"
 """Likewise what waits until entries of replaced bookies are compared."""
@@ -63,6 +67,8 @@ class RangeTask:
         beginnings: bookie → the transaction before which nothing shows it with what it has now.
         ages: of bookies whose inventories were made before the store was read; see `find_ages`.
         samples: what bookies that give no lists answered to reads of single entries; None: none was read.
+        rotation: of these reads; None: this run makes none.
+        cookies: bookie → the transaction that made the cookie that it has now.
     """
 
     out: str
@@ -81,15 +87,21 @@ class RangeTask:
     beginnings: Mapping[str, int] = field(default_factory=dict)
     ages: Mapping[str, int | None] = field(default_factory=dict)
     samples: Dataset | None = None
+    rotation: Rotation | None = None
+    cookies: Mapping[str, int] = field(default_factory=dict)
 
     def __call__(self, buckets: range) -> dict[str, Any]:
         """Judge the range, write what is settled, and return counts."""
-        stored, copies = self._read(buckets)
-        judged, unlisted, comparable = self._judge(buckets, stored, copies)
+        stored = rename_members(self.catalog.read("ledgers", buckets=buckets), self.renames)
+        asked, earlier_reads = self._read_samples(buckets), self.read_earlier_reads(buckets, stored)
+        samples, age = add_earlier(asked, earlier_reads)
+        copies = self._read_copies(buckets, samples)
+        judged, unlisted, comparable = self._judge(buckets, stored, copies, samples)
+        reads = self.note_reads(asked, stored, earlier_reads)
         name = f"buckets-{buckets.start:04d}-{buckets.stop - 1:04d}"
         doubtful = pa.array(judged.suspect)
         aside = pc.and_(are_of(judged.verdicts, comparable), pc.invert(doubtful))
-        suspects = self._put_aside((SUSPECT_FINDINGS, SUSPECT_VERDICTS), name, judged, doubtful)
+        suspects = self._put_aside((SUSPECT_FINDINGS, SUSPECT_VERDICTS, SUSPECT_COVERAGE), name, judged, doubtful)
         compared = self._put_aside((COMPARED_FINDINGS, COMPARED_VERDICTS), name, judged, aside)
         verdicts = judged.verdicts.filter(pc.invert(pc.or_(doubtful, aside)))
         of_settled = pc.or_(are_of(judged.findings, verdicts), pc.is_null(judged.findings["ledger"]))
@@ -99,7 +111,12 @@ class RangeTask:
         return {
             "parts": {
                 table: asdict(write_part(to_place(self.out), table, name, [rows], secret=True))
-                for table, rows in (("findings", settled), ("verdicts", verdicts), ("missing", missing))
+                for table, rows in (
+                    ("findings", settled),
+                    ("verdicts", verdicts),
+                    ("missing", missing),
+                    ("reads", reads),
+                )
             },
             "traces": {name: asdict(traces) for name, traces in trace_bookies(judged.pairs, self.beginnings).items()},
             "suspects": suspects,
@@ -111,20 +128,24 @@ class RangeTask:
             "vanished": self._find_vanished(buckets, name),
             "positions": judged.positions,
             "judged": judged.judged,
+            "read_earlier": age.to_json(),
             "passed": judged.passed,
             "placement": asdict(judged.placement),
             "used": asdict(used_ids.numbers(self.layout, _name_ids(stored, copies))),
         }
 
-    def _put_aside(self, kinds: tuple[str, str], name: str, judged: Judgement, mask: pa.Array) -> dict[str, str]:
-        """Write findings and verdicts of some ledgers into files of their own; none where there are no such ledgers."""
+    def _put_aside(self, kinds: Sequence[str], name: str, judged: Judgement, mask: pa.Array) -> dict[str, str]:
+        """Write findings, verdicts and coverage of some ledgers into files of their own, as many of these as are named.
+
+        No files where there are no such ledgers.
+        """
         verdicts = judged.verdicts.filter(mask)
         if not verdicts.num_rows:
             return {}
-        findings = judged.findings.filter(are_of(judged.findings, verdicts))
+        findings, coverage = (rows.filter(are_of(rows, verdicts)) for rows in (judged.findings, judged.coverage))
         return {
             kind: write_part(to_place(self.out), SPILL, f"{kind}-{name}", [rows], secret=True).file
-            for kind, rows in zip(kinds, (findings, verdicts), strict=True)
+            for kind, rows in zip(kinds, (findings, verdicts, coverage), strict=False)
         }
 
     def _find_vanished(self, buckets: range, name: str) -> dict[str, Any]:
@@ -161,22 +182,45 @@ class RangeTask:
         inside = pc.and_(pc.greater_equal(rows["bucket"], buckets.start), pc.less(rows["bucket"], buckets.stop))
         return entries_beyond_end.read_heights(rows.filter(pc.fill_null(inside, fill_value=False)))
 
-    def _read(self, buckets: range) -> tuple[pa.Table, pa.Table]:
-        """Return the records of a range, with ids for all names of bookies, and what judges them of COPIES."""
-        stored = rename_members(self.catalog.read("ledgers", buckets=buckets), self.renames)
+    def read_earlier_reads(self, buckets: range, stored: pa.Table) -> pa.Table:
+        """Return what earlier runs read from bookies that give no lists, as far as it still counts; READS.
+
+        Args:
+            buckets: that have the ledgers.
+            stored: CATALOG_LEDGERS of the ledgers, as they are now.
+        """
+        if self.earlier is None or self.earlier_store is None:
+            return READS.empty_table()
+        return keep_valid(
+            self.earlier.read("reads", buckets=buckets),
+            stored,
+            self.earlier.read("missing", buckets=buckets),
+            self.rotation,
+            self.cookies,
+            self.earlier_store.manifest["coverage"]["txn"],
+        )
+
+    def note_reads(self, samples: pa.Table, stored: pa.Table, earlier_reads: pa.Table) -> pa.Table:
+        """Return what the next run will know of bookies that give no lists; see `earlier_reads.note_reads`."""
+        number = 0 if self.rotation is None else self.rotation.run
+        return note_reads(samples, stored, earlier_reads, number, self.run.at)
+
+    def _read_copies(self, buckets: range, samples: pa.Table) -> pa.Table:
+        """Return what judges the records of a range of COPIES; SAMPLES in."""
         parts = [inventory.read("copies", buckets=buckets, columns=list(_JUDGED)) for inventory in self.inventories]
-        given = list_held(self._read_samples(buckets)).select(list(_JUDGED))
-        return stored, pa.concat_tables([given, *parts])
+        return pa.concat_tables([list_held(samples).select(list(_JUDGED)), *parts])
 
     def _read_samples(self, buckets: range) -> pa.Table:
-        """Return SAMPLES of a range."""
+        """Return SAMPLES of a range, as this run asked for them."""
         return tables.SAMPLES.empty_table() if self.samples is None else self.samples.read("samples", buckets=buckets)
 
-    def _judge(self, buckets: range, stored: pa.Table, copies: pa.Table) -> tuple[Judgement, pa.Table, pa.Table]:
+    def _judge(
+        self, buckets: range, stored: pa.Table, copies: pa.Table, samples: pa.Table
+    ) -> tuple[Judgement, pa.Table, pa.Table]:
         """Judge the range; also return findings of ledgers that the store lacks, and keys of those to be compared."""
         replication = Replication.from_nodes(self.catalog.read("nodes"), kind_of(self.layout), buckets)
         bookies, damage = read_all(self.inventories, "bookies"), read_all(self.inventories, "damage")
-        sight = see_bookies(bookies, damage, self.ages, self._read_samples(buckets))
+        sight = see_bookies(bookies, damage, self.ages, samples)
         earlier_records = self.read_earlier_records(buckets)
         judged = judge_range(
             stored,

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 import numpy as np
@@ -25,7 +25,6 @@ from recovery.codecs import ledger_metadata
 from recovery.codecs.store import Layout
 from recovery.dataset import read_part, sort_by_key
 from recovery.model.ids import LedgerId
-from recovery.model.tables import MISSING
 from recovery.place import to_place
 
 _Place = tuple[str, LedgerKey, int]
@@ -144,10 +143,9 @@ def compare_all(
         Settled(
             read_part(to_place(task.out), paths[COMPARED_FINDINGS]),
             read_part(to_place(task.out), paths[COMPARED_VERDICTS]),
-            MISSING.empty_table(),
         )
         for paths in files
     )
     for became in chain(settled, put_aside):
         findings, verdicts = comparer.compare(became.findings, became.verdicts)
-        yield Settled(task.lifecycle.apply(findings), verdicts, became.missing)
+        yield replace(became, findings=task.lifecycle.apply(findings), verdicts=verdicts)

@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from reconcile.check.scrutiny.earlier_reads import ReadAge
 from reconcile.findings.categories import TRAITS
 from reconcile.jobs.scrutiny.entry_reads import list_due
 from reconcile.jobs.scrutiny.first_look import AskedBookies
@@ -79,8 +80,8 @@ def _name_share(share: tuple[int, int]) -> str:
     return f"{share[0]}/{share[1]}"
 
 
-def describe_samples(bookies: AskedBookies, sampling: Sampling | None) -> dict[str, Any] | None:
-    """Return what a result says of the reads; None where there were none."""
+def describe_samples(bookies: AskedBookies, sampling: Sampling | None, read_earlier: ReadAge) -> dict[str, Any] | None:
+    """Return what a result says of the reads, and of those of earlier runs that count; None where there were none."""
     sampled = bookies.sampled
     if sampled is None or sampling is None:
         return None
@@ -91,6 +92,8 @@ def describe_samples(bookies: AskedBookies, sampling: Sampling | None) -> dict[s
         "bytes_s": sampling.bytes_s,
         **asdict(sampled.plan),
         **{name: sum(getattr(bookie, name) for bookie in sampled.bookies) for name in names},
+        "read_earlier": read_earlier.entries,
+        "oldest_read": None if read_earlier.oldest is None else read_earlier.oldest.isoformat(timespec="seconds"),
         "bytes_got": sum(bookie.bytes for bookie in sampled.bookies),
         "why": next((bookie.why for bookie in sampled.bookies if bookie.why), ""),
     }

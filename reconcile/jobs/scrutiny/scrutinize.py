@@ -8,6 +8,7 @@ findings/    FINDINGS: complete before anything is counted
 verdicts/    VERDICTS: a row a ledger
 missing/     MISSING: entries that bookies lack, a row a ledger and bookie
 wiped/       WIPED: bookies that lost their data, and whose ledgers are not repaired
+reads/       READS: entries that bookies without lists gave in the last runs, a row a ledger, bookie and run
 """
 
 import time
@@ -24,6 +25,7 @@ from backends.errors import AccessDeniedError
 from reconcile.check.placement_files import read_rack_info
 from reconcile.check.scrutiny import bookie_findings
 from reconcile.check.scrutiny.carried import REFERENCES, SOUGHT, LaterRun, Sought
+from reconcile.check.scrutiny.earlier_reads import ReadAge
 from reconcile.check.scrutiny.evidence_age import Moment, find_ages
 from reconcile.check.scrutiny.incarnations import (
     Traces,
@@ -94,7 +96,7 @@ from recovery.bookies.addresses import read_members
 from recovery.bookies.sampling import SampleRequest, Sampling, sample_bookies
 from recovery.bookies.wire_inventory import Request, collect_wire
 from recovery.bookies.wire_probe import sample_ledgers
-from recovery.bookies.wire_results import Kind
+from recovery.bookies.wire_results import Kind, WireSummary
 from recovery.codecs.store import Layout
 from recovery.codecs.store_kind import kind_of
 from recovery.dataset import COLLECTED, SPILL, Dataset, open_dataset, prepare, read_part, write_manifest, write_part
@@ -128,6 +130,7 @@ class _Sums:
     listed: int = 0
     positions: int = 0
     judged: int = 0
+    read_earlier: ReadAge = field(default_factory=ReadAge)
     verdicts: dict[str, Counter[str]] = field(default_factory=dict)
     findings: dict[str, Counter[str]] = field(default_factory=dict)
     open: Counter[str] = field(default_factory=Counter)
@@ -201,12 +204,15 @@ def _scrutinize(request: ScrutinyRequest, context: Context, wait: Callable[[floa
                 earlier=earlier,
                 earlier_store=earlier_store,
                 beginnings=find_beginnings(cookies, known),
+                rotation=None if sampling is None else sampling.rotation,
+                cookies=cookies,
             )
 
         if begun is None:
             rows = catalog.rows("ledgers")
+            lacs_after = None if earlier_store is None else earlier_store.manifest["coverage"]["txn"]
             with choose_spark(Step.SCRUTINIZE, rows, request.master, request.python, context) as spark:
-                bookies = _ask_bookies(request, catalog, opened, given, context, spark)
+                bookies = _ask_bookies(request, catalog, opened, given, context, spark, lacs_after)
                 bookies = _read_entries(request, catalog, opened, bookies, sampling, context, spark)
                 samples = () if bookies.samples is None else (bookies.samples,)
                 ranges = _cut_share(request.buckets, catalog, bookies.inventories, samples)
@@ -297,8 +303,12 @@ def _ask_bookies(
     given: tuple[Dataset, ...],
     context: Context,
     spark: "SparkSession | None",
+    lacs_after: int | None,
 ) -> AskedBookies:
-    """Ask the bookies of which no inventory is given for the lists of their ledgers, once."""
+    """Ask the bookies of which no inventory is given for the lists of their ledgers, once.
+
+    For their explicit LACs, too, where a ledger was closed after a transaction: what a LAC says of an end stays so.
+    """
     members = read_members(opened.store, opened.root, opened.layout_hint, request.aliases)
     sampled = sample_ledgers(catalog)
     addresses = {name: members.find(name) for name in sampled}
@@ -320,6 +330,7 @@ def _ask_bookies(
                 tasks=count_parallel(spark),
                 buckets=request.buckets,
                 only_members=True,
+                lacs_after=lacs_after,
             ),
             request.out / COLLECTED,
             lambda task, ranges: over_buckets(spark, task, ranges, done=show),
@@ -385,8 +396,7 @@ def _find_ages(
     """Return how old the inventories that were given are; see `find_ages`."""
     kind = kind_of(layout)
     moments = [] if kind.keeps_times else _read_moments(earlier)
-    registered = Replication.from_nodes(catalog.read("nodes"), kind).registered
-    return find_ages(read_all(bookies.given, "bookies"), registered, moments, catalog.manifest["coverage"]["txn"])
+    return find_ages(read_all(bookies.given, "bookies"), moments, catalog.manifest["coverage"]["txn"])
 
 
 def _read_moments(run: Dataset | None) -> list[Moment]:
@@ -408,6 +418,7 @@ def _take_answer(sums: _Sums, answer: Mapping[str, Any]) -> None:
     sums.listed += answer["listed"]
     sums.positions += answer["positions"]
     sums.judged += answer["judged"]
+    sums.read_earlier = sums.read_earlier.add(ReadAge.from_json(answer["read_earlier"]))
     sums.passed.update(answer["passed"])
     for bookie, fields in answer["traces"].items():
         sums.traces[bookie] = sums.traces.get(bookie, Traces()) + Traces(**fields)
@@ -437,8 +448,10 @@ def _look_again(
                 ("findings", became.findings),
                 ("verdicts", became.verdicts),
                 ("missing", became.missing),
+                ("reads", became.reads),
             ):
                 sums.parts[name].append(write_part(request.out, name, f"again-{number:05d}", [rows], secret=True))
+            sums.judged += became.more_judged
             sums.add("verdicts", count_verdicts(became.verdicts))
             sums.add("findings", count_findings(became.findings))
             sums.open.update(count_open(became.findings))
@@ -615,7 +628,7 @@ def _finish(
         "asked": 0 if summary is None else len(summary.bookies),
         "answered": kinds[Kind.COLLECTED],
         "without_lists": kinds[Kind.NO_LISTS],
-        "sampled": describe_samples(bookies, sampling),
+        "sampled": describe_samples(bookies, sampling, sums.read_earlier),
         "silent": sorted(bookies.silent),
         "not_registered": list(bookies.absent),
         "positions": sums.positions,
@@ -627,6 +640,7 @@ def _finish(
         "undated": _list_undated(task),
         "references": len(request.references),
         "marks_kept": second_look.replication.is_kept,
+        "not_told": _list_not_told(summary, has_earlier=task.earlier_store is not None),
     }
     differences = None
     if task.earlier is not None:
@@ -677,6 +691,14 @@ def _finish(
         },
     )
     return result
+
+
+def _list_not_told(summary: WireSummary | None, *, has_earlier: bool) -> list[str]:
+    """Return what running bookies did not tell, in words: only inventories have it."""
+    if summary is None or not any(result.kind in (Kind.COLLECTED, Kind.NO_LISTS) for result in summary.bookies):
+        return []
+    told = " of ledgers that were closed before the run before" if has_earlier else ""
+    return ["fences of ledgers whose records are open", f"explicit LACs{told}"]
 
 
 def _drop_rows(result: Scrutinized) -> dict[str, Any]:

@@ -13,14 +13,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from backends.registry import OpenStore
+from reconcile.check.scrutiny.earlier_reads import add_earlier
 from reconcile.check.scrutiny.judge import SKIPPED, UNDECIDED, Judgement, give_verdicts, judge_range
-from reconcile.check.scrutiny.looks import SAMPLED, Kind, Look, Outcome, Suspect, look_again
+from reconcile.check.scrutiny.looks import LEFT, Kind, Look, Outcome, Suspect, look_again
 from reconcile.check.scrutiny.replication import Replication
 from reconcile.check.scrutiny.striping import find_other_stripes
 from reconcile.findings.categories import TRAITS, Category
 from reconcile.jobs.context import Context, Wire
 from reconcile.jobs.scrutiny.entry_reads import EntryReads, read_lacking
-from reconcile.jobs.scrutiny.range_task import SUSPECT_FINDINGS, SUSPECT_VERDICTS, RangeTask, read_all
+from reconcile.jobs.scrutiny.range_task import SUSPECT_COVERAGE, SUSPECT_FINDINGS, SUSPECT_VERDICTS, RangeTask, read_all
 from reconcile.jobs.scrutiny.sampled_look import SampledBookies, find_registered, read_missing
 from reconcile.rules.segments.copies import Sight
 from reconcile.rules.segments.copy_findings import see_bookies
@@ -40,8 +41,10 @@ from recovery.dataset import SPILL, Dataset, DatasetWriter, open_dataset, read_p
 from recovery.model import tables
 from recovery.place import DatasetPlace, remove_tree, to_place
 
+_NO_READS: Final = tables.READS.empty_table()
 _BATCH: Final = 8_192
 """Suspects that are looked at again together."""
+_COVERAGE: Final = ("positions", "judged")
 Key = tuple[int, int]
 
 
@@ -69,20 +72,25 @@ class Settled:
         findings: FINDINGS.
         verdicts: VERDICTS.
         missing: MISSING, as the last look saw it.
+        reads: READS of what bookies without lists were asked for again.
+        more_judged: copies that the first look did not judge, and a later one did.
     """
 
     findings: pa.Table
     verdicts: pa.Table
-    missing: pa.Table
+    missing: pa.Table = field(default_factory=tables.MISSING.empty_table)
+    reads: pa.Table = field(default_factory=tables.READS.empty_table)
+    more_judged: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Seen:
-    """What one look saw of a suspect: the look, and its rows of FINDINGS and of MISSING."""
+    """What one look saw of a suspect: the look, its rows of FINDINGS and of MISSING, and copies that were judged."""
 
     look: Look
     findings: Sequence[dict[str, Any]] = ()
     missing: Sequence[dict[str, Any]] = ()
+    judged: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,9 +116,9 @@ class _View:
         """COPIES of all that was seen."""
         return pa.concat_tables([self.listed, list_held(self.sight.samples)])
 
-    def add_samples(self, samples: pa.Table) -> "_View":
-        """Return it with what was answered to reads of single entries; SAMPLES in."""
-        together = merge_samples(pa.concat_tables([self.sight.samples, samples]))
+    def add_samples(self, samples: pa.Table, earlier_reads: pa.Table = _NO_READS) -> "_View":
+        """Return it with what was answered to reads of single entries, now and earlier; SAMPLES and READS in."""
+        together, _ = add_earlier(merge_samples(pa.concat_tables([self.sight.samples, samples])), earlier_reads)
         return replace(self, sight=replace(self.sight, samples=together))
 
     def add_reads(self, reads: EntryReads) -> "_View":
@@ -135,7 +143,8 @@ class SecondLook:
         recheck_after_s: seconds until bookies that did not answer are asked again.
         rechecks: how often.
         wait: waits so many seconds.
-        sampled: bookies that give no lists, and are asked for single entries; None: they are not asked.
+        sampled: bookies that give no lists, and are asked for single entries, with those that turn out to be such;
+            None: they are not asked.
     """
 
     task: RangeTask
@@ -152,7 +161,7 @@ class SecondLook:
     looks: int = 0
     looked_at: int = 0
     waited_s: float = 0.0
-    _tables: dict[str, pa.Table] = field(default_factory=dict)
+    _reads: list[pa.Table] = field(default_factory=list)
 
     def settle(self, files: Sequence[Mapping[str, str]], done: Callable[[int], None]) -> Iterator[Settled]:
         """Yield what becomes of suspects, some at a time; those that wait for a bookie come last.
@@ -167,9 +176,11 @@ class SecondLook:
         waiting: list[pa.Table] = []
         for number, of_range in enumerate(files):
             done(number)
-            findings, verdicts = (
-                read_part(to_place(self.task.out), of_range[kind]) for kind in (SUSPECT_FINDINGS, SUSPECT_VERDICTS)
+            findings, verdicts, coverage = (
+                read_part(to_place(self.task.out), of_range[kind])
+                for kind in (SUSPECT_FINDINGS, SUSPECT_VERDICTS, SUSPECT_COVERAGE)
             )
+            verdicts = _add_coverage(verdicts, coverage)
             first, versions = _group(findings), self._read_versions(verdicts)
             self.looked_at += verdicts.num_rows
             for begin in range(0, verdicts.num_rows, _BATCH):
@@ -238,7 +249,7 @@ class SecondLook:
         waits = np.array([key in later for key in keys], np.bool_)
         if later:
             versions = pa.array([later[key] for key in keys if key in later], pa.int64())
-            rows_of = verdicts.filter(pa.array(waits)).select(tables.VERDICTS.names)
+            rows_of = verdicts.filter(pa.array(waits)).select([*tables.VERDICTS.names, *_COVERAGE])
             waiting.append(rows_of.append_column("version", versions))
         return self._write_up(verdicts.filter(pa.array(~waits)), settled)
 
@@ -260,17 +271,18 @@ class SecondLook:
         marks = Replication.from_nodes(read_marks(store, root, scope, ledger), kind_of(self.layout)).marks
         judged = self._judge(records, replace(self.replication, marks=marks))
         groups, missing = _group(judged.findings), _group(judged.missing)
+        counts = dict(zip(_keys_of(judged.coverage), judged.coverage["judged"].to_pylist(), strict=True))
         looks: dict[Key, _Seen] = {}
         words = judged.verdicts.select(["verdict", "reason"]).to_pylist()
         for key, version, word in zip(_keys_of(records), records["version"].to_pylist(), words, strict=True):
             rows = groups.get(key, [])
             kinds = _kinds(rows)
             skipped = word["reason"] if word["verdict"] == SKIPPED and not kinds else None
-            is_sampled = word["reason"] == SAMPLED
-            unseen = word["verdict"] == UNDECIDED and not is_sampled
+            left = word["reason"] if word["verdict"] == UNDECIDED and word["reason"] in LEFT else None
+            unseen = word["verdict"] == UNDECIDED and left is None
             is_fresh = self.wire is not None
-            look = Look(version, skipped, kinds, unseen, is_fresh=is_fresh, is_sampled=is_sampled)
-            looks[key] = _Seen(look, rows, missing.get(key, []))
+            look = Look(version, skipped, kinds, unseen, is_fresh=is_fresh, left=left)
+            looks[key] = _Seen(look, rows, missing.get(key, []), counts.get(key, 0))
         return looks
 
     def _judge(self, records: pa.Table, replication: Replication) -> Judgement:
@@ -289,7 +301,10 @@ class SecondLook:
         with self._open_sampler() as sampler:
             if sampler is not None and self.sampled is not None and records.num_rows:
                 cells = find_cells(records, sampler.targets)
-                view = view.add_samples(sampler.read_chosen(cells, self.sampled.sampling.rotation)[0])
+                samples = sampler.read_chosen(cells, self.sampled.sampling.rotation)[0]
+                earlier_reads = self.task.read_earlier_reads(part, records)
+                view = view.add_samples(samples, earlier_reads)
+                self._reads.append(self.task.note_reads(samples, records, _NO_READS))
             judged = self._judge_view(view, everywhere=everywhere and sampler is None)
             silent = self.given_bookies.intersection(replication.registered)
             if self.wire is not None and silent and judged.findings.num_rows:
@@ -330,6 +345,7 @@ class SecondLook:
             findings=pa.concat_tables([part.findings for part in parts]),
             verdicts=sort_by_key(pa.concat_tables([part.verdicts for part in parts])),
             missing=pa.concat_tables([part.missing for part in parts]),
+            coverage=pa.concat_tables([part.coverage for part in parts]),
         )
 
     @contextmanager
@@ -339,7 +355,7 @@ class SecondLook:
             yield None
             return
         members = self.read_members(self.wire)
-        names = [name for name in self.sampled.names if name not in self.given_bookies]
+        names = [name for name in sorted(self._without_lists) if name not in self.given_bookies]
         targets = find_registered(members, names, self.task.renames)
         if not targets:
             yield None
@@ -362,6 +378,11 @@ class SecondLook:
         )
 
     @cached_property
+    def _without_lists(self) -> set[str]:
+        """Bookies that give no lists, as far as that is known, where they are asked for single entries."""
+        return set() if self.sampled is None else set(self.sampled.names)
+
+    @cached_property
     def given_bookies(self) -> frozenset[str]:
         """Bookies whose inventories were given to the run: they are not asked for lists."""
         rows = (inventory.read("bookies", columns=["bookie"])["bookie"].to_pylist() for inventory in self.given)
@@ -374,8 +395,8 @@ class SecondLook:
             writer.append("ledgers", records)
             writer.close(coverage={})
         registered = [name for name in members.bookies if members.find(name).registered_txn is not None]
-        read = frozenset() if self.sampled is None else frozenset(self.sampled.names)
-        wanted = tuple(bookie for bookie in registered if bookie not in self.given_bookies and bookie not in read)
+        read = self.given_bookies | self._without_lists
+        wanted = tuple(bookie for bookie in registered if bookie not in read)
         summary = collect_wire(
             Request(
                 catalog=open_dataset(folder / CATALOG, "catalog"), members=members, wanted=wanted, options=wire.options
@@ -385,7 +406,12 @@ class SecondLook:
             now=self.context.now,
         )
         inventories = tuple(open_dataset(result.folder, "inventory") for result in summary.bookies if result.folder)
-        answered = all(result.kind is Answered.COLLECTED and not result.unanswered for result in summary.bookies)
+        listing = summary.bookies
+        if self.sampled is not None:
+            # A bookie that did not answer the first look may turn out to give no lists: then it is read from.
+            self._without_lists |= {result.bookie for result in listing if result.kind is Answered.NO_LISTS}
+            listing = tuple(result for result in listing if result.kind is not Answered.NO_LISTS)
+        answered = all(result.kind is Answered.COLLECTED and not result.unanswered for result in listing)
         return inventories, answered and self._is_whole(self.given)
 
     def read_members(self, wire: Wire) -> Members:
@@ -429,12 +455,15 @@ class SecondLook:
         rows: list[dict[str, Any]] = []
         missing: list[dict[str, Any]] = []
         words, reasons = [], []
-        for key in _keys_of(verdicts):
+        more = 0
+        covered = (verdicts[name].to_pylist() for name in _COVERAGE)
+        for key, positions, judged in zip(_keys_of(verdicts), *covered, strict=True):
             outcome, seen = settled.get(key, (Outcome(Kind.SKIPPED, "gone"), _Seen(Look(None))))
             rows += [
                 row for row in seen.findings if not is_doubtful(row) or name_kind(row["category"]) in outcome.findings
             ]
             missing += seen.missing
+            more += max(0, min(seen.judged, positions) - judged)
             words.append(str(outcome.kind))
             reasons.append(outcome.reason)
         findings = pa.Table.from_pylist(rows, schema=tables.FINDINGS)
@@ -445,7 +474,23 @@ class SecondLook:
             self.task.apply_lifecycle(findings),
             give_verdicts(verdicts, findings, skipped, undecided, reasons),
             pa.Table.from_pylist(missing, schema=tables.MISSING),
+            self._take_reads(),
+            more,
         )
+
+    def _take_reads(self) -> pa.Table:
+        """Return what was read since this was asked last; READS."""
+        reads, self._reads = sort_by_key(pa.concat_tables([_NO_READS, *self._reads])), []
+        return reads
+
+
+def _add_coverage(verdicts: pa.Table, coverage: pa.Table) -> pa.Table:
+    """Return verdicts with how many copies the record asks for, and how many of these were judged."""
+    keys = _keys_of(verdicts)
+    for name in _COVERAGE:
+        counts = dict(zip(_keys_of(coverage), coverage[name].to_pylist(), strict=True))
+        verdicts = verdicts.append_column(name, pa.array([counts.get(key, 0) for key in keys], pa.int64()))
+    return verdicts
 
 
 def _keys_of(rows: pa.Table) -> list[Key]:

@@ -109,6 +109,10 @@ PAIRS: Final = pa.schema(
     ]
 )
 """`holds`: it has any entry of the ledger; `known`: what it does not show, it lacks."""
+COVERAGE: Final = pa.schema(
+    [pa.field("row", pa.int64()), pa.field("positions", pa.int64()), pa.field("judged", pa.int64())]
+)
+"""`positions`: copies that the record of a closed ledger asks for; `judged`: of these, those that are right or gone."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -124,8 +128,7 @@ class CopyFaults:
             ``lacking``, ``strays``, ``dark`` (bookies).
         undecided: rows of the records of which something is dark that decides.
         doubts: of each of these, why: a `Doubt`.
-        positions: copies that records ask for.
-        judged: of these, those that are right or gone.
+        coverage: of `COVERAGE`: a row a closed ledger whose end may be believed.
     """
 
     missing: pa.Table
@@ -133,8 +136,17 @@ class CopyFaults:
     faults: pa.Table
     undecided: Ints
     doubts: npt.NDArray[np.int8]
-    positions: int
-    judged: int
+    coverage: pa.Table
+
+    @property
+    def positions(self) -> int:
+        """Copies that records ask for."""
+        return pc.sum(self.coverage["positions"]).as_py() or 0
+
+    @property
+    def judged(self) -> int:
+        """Of these, those that are right or gone."""
+        return pc.sum(self.coverage["judged"]).as_py() or 0
 
 
 class _Held(NamedTuple):
@@ -200,7 +212,8 @@ def find_faults(stored: pa.Table, copies: pa.Table, sight: Sight, earlier: pa.Ta
     closed, beyond = closed[~far], closed[far]
     if not len(closed):
         doubts = np.full(len(beyond), Doubt.NOT_SEEN, np.int8)
-        return CopyFaults(MISSING_ROWS.empty_table(), PAIRS.empty_table(), FAULTS.empty_table(), beyond, doubts, 0, 0)
+        missing, pairs, faults, coverage = (schema.empty_table() for schema in (MISSING_ROWS, PAIRS, FAULTS, COVERAGE))
+        return CopyFaults(missing, pairs, faults, beyond, doubts, coverage)
     names, cells = lay_out_cells(stored, closed)
     names, held_groups, doubtful = _take_held(stored, closed, _keep_served(copies, sight), names)
     pairs = _pair(cells, held_groups, len(names))
@@ -216,10 +229,13 @@ def find_faults(stored: pa.Table, copies: pa.Table, sight: Sight, earlier: pa.Ta
     dark = _find_dark(pairs, counted, suspects, samples.asked)
     load = _weigh(cells, held_groups, suspects & ~dark)
     heavy = load > _TOO_MANY
-    positions = int(cells.due.sum())
     # What is too much to be laid out is not judged, whoever was looked at.
-    hidden = int(cells.due[dark_cells | heavy[cells.ledger]].sum())
-    hidden -= int(samples.answered[~known & ~counted & ~heavy[pairs.ledger]].sum())
+    is_hidden = dark_cells | heavy[cells.ledger]
+    is_answered = ~known & ~counted & ~heavy[pairs.ledger]
+    positions, judged = np.zeros(len(closed), np.int64), np.zeros(len(closed), np.int64)
+    np.add.at(positions, cells.ledger, cells.due)
+    np.add.at(judged, cells.ledger, np.where(is_hidden, 0, cells.due))
+    np.add.at(judged, pairs.ledger, np.where(is_answered, samples.answered, 0))
     parts, undecided = [FAULTS.empty_table()], [np.flatnonzero(heavy | dark)]
     missing = [MISSING_ROWS.empty_table()]
     quorums = np.column_stack([_numbers(stored, name)[closed] for name in ("write_quorum", "ack_quorum")])
@@ -240,7 +256,8 @@ def find_faults(stored: pa.Table, copies: pa.Table, sight: Sight, earlier: pa.Ta
     of_left = _find_doubts(pairs, counted, heavy, samples)[left]
     doubts = np.concatenate([of_left, np.full(len(beyond), Doubt.NOT_SEEN, np.int8)])
     order = np.argsort(rows, kind="stable")
-    return CopyFaults(lacks, named, faults, rows[order], doubts[order], positions, positions - hidden)
+    coverage = pa.table([closed, positions, judged], schema=COVERAGE)
+    return CopyFaults(lacks, named, faults, rows[order], doubts[order], coverage)
 
 
 def _find_doubts(pairs: _Pairs, counted: Mask, heavy: Mask, samples: _Samples) -> npt.NDArray[np.int8]:

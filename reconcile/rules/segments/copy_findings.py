@@ -69,11 +69,11 @@ def see_bookies(
             the store's last transaction before that look; None: only the look's time is known.
         samples: SAMPLES; None: no bookie was asked for single entries.
     """
-    rows = bookies.select(["bookie", "mode", "complete", "started", "dirty"]).to_pylist()
+    rows = bookies.select(["bookie", "mode", "complete", "gaps_named", "started", "dirty"]).to_pylist()
     hiding = damage.filter(damage["hides_entries"])
     of_all = pc.is_null(hiding["ledger"])
     # What a running bookie lists is all that it has; disks may be read in part, and a table says nothing of the rest.
-    blind = {row["bookie"] for row in rows if row["mode"] != _WIRE and not row["complete"]}
+    blind = {row["bookie"] for row in rows if row["mode"] != _WIRE and not (row["complete"] or row["gaps_named"])}
     named = hiding.filter(pc.invert(of_all))
     return Sight(
         since={

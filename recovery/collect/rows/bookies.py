@@ -80,6 +80,7 @@ class BookieRow:
     damaged: int = 0
     expands_storage: bool | None = None
     stamps_cookies: bool | None = None
+    gaps_named: bool | None = None
 
     def to_table(self) -> pa.Table:
         """Return the table of this one row."""

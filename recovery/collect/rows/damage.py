@@ -133,6 +133,7 @@ class DamageLog:
         count: rows taken.
         hiding: some damage hides entries.
         everything: some damage hides entries of any ledger.
+        unlisted: some damage hides ledgers that nothing lists.
         ledgers: ledgers that damage hides entries of.
         scopes: names the ledgers.
         files: bytes passed over in each, and whether that hides entries.
@@ -147,6 +148,7 @@ class DamageLog:
     count: int = 0
     hiding: bool = False
     everything: bool = False
+    unlisted: bool = False
     ledgers: set[int] = field(default_factory=set)
     scopes: Scopes = field(default_factory=Scopes)
     files: dict[str, tuple[int, bool]] = field(default_factory=dict)
@@ -162,6 +164,7 @@ class DamageLog:
         self.count += 1
         self.hiding |= hides
         self.everything |= piece.hides is Hides.EVERYTHING
+        self.unlisted |= piece.hides is Hides.UNLISTED
         if piece.hides is Hides.LEDGER and piece.ledger is not None:
             self.ledgers.add(piece.ledger)
         unread, hid = self.files.get(piece.file, (0, False))

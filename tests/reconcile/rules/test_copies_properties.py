@@ -178,6 +178,28 @@ def list_lacking(rows: pa.Table) -> dict[tuple[int, str], set[int]]:
     return dict(lacking)
 
 
+@given(
+    st.lists(ledgers_of_any_kind(), min_size=1, max_size=4),
+    st.sets(st.sampled_from(BOOKIES)),
+    st.sets(st.sampled_from(BOOKIES)),
+)
+def test_who_sees_more_judges_no_less(ledgers: list[Ledger], given_bookies: set[str], listed: set[str]) -> None:
+    """Lists beside inventories: no ledger becomes undecided by them, and of none are fewer copies judged."""
+    seen = {}
+    for names in (given_bookies, given_bookies | listed):
+        held = [replace(one, held={name: of for name, of in one.held.items() if name in names}) for one in ledgers]
+        sight = Sight(dict.fromkeys(names), frozenset(), NOTHING_HIDDEN)
+        seen[frozenset(names)] = find_faults(make_stored(ledgers), make_copies(held), sight)
+    alone, both = seen[frozenset(given_bookies)], seen[frozenset(given_bookies | listed)]
+    assert set(both.undecided.tolist()) <= set(alone.undecided.tolist())
+    judged = [
+        dict(zip(*(part.coverage[name].to_pylist() for name in ("row", "judged")), strict=True))
+        for part in (alone, both)
+    ]
+    assert all(count <= judged[1][row] for row, count in judged[0].items())
+    assert (alone.positions, sum(judged[1].values())) == (both.positions, both.judged)
+
+
 @given(st.lists(ledgers_of_any_kind(), min_size=1, max_size=4), st.sets(st.sampled_from(BOOKIES), max_size=3))
 def test_a_second_failure_softens_nothing(ledgers: list[Ledger], silent: set[str]) -> None:
     """What bookies lack is exact; those that fall silent later still lack it, and what was critical stays critical."""

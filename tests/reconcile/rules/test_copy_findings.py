@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from reconcile.findings.table import Run
-from reconcile.rules.segments.copies import MISSING_ROWS, PAIRS, CopyFaults, find_faults
+from reconcile.rules.segments.copies import COVERAGE, MISSING_ROWS, PAIRS, CopyFaults, find_faults
 from reconcile.rules.segments.copy_findings import CLOCK_SKEW, findings, list_running, see_bookies
 from reconcile.rules.segments.faults import FAULTS, MOST_GROUPS, Fault, merge_faults
 from recovery.model import tables
@@ -31,7 +31,7 @@ def list_findings(*rows: dict[str, Any], everywhere: bool = True) -> list[dict[s
     """Return the findings of these faults, by ledger."""
     table = pa.Table.from_pylist(list(rows), schema=FAULTS)
     nothing = MISSING_ROWS.empty_table(), PAIRS.empty_table()
-    faults = CopyFaults(*nothing, table, np.empty(0, np.int64), np.empty(0, np.int8), 0, 0)
+    faults = CopyFaults(*nothing, table, np.empty(0, np.int64), np.empty(0, np.int8), COVERAGE.empty_table())
     made = findings(STORED, faults, RUN, everywhere=everywhere)
     return sorted(made.to_pylist(), key=lambda row: (row["ledger"], row["category"]))
 
@@ -107,9 +107,9 @@ def test_faults_of_a_ledger_that_was_laid_out_in_parts_are_added_up() -> None:
 def test_how_bookies_were_seen_follows_from_their_inventories() -> None:
     """Disks of a bookie that runs count up to when they were read; not all, or not this ledger: nothing is proven."""
 
-    def make_bookie(name: str, mode: str, *, complete: bool, dirty: bool | None) -> dict[str, Any]:
+    def make_bookie(name: str, mode: str, *, complete: bool, dirty: bool | None, **more: Any) -> dict[str, Any]:
         given = {"bookie": name, "mode": mode, "complete": complete, "started": STARTED, "dirty": dirty}
-        return fill_row(tables.BOOKIES, given)
+        return fill_row(tables.BOOKIES, given | more)
 
     bookies = pa.Table.from_pylist(
         [
@@ -119,11 +119,15 @@ def test_how_bookies_were_seen_follows_from_their_inventories() -> None:
             make_bookie("asked:1", "wire", complete=False, dirty=None),
             make_bookie("hurt:1", "disks", complete=True, dirty=False),
             make_bookie("listed:1", "table", complete=False, dirty=None),
+            make_bookie("torn:2", "disks", complete=False, dirty=None, gaps_named=False),
+            make_bookie("known:1", "disks", complete=False, dirty=None, gaps_named=True),
+            make_bookie("hurt:2", "disks", complete=False, dirty=None, gaps_named=True),
         ],
         schema=tables.BOOKIES,
     )
     harm: list[dict[str, Any]] = [
         {"bookie": "hurt:1", "ledger": None, "hides_entries": True},
+        {"bookie": "hurt:2", "ledger": None, "hides_entries": True},
         {"bookie": "asked:1", "ledger": None, "hides_entries": False},
         {"bookie": "stands:1", "scope": 3, "ledger": 7, "hides_entries": True},
         {"bookie": "runs:1", "scope": None, "ledger": 8, "hides_entries": True},
@@ -135,9 +139,10 @@ def test_how_bookies_were_seen_follows_from_their_inventories() -> None:
     sight = see_bookies(bookies, damage, outdated | {"asked:1": 12})
     started = int((STARTED - CLOCK_SKEW).timestamp() * 1_000_000)
     assert sight.since == {
-        "runs:1": started, "stands:1": None, "torn:1": None, "asked:1": started, "hurt:1": None, "listed:1": None
+        "runs:1": started, "stands:1": None, "torn:1": None, "asked:1": started, "hurt:1": None, "listed:1": None,
+        "torn:2": None, "known:1": None, "hurt:2": None,
     }  # fmt: skip
-    assert sight.blind == {"torn:1", "hurt:1", "listed:1"}
+    assert sight.blind == {"torn:1", "hurt:1", "listed:1", "torn:2", "hurt:2"}
     assert sight.stopped == {"stands:1", "hurt:1"}
     assert sight.hidden.to_pylist() == [
         {"scope": 3, "ledger": 7, "bookie": "stands:1"}, {"scope": 0, "ledger": 8, "bookie": "runs:1"},

@@ -5,7 +5,7 @@ import struct
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -117,10 +117,10 @@ class FakeBookie:
         return response
 
     @contextmanager
-    def running(self) -> Iterator[Address]:
-        """Listen, and say where."""
+    def running(self, port: int = 0) -> Iterator[Address]:
+        """Listen, at any port that is free where none is named, and say where."""
         loop = asyncio.new_event_loop()
-        server = loop.run_until_complete(asyncio.start_server(self._serve, "127.0.0.1", 0))
+        server = loop.run_until_complete(asyncio.start_server(self._serve, "127.0.0.1", port))
         address = Address(*server.sockets[0].getsockname()[:2])
         thread = threading.Thread(target=loop.run_forever)
         thread.start()
@@ -169,6 +169,7 @@ def collected(
     *,
     aliases: Mapping[str, str] | None = None,
     wanted: tuple[str, ...] | None = None,
+    **how: Any,
 ) -> WireSummary:
     """Collect it as the program does, without Spark."""
     with DatasetWriter(folder / "catalog", "catalog", binding={}, secret=True) as out:
@@ -176,8 +177,9 @@ def collected(
     members = read_members(source, "/ledgers", None, aliases or {})
     options = Options(deadline_s=1.0, patience_s=0.5)
     request = Request(
-        catalog=open_dataset(folder / "catalog", "catalog"), members=members, wanted=wanted, options=options, tasks=3
-    )
+        catalog=open_dataset(folder / "catalog", "catalog"), members=members, wanted=wanted, options=options, tasks=3,
+        **how,
+    )  # fmt: skip
     return collect_wire(request, folder, lambda task, ranges: [task(r) for r in ranges], now=lambda: AT)
 
 
@@ -191,6 +193,33 @@ def damage_of(folder: Path, bookie: str) -> dict[int, dict[str, Any]]:
     """Rows of damage by ledger."""
     rows = open_dataset(folder / folder_of(bookie), "inventory").read("damage").to_pylist()
     return {row["ledger"]: row for row in rows}
+
+
+def test_explicit_lacs_are_asked_for_beside_lists_where_a_record_changed_later(tmp_path: Path) -> None:
+    """One question more, of closed ledgers alone; else a list tells no LAC, and no header is read for it."""
+    has = {n: Has({0}, {0: record(n, 0)}, entry.encode_lac_record(n, 2, Digest.CRC32C)) for n in (1, 2, 3)}
+    with FakeBookie(has).running() as address:
+        bookie = str(address)
+        source = made_store({LedgerId(0, n): (bookie,) for n in has}, {bookie: b""}, (bookie,))
+        key = "/ledgers" + store.ledger_key(Layout.HIERARCHICAL, LedgerId(0, 3))
+        node = source.get(key)
+        assert node is not None
+        written = replace(ledger_metadata.decode(node.value), state=State.OPEN, last_entry=None, length=None)
+        source.write([Write(key, ledger_metadata.encode(written), node.version)])
+        collected(source, tmp_path / "all", only_members=True, lacs_after=0)
+        stored = open_dataset(tmp_path / "all" / "catalog", "catalog").read("ledgers").to_pylist()
+        changed = {row["ledger"]: row["changed_txn"] for row in stored}
+        later = min(changed, key=lambda ledger: changed[ledger])
+        collected(source, tmp_path / "later", only_members=True, lacs_after=changed[later])
+        collected(source, tmp_path / "none", only_members=True)
+    lacs = {
+        name: {ledger: row["explicit_lac"] for ledger, row in rows_of(tmp_path / name, bookie).items()}
+        for name in ("all", "later", "none")
+    }
+    assert lacs["all"] == {1: 2, 2: 2, 3: None}
+    assert lacs["later"] == {**lacs["all"], later: None}
+    assert lacs["none"] == dict.fromkeys(has)
+    assert all(row["headers"] == [] for row in rows_of(tmp_path / "all", bookie).values())
 
 
 @pytest.mark.parametrize("held", [0, 1 << 25], ids=["decoded one by one", "decoded together"])

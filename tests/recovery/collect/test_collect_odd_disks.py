@@ -66,7 +66,7 @@ def test_five_damaged_files_cost_only_their_ledgers(tmp_path: Path) -> None:
         ("bad_value", None, True),
         ("suspect_disk", None, False),
     }
-    assert not seen.bookie["complete"]
+    assert (seen.bookie["complete"], seen.bookie["gaps_named"]) == (False, False)
     assert [seen.entries("log", ledger) for ledger in (1, 2, 3)] == [list(range(20))] * 3
     assert (seen.entries("index", 4), seen.entries("log", 4)) == (list(range(12)), list(range(12, 20)))
     assert seen.entries("log", 13) == [0]
@@ -89,6 +89,8 @@ def test_a_slot_that_dangles_is_not_held(tmp_path: Path) -> None:
     assert [head["entry"] for head in seen.row(5)["headers"]] == [0, 1]
     assert not seen.row(5)["complete"]
     assert seen.row(6)["complete"]
+    # What is hidden has a name: of other ledgers absence may be believed.
+    assert (seen.bookie["complete"], seen.bookie["gaps_named"]) == (False, True)
     assert seen.damage[0]["file"] == str(made.index(5))
     assert seen.damage[0]["offset"] == 1024 + 8 * 2
     assert (seen.damage[0]["hides"], seen.damage[0]["entries"]) == (

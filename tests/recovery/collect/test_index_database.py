@@ -135,7 +135,7 @@ def test_a_missing_database_hides_entries(tmp_path: Path) -> None:
     assert ("missing", None, True) in seen.reasons()
     assert seen.entries("log", 4) == [0, 1, 2]
     assert seen.entries("index", 5) == [0, 2, 4]
-    assert not seen.bookie["complete"]
+    assert (seen.bookie["complete"], seen.bookie["gaps_named"]) == (False, False)
 
 
 def test_rows_that_are_none_are_damage(tmp_path: Path) -> None:

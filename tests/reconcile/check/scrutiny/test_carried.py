@@ -38,6 +38,8 @@ EARLIER = [{"side": "earlier", "field": "gone", "value": "9 of 10", "source": "r
         ("RETURNED_WRITER", CLEAN, replace(SOUGHT, compares=False), "no entries were compared"),
         ("LAC_BEYOND_LAST_ENTRY", CLEAN, replace(SOUGHT, given=frozenset()), "without an inventory of the bookie"),
         ("LAC_BEYOND_LAST_ENTRY", CLEAN, SOUGHT, None),
+        ("LAC_BEYOND_LAST_ENTRY", replace(CLEAN, last_entry=5), ALONE, "without an inventory of the bookie"),
+        ("LAC_BEYOND_LAST_ENTRY", replace(CLEAN, last_entry=6, verdict="undecided"), ALONE, None),
         ("PLACEMENT_VIOLATED", CLEAN, replace(SOUGHT, has_places=False), "without a topology"),
         ("PLACEMENT_VIOLATED", replace(CLEAN, marked=True), SOUGHT, "marked"),
         ("PLACEMENT_VIOLATED", CLEAN, SOUGHT, None),
@@ -58,7 +60,8 @@ def test_a_ledgers_finding_is_resolved_only_where_it_was_looked_for(
     category: str, now: LedgerNow | None, sought: Sought, why: str | None
 ) -> None:
     """By what became of the ledger, its record, its mark, and who was seen; it names both bookies."""
-    row = finding(category, "warning", 7, bookies=sorted(ALL))
+    lac = [{"side": "bookies", "field": "largest explicit LAC", "value": "6", "source": ""}]
+    row = finding(category, "warning", 7, bookies=sorted(ALL), evidence=lac)
     assert explain_not_sought(row, now, sought) == why
 
 

@@ -1,6 +1,8 @@
 """Where the rotation of reads stands from run to run, and what every bookie is asked for at a second look."""
 
 from collections.abc import Collection, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -8,9 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from backends.bookie.client import Options
 from reconcile.check.scrutiny.judge import Demands
+from reconcile.jobs.context import Wire
 from reconcile.jobs.scrutiny.request import SampleReads, ScrutinyRequest
 from reconcile.jobs.scrutiny.sampled_look import find_sampling, note_rotations, read_missing
+from reconcile.jobs.scrutiny.scrutinize import scrutinize
 from reconcile.rules.segments.placement import PlacementSettings
 from reconcile.rules.segments.sampled_copies import list_held, merge_samples
 from recovery.bookies.entry_choice import Rotation
@@ -23,6 +28,8 @@ from recovery.model.tables import SAMPLES
 from tests.recovery.bookies.test_sampled_reads import list_entries
 from tests.recovery.bookies.test_wire_inventory import AT, FakeBookie, Has, made_store, record
 from tests.support.command import run
+from tests.support.impact_question import make_context
+from tests.support.waiting import free_port
 
 
 def make_request(share: tuple[int, int], runs: int) -> ScrutinyRequest:
@@ -165,7 +172,10 @@ def make_bookie(lacks: Collection[tuple[int, int]], without: Collection[int] = (
 def test_n_runs_find_each_missing_entry_and_what_was_found_stays(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Ends in every run, the middle once in N; each as grave as lists would have it; the sums hold."""
+    """Ends in every run, the middle once in N; each as grave as lists would have it; the sums hold.
+
+    After N runs every copy was read, and counts as judged: the run says how many of them earlier runs had read.
+    """
     # An end, an entry that is nowhere, one in the middle, a ledger that a bookie does not know, one that another has.
     one = make_bookie({(1, 9), (2, 0), (3, 4), (6, 9)})
     two, three = make_bookie({(2, 0)}, without=(4,)), make_bookie({(2, 0)}, without=(0, 1, 2, 3, 4, 7))
@@ -175,7 +185,7 @@ def test_n_runs_find_each_missing_entry_and_what_was_found_stays(
         source = made_store(ledgers, dict.fromkeys(names, b""), names)
         with DatasetWriter(tmp_path / "catalog", "catalog", binding={}, secret=True) as out:
             capture(source, "/ledgers", None, out, clock=lambda: AT)
-        in_the_middle, healthy = [], []
+        in_the_middle, healthy, judged = [], [], []
         for number in range(3):
             before = ["--since", tmp_path / f"run-{number - 1}"] if number else []
             done = run(
@@ -188,7 +198,9 @@ def test_n_runs_find_each_missing_entry_and_what_was_found_stays(
             sampled, counts = done.result["coverage"]["sampled"], done.result["counts"]
             assert (done.code, sampled["run"], sampled["runs"], sampled["failed"]) == (3, number + 1, 3, 0)
             assert sampled["held"] + sampled["lacking"] == sampled["asked"] < sampled["copies"] == 160
-            assert done.result["coverage"]["judged"] < done.result["coverage"]["positions"]
+            assert (sampled["read_earlier"] > 0) is (sampled["oldest_read"] is not None) is (number > 0)
+            judged.append(done.result["coverage"]["judged"])
+            assert done.result["coverage"]["positions"] == 160
             assert counts["listed"] == counts["clean"] + sum(counts["undecided"].values()) + counts["with_findings"]
             in_the_middle.append(found.pop(3, None))
             assert found == {
@@ -198,4 +210,37 @@ def test_n_runs_find_each_missing_entry_and_what_was_found_stays(
             healthy.append({verdicts[ledger] for ledger in (0, 5, 7)})
     seen_in = in_the_middle.index("BELOW_WRITE_QUORUM")
     assert in_the_middle == [None] * seen_in + ["BELOW_WRITE_QUORUM"] * (3 - seen_in)
-    assert set.union(*healthy) == {("clean", None), ("undecided", "sampled")}
+    assert judged[0] < judged[1] < judged[2] == 160
+    assert healthy[0] == {("clean", None), ("undecided", "sampled")}
+    assert healthy[2] == {("clean", None)}
+
+
+def test_a_bookie_that_comes_back_is_read_from_whatever_it_turns_out_to_be(tmp_path: Path) -> None:
+    """Away at the first look, so that nobody knows that it gives no lists: a later look reads, and its copies count."""
+    port = free_port()
+    waited: list[float] = []
+    there, away = make_bookie({(6, 9)}), make_bookie({(7, 4)})
+    with ExitStack() as stack:
+        names = (str(stack.enter_context(there.running())), f"127.0.0.1:{port}")
+        source = made_store({LedgerId(0, n): names for n in range(8)}, dict.fromkeys(names, b""), names)
+        with DatasetWriter(tmp_path / "catalog", "catalog", binding={}, secret=True) as out:
+            capture(source, "/ledgers", None, out, clock=lambda: AT)
+        request = replace(
+            make_request((1, 1), 1),
+            uri=str(tmp_path / "catalog"), out=tmp_path / "run", wire=Wire(Options(deadline_s=2.0, patience_s=0.1), {}),
+            recheck_after_s=60.0,
+        )  # fmt: skip
+
+        def come_back(seconds: float) -> None:
+            waited.append(seconds)
+            stack.enter_context(away.running(port))
+
+        done = scrutinize(request, make_context(), wait=come_back)
+    assert waited == [60.0]
+    assert done.coverage["silent"] == [names[1]]
+    assert (done.clean, done.undecided, done.found["BELOW_WRITE_QUORUM"]) == (6, {}, 2)
+    # Of ledger 6 a finding stood twice before the bookie was back.
+    assert (done.coverage["judged"], done.coverage["positions"]) == (150, 160)
+    ended = open_dataset(tmp_path / "run", "scrutiny")
+    reads = {row["ledger"]: row["entries"] for row in ended.read("reads").to_pylist() if row["bookie"] == names[1]}
+    assert reads == {ledger: 9 if ledger == 7 else 10 for ledger in range(8) if ledger != 6}

@@ -194,8 +194,11 @@ def test_a_lac_above_a_closed_end_is_told_where_no_bookie_has_entries_there(
 ) -> None:
     """A writer was promised entries that are nowhere: a bookie's index says so. A LAC at the end says nothing.
 
-    A list over the wire has no LAC: without the inventory it was not looked for, and stays.
+    Over the wire LACs are asked for of what was closed since the run before (`--since`); later, without the inventory,
+    it was not looked for, and stays.
     """
+    first, _ = scrutinize(capsys, there, tmp_path / "before")
+    assert first.result["coverage"]["not_told"][1:] == ["explicit LACs"]
     short, whole = (there.write((4, 4, 2), 5) for _ in range(2))
     holder = there.bookies[1]
     how = {"digest": "CRC32C", "password": encoded(b"pw")}
@@ -203,17 +206,22 @@ def test_a_lac_above_a_closed_end_is_told_where_no_bookie_has_entries_there(
     there.cluster("tell", ledger=whole, lac=4, bookies=[holder.id], **how)
     inventory = collect(capsys, there, holder, tmp_path / "bk1")
     done, found = scrutinize(capsys, there, tmp_path / "run", "--wire", "--inventory", inventory)
-    blind, still = scrutinize(capsys, there, tmp_path / "blind", "--since", tmp_path / "run")
+    asked, wired = scrutinize(capsys, there, tmp_path / "asked", "--since", tmp_path / "before")
+    blind, still = scrutinize(capsys, there, tmp_path / "blind", "--since", tmp_path / "asked")
     there.cluster("delete", ledger=short)
-    for seen in (found, still):
+    for seen in (found, wired, still):
         # What tests before deleted is on the disks yet.
         seen.pop("DATA_WITHOUT_RECORD", None)
         assert {category: set(of) for category, of in seen.items()} == {"LAC_BEYOND_LAST_ENTRY": {short}}
+    assert asked.result["coverage"]["not_told"] == [
+        "fences of ledgers whose records are open", "explicit LACs of ledgers that were closed before the run before",
+    ]  # fmt: skip
     assert "without an inventory of the bookie" in blind.result["carried"]
-    row = found["LAC_BEYOND_LAST_ENTRY"][short]
-    assert (done.code, row["severity"], row["bookies"]) == (3, "critical", [holder.id])
-    evidence = said(row)
-    assert (evidence["store", "last_entry"], evidence["bookies", "largest explicit LAC"]) == ("4", "6")
+    for ended, seen in ((done, found), (asked, wired)):
+        row = seen["LAC_BEYOND_LAST_ENTRY"][short]
+        assert (ended.code, row["severity"], row["bookies"]) == (3, "critical", [holder.id])
+        evidence = said(row)
+        assert (evidence["store", "last_entry"], evidence["bookies", "largest explicit LAC"]) == ("4", "6")
 
 
 def test_a_wiped_bookie_is_told_until_its_ledgers_are_replicated_again(
