@@ -12,7 +12,7 @@ that changed since is not judged by it. Each command that judges copies asks `Ev
     none of these                                            unknown: as the record and its marks say
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final
@@ -163,6 +163,7 @@ class Evidence:
         runs: Sequence[ScrutinyRun],
         catalog: Dataset,
         nodes: pa.Table | None = None,
+        running: Collection[str] | None = None,
     ) -> "Evidence":
         """Return what is known of the copies of a store's records.
 
@@ -171,12 +172,16 @@ class Evidence:
             runs: in any order.
             catalog: of the records.
             nodes: ``path``, ``kind`` and ``created_txn`` of CATALOG_NODES as they are now; None: those of the catalog.
+            running: bookies; None: those that the nodes have registrations of.
         """
         source = catalog.read("sources", columns=["layout", "txn"]).to_pylist()[0]
         nodes = catalog.read("nodes", columns=["path", "kind", "created_txn"]) if nodes is None else nodes
+        if running is None:
+            paths = nodes.filter(pc.equal(nodes["kind"], "registration"))["path"].to_pylist()
+            running = {path.rpartition("/")[2] for path in paths}
         keeps_times = source["layout"] is None or kind_of(Layout(source["layout"])).keeps_times
         moments = [] if keeps_times else [moment for run in runs for moment in run.moments]
-        ages = find_ages(read_inventories(given, "bookies"), moments, source["txn"])
+        ages = find_ages(read_inventories(given, "bookies"), running, moments, source["txn"])
         newest_first = sorted(runs, key=lambda run: run.at, reverse=True)
         return cls(tuple(given), tuple(newest_first), ages, read_cookies(nodes))
 

@@ -8,10 +8,10 @@
     neither                                 none: no record can be said to be older
 
 Clocks are allowed to differ by `CLOCK_SKEW`. A bookie that was stopped when it was collected, and does not run now, may
-have run between: its inventory has an age, too.
+have run between: where its inventory names a transaction, that is its age.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Self
@@ -40,11 +40,15 @@ class Moment:
         return [self.txn, self.time.isoformat()]
 
 
-def find_ages(bookies: pa.Table, moments: Iterable[Moment], newest: int | None) -> dict[str, int | None]:
+def find_ages(
+    bookies: pa.Table, registered: Collection[str], moments: Iterable[Moment], newest: int | None
+) -> dict[str, int | None]:
     """Return the bookies whose inventories may be older than records: each with the transaction before it began.
 
     Args:
         bookies: BOOKIES of inventories that were made before the store was read.
+        registered: bookies that run; of one that was stopped in good order and is none of them, an inventory that names
+            no transaction counts as new.
         moments: what is known of the store's past; none where the store keeps times: these say it better.
         newest: the store's last transaction that was read; None: it counts none.
 
@@ -53,9 +57,10 @@ def find_ages(bookies: pa.Table, moments: Iterable[Moment], newest: int | None) 
     """
     known = sorted(moments, key=lambda moment: moment.txn, reverse=True)
     ages: dict[str, int | None] = {}
-    for row in bookies.select(["bookie", "mode", "started", "as_of"]).to_pylist():
+    for row in bookies.select(["bookie", "mode", "dirty", "started", "as_of"]).to_pylist():
+        is_down = row["dirty"] is False and row["bookie"] not in registered
         # Of a table nothing is believed to be missing, however old it is.
-        if row["mode"] == _TABLE:
+        if row["mode"] == _TABLE or (is_down and row["as_of"] is None):
             continue
         age = row["as_of"]
         if age is not None and newest is not None and age > newest:

@@ -150,8 +150,13 @@ class _Check:
 
     def _gather_evidence(self, nodes: pa.Table) -> Evidence:
         request, catalog = self._request, self._captured.catalog
+        running = frozenset(
+            name
+            for name, state in zip(self._bookies.names, self._bookies.states.tolist(), strict=False)
+            if state <= State.READ_ONLY
+        )
         runs = open_runs(request.evidence, catalog, request.uri)
-        return Evidence.gather(request.inventories, runs, catalog, nodes)
+        return Evidence.gather(request.inventories, runs, catalog, nodes, running)
 
     def _read_rack_info(self) -> dict[str, str]:
         """Return Pulsar's rack information, which stands beside the ledgers root, where locations are needed."""

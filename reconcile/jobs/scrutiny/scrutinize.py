@@ -396,7 +396,8 @@ def _find_ages(
     """Return how old the inventories that were given are; see `find_ages`."""
     kind = kind_of(layout)
     moments = [] if kind.keeps_times else _read_moments(earlier)
-    return find_ages(read_all(bookies.given, "bookies"), moments, catalog.manifest["coverage"]["txn"])
+    registered = Replication.from_nodes(catalog.read("nodes"), kind).registered
+    return find_ages(read_all(bookies.given, "bookies"), registered, moments, catalog.manifest["coverage"]["txn"])
 
 
 def _read_moments(run: Dataset | None) -> list[Moment]:

@@ -13,12 +13,12 @@ BEGAN = datetime(2026, 1, 1, 12, tzinfo=UTC)
 MOMENTS = [Moment(txn, BEGAN + timedelta(seconds=at)) for txn, at in ((30, 1), (20, -3), (10, -60))]
 
 
-def find(*, as_of: int | None, mode: str = "disks", dirty: bool | None = True,
+def find(*, as_of: int | None, mode: str = "disks", dirty: bool | None = True, registered: bool = True,
          newest: int | None = 100) -> dict[str, int | None]:  # fmt: skip
     """The age of one bookie's inventory."""
     given = {"bookie": "bk1", "mode": mode, "dirty": dirty, "started": BEGAN, "as_of": as_of}
     rows = pa.Table.from_pylist([fill_row(tables.BOOKIES, given)], schema=tables.BOOKIES)
-    return find_ages(rows, MOMENTS, newest)
+    return find_ages(rows, ["bk1"] if registered else [], MOMENTS, newest)
 
 
 def test_what_the_inventory_says_counts() -> None:
@@ -36,10 +36,13 @@ def test_a_transaction_that_the_store_never_had_is_of_another_past() -> None:
     assert find(as_of=101) == {"bk1": 20}
 
 
-@pytest.mark.parametrize("dirty", [False, True, None])
-def test_a_bookie_that_was_stopped_may_have_run_since(dirty: bool | None) -> None:
-    """Whatever state it was collected in: it may have been started, have got entries, and be down again."""
-    assert find(as_of=5, dirty=dirty) == {"bk1": 5}
+@pytest.mark.parametrize(
+    ("registered", "dirty", "counts"), [(False, False, False), (False, True, True), (True, False, True)]
+)
+def test_a_bookie_that_was_stopped_may_have_run_since(registered: bool, dirty: bool, counts: bool) -> None:
+    """It may have been started, have got entries, and be down again; only where nothing dates it, it counts as new."""
+    assert find(as_of=5, dirty=dirty, registered=registered) == {"bk1": 5}
+    assert bool(find(as_of=None, dirty=dirty, registered=registered)) is counts
 
 
 def test_a_table_is_never_old() -> None:
