@@ -11,9 +11,7 @@ DECISIONS: Final = sorted((ROOT / "docs" / "design").glob("*.md"))
 MOST_WORDS: Final = 400
 
 
-@pytest.mark.parametrize(
-    "page", DECISIONS, ids=lambda page: page.stem
-)
+@pytest.mark.parametrize("page", DECISIONS, ids=lambda page: page.stem)
 def test_a_decision_is_short(page: Path) -> None:
     """What was decided and why, without figures and details."""
     assert len(page.read_text().split()) <= MOST_WORDS
