@@ -64,11 +64,12 @@ def _list_metrics() -> Iterator[str]:
     yield f"# Metrics\n\nOf [`scrutinize --metrics`]({scrutiny}) and of [the service]({service})."
     for title, path in _METRICS.items():
         text = ast.get_docstring(ast.parse((_ROOT / path).read_text())) or ""
-        [prefix] = re.findall(r"each begins with (\w+)", text)
+        _, *parts = re.split(r"each begin(?:s|ning) with (\w+)", text)
         yield f"\n## {title}\n\nText format of Prometheus. Those that end with `_total` are counters.\n"
         yield "| metric | label | is |\n| --- | --- | --- |"
-        for name, label, words in _METRIC.findall(text):
-            yield f"| `{prefix}{name}` | {f'`{label}`' if label else ''} | {words} |"
+        for prefix, rows in zip(parts[::2], parts[1::2], strict=True):
+            for name, label, words in _METRIC.findall(rows):
+                yield f"| `{prefix}{name}` | {f'`{label}`' if label else ''} | {words} |"
 
 
 def _list_commands() -> Iterator[str]:

@@ -22,7 +22,9 @@ where a backup is configured, each beginning with bookkeeper_metadata_backup_
     readable                    1: it can be read
     rpo_seconds                 age of what is sealed: so much would be lost now; missing: it has no base yet
     through                     last transaction that is sealed
-    bases, segments, gaps       in it
+    bases                       in it
+    segments                    in it
+    gaps                        in it
     bytes                       of its segments
 
 and those of the last scrutiny (`reconcile.jobs.scrutiny.metrics`), of all shares together.
