@@ -92,10 +92,9 @@ def test_an_id_that_a_layout_has_no_place_for_waits() -> None:
     """Where the layout is known."""
     rows = [copy_row(1 << 40, name, range(9), headers=[header(8)]) for name in NAMES[:3]]
     waiting = {
-        layout: outcome(case_of(SECRET, layout), rows)["outcome"]
-        for layout in (None, Layout.HIERARCHICAL, Layout.LONGHIERARCHICAL)
+        layout: outcome(case_of(SECRET, layout), rows)["outcome"] for layout in (None, Layout.LEGACY, Layout.FLAT)
     }
-    assert waiting == {None: "restored", Layout.HIERARCHICAL: "waiting", Layout.LONGHIERARCHICAL: "restored"}
+    assert waiting == {None: "restored", Layout.LEGACY: "waiting", Layout.FLAT: "restored"}
 
 
 def test_where_nothing_names_the_members_what_lacks_copies_is_not_restored() -> None:
