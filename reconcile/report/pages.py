@@ -8,7 +8,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +25,7 @@ from reconcile.plan.manifest import read_plan_manifest
 from reconcile.plan.plan_glance import MOST_ROWS
 from reconcile.plan.views.candidates import list_candidates
 from reconcile.plan.views.ledger_lists import Choice, list_ledgers
+from reconcile.plan.views.topics import list_topics_back
 from reconcile.report.grids import BACK, WIDTH, LedgerReader, Selection, grid_of, read_copies
 from reconcile.report.picture import entries_by_outcome, ledgers_by_outcome, stack, strip_of
 from reconcile.rules.sides import RIGHT, WORDS, Relation
@@ -43,6 +44,10 @@ FINDINGS_SHOWN: Final = 200
 """Findings that are listed one by one, holds apart."""
 UNDECIDED_SHOWN: Final = 100
 """Undecided ledgers that are listed."""
+TOPICS_SHOWN: Final = 100
+"""Topics that are listed with what they get back."""
+_UNDELETE: Final = "undelete"
+"""Option of a plan that `undelete` made."""
 CANDIDATES_SHOWN: Final = 100
 """Ledgers that no topic names which are listed."""
 NAMES_SHOWN: Final = 400
@@ -129,10 +134,16 @@ def make_environment() -> jinja2.Environment:
     loader = jinja2.FileSystemLoader(Path(__file__).with_name("templates"))
     environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
     environment.filters["number"] = lambda value: f"{value:,}"
+    environment.filters["moment"] = _show_moment
     environment.filters["noun"] = _count_plural
     environment.filters["line"] = printable_line
     environment.filters["name"] = _readable
     return environment
+
+
+def _show_moment(at_ms: int) -> str:
+    """Return a time in ms since 1970, in UTC, to the minute."""
+    return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def _count_plural(number: int, plural: str) -> str:
@@ -216,6 +227,7 @@ def plan_page(plan: Dataset, inventories: Sequence[Dataset], *, verdict: str, ma
             categories=_categories(manifest.found),
             findings=findings,
             candidates=list_candidates(plan, CANDIDATES_SHOWN),
+            back=list_topics_back(plan, TOPICS_SHOWN, by_records=_UNDELETE in manifest.binding.options),
             topics=named,
             sizes=sizes.bars(),
             damage=bars(damage),

@@ -25,7 +25,7 @@ BookkeeperSchemaStorage, CompactedTopic, delayed/bucket/Bucket.
 import fnmatch
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import unquote
 
@@ -60,12 +60,14 @@ class Listed:
         last_entry: -1: it was closed empty; None: the record does not say, since it was written to.
         length: up to that entry; None: not said.
         deleted: its entries were offloaded, and it was deleted from the bookies.
+        closed_ms: when it was closed, ms since 1970; None: not said.
     """
 
     ledger: int
     last_entry: int | None = None
     length: int | None = None
     deleted: bool = False
+    closed_ms: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +183,8 @@ def _parse_ledger(plain: bytes) -> ManagedLedger:
         if last is None and ended is not None and ended.ledgerId == ledger and ended.entryId >= -1:
             last = ended.entryId
         # Of a ledger that is named again the last one counts, as a broker reads the record.
-        ledgers[ledger] = Listed(ledger, last, length, info.offloadContext.bookkeeperDeleted)
+        closed_ms = info.timestamp if info.timestamp > 0 else None
+        ledgers[ledger] = Listed(ledger, last, length, info.offloadContext.bookkeeperDeleted, closed_ms)
     return ManagedLedger(tuple(ledgers.values()), ended is not None)
 
 

@@ -28,6 +28,7 @@ from reconcile.cli.options import (
 )
 from reconcile.cli.output import Result
 from reconcile.cli.settings import effective_settings
+from reconcile.cli.wording.topics import describe_topics, topic_json
 from reconcile.cli.wording.whole_datasets import tell_if_whole
 from reconcile.words import count_noun, is_or_are
 from recovery.place import DatasetPlace
@@ -193,6 +194,7 @@ def _make_result(uri: str, is_complete: bool, out: DatasetPlace, done: "Undelete
             "nodes_differing": done.topics.differing,
             "unnamed": len(done.topics.unnamed),
             "missing": len(done.topics.missing),
+            "topics": done.back.total,
         },
         coverage={"complete": not done.gaps, "gaps": list(done.gaps), "notes": list(done.notes)},
         details=[
@@ -226,6 +228,7 @@ def _make_result(uri: str, is_complete: bool, out: DatasetPlace, done: "Undelete
             ],
             "unnamed": {str(ledger): topic for ledger, topic in done.topics.unnamed.items()},
             "missing": [str(ledger) for ledger in done.topics.missing],
+            "topics": [topic_json(topic) for topic in done.back.topics],
         },
     )
 
@@ -323,10 +326,11 @@ def _describe_plan(uri: str, out: DatasetPlace, done: "Undeleted", now: datetime
             "moved entries since: bkmeta verify after apply"
         )
     yield from _describe_bookies(done, now)
+    yield from describe_topics(done.back)
     if topics.created or topics.differing:
         yield f"nodes of topics: {topics.created} come back; {topics.differing} differ in the store and stay so"
     if topics.differing:
-        yield "  to take the earlier ones instead: bkmeta plan edit --replace-below PATH"
+        yield "  to take the earlier ones instead, unload these topics first: bkmeta plan edit --replace-below PATH"
     if topics.unnamed:
         yield (
             f"orphans: {count_noun(len(topics.unnamed), 'ledger')} that no topic's record names. No client reads one "

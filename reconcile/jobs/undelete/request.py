@@ -8,6 +8,7 @@ from typing import Any
 from backends.zkfiles.store import At
 from reconcile.jobs.undelete.histogram import Bar, SessionDeletes
 from reconcile.plan.manifest import PlanManifest
+from reconcile.plan.views.topics import TopicsBack
 from recovery.dataset import Dataset
 from recovery.model.ids import LedgerId
 from recovery.place import DatasetPlace
@@ -130,6 +131,7 @@ class Undeleted:
         sessions: who deleted how many ledgers, that were not made again.
         bars: deletes of the chosen sessions over time.
         topics: what becomes of the records of their topics.
+        back: what each topic gets back.
         gaps: what the histories lack.
         notes: what a person should know of the histories.
         forgets: the store itself is the history, and forgets at its next compaction.
@@ -148,6 +150,7 @@ class Undeleted:
     sessions: Sequence[SessionDeletes] = ()
     bars: Sequence[Bar] = ()
     topics: TopicCounts = TopicCounts()
+    back: TopicsBack = field(default_factory=TopicsBack)
     gaps: Sequence[str] = ()
     notes: Sequence[str] = ()
     forgets: bool = False

@@ -4,14 +4,21 @@
     TOPICS/tenant/namespace/persistent/topic    as it was before its own delete, else as the newest copy has it
     a subscription below it                     with it: deleted by the same session in the ten minutes before it
     /admin/partitioned-topics/…/topic           as it was before its own delete
+    /schemas/tenant/namespace/topic             with it: deleted in the ten minutes around it, with its ledgers
+    policies of its tenant and its namespace    as they were last, where the store lacks them
     the nodes above these                       empty, where the store lacks them
 
 A topic is deleted with all its subscriptions, each before it; a subscription that went long before it stays deleted. A
 node that the store has with other bytes is left as it is, and can be replaced by an edit of the plan.
 
-Source: apache/pulsar 4.0.7, ManagedLedgerImpl.asyncDelete, PersistentTopic.delete; names: TopicName.
+A schema is of a topic with all its partitions. Policies that were set for a topic alone are messages of a topic of its
+namespace, `__change_events`: they come back as ledgers of that.
+
+Source: apache/pulsar 4.0.7, ManagedLedgerImpl.asyncDelete, PersistentTopic.delete, AbstractTopic.deleteSchema; names:
+TopicName; policies: NamespaceResources, LocalPoliciesResources, TenantResources.
 """
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -22,6 +29,7 @@ from backends.errors import CorruptStoreError
 from backends.protocols import MetadataStore, Versioned
 from reconcile.jobs.undelete.history import DELETED, HistorySource, TopicMatch
 from reconcile.plan.actions import LEAVE, find_places, make_subtree_actions
+from reconcile.references import SCHEMAS
 from recovery.capture.subtrees import TOPICS
 from recovery.codecs import managed_ledger
 from recovery.codecs.managed_ledger import ManagedLedger, fits_name
@@ -29,14 +37,19 @@ from recovery.codecs.store_kind import kind_of
 from recovery.errors import FormatError, InputError
 
 _PARTITIONED: Final = "/admin/partitioned-topics"
-_TOPS: Final = (TOPICS, _PARTITIONED)
+_SCHEMAS: Final = SCHEMAS
+_POLICIES: Final = ("/admin/policies", "/admin/local-policies")
+_TOPS: Final = (TOPICS, _PARTITIONED, _SCHEMAS, *_POLICIES)
+_OF_NAMESPACE: Final = 2
+"""Names of a namespace: tenant, namespace."""
+_PARTITION: Final = re.compile(r"-partition-\d+$")
 _DEPTH: Final = 4
 """Names of a topic: tenant, namespace, persistent, topic."""
 _DOMAIN: Final = "persistent"
 _SCHEME: Final = f"{_DOMAIN}://"
 _SHORT: Final = 3
 _TOGETHER_MS: Final = 600_000
-"""A subscription that was deleted so long before its topic was deleted with it."""
+"""A subscription that was deleted so long before its topic was deleted with it; so was a schema, and so long after."""
 
 
 def parse_pattern(text: str) -> str:
@@ -60,9 +73,38 @@ def make_match(pattern: str) -> TopicMatch:
     """Return what tells whether a topic's name fits a pattern, as it is written or as nodes have it."""
 
     def decide(name: str) -> bool:
-        return fits_name(name, pattern)
+        return fits_name(name, pattern) or fits_name(name_whole(name), pattern)
 
     return TopicMatch(decide)
+
+
+def name_whole(name: str) -> str:
+    """Return the name of the topic that a partition is of; of any other topic its own."""
+    return _PARTITION.sub("", name)
+
+
+def name_schema(name: str) -> str:
+    """Return the owner of the ledgers of a schema, beside those of topics.
+
+    Args:
+        name: of the schema: tenant/namespace/topic.
+    """
+    return f"schema of {name}"
+
+
+def is_schema(owner: str) -> bool:
+    """Say whether an owner of ledgers is a schema."""
+    return owner.startswith(name_schema(""))
+
+
+def list_names(owners: Iterable[str]) -> Iterator[str]:
+    """Yield the topics of some owners of ledgers: with each partition its topic, with each schema its topic."""
+    for owner in owners:
+        if is_schema(owner):
+            names = owner.removeprefix(name_schema("")).split("/")
+            yield "/".join([*names[:-1], _DOMAIN, names[-1]])
+        else:
+            yield from (owner, name_whole(owner))
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +176,7 @@ def read_nodes(sources: Sequence[HistorySource], match: TopicMatch) -> EarlierNo
         if not kind_of(source.layout).has_pulsar:
             continue
         for path, node in _read_source(source, match):
-            if path.startswith(f"{TOPICS}/"):
-                named.update(list_named(node.value))
+            named.update(_list_ledgers(path, node.value))
             if path not in nodes or node.txn >= nodes[path].txn:
                 nodes[path] = node
             if node.txn > newest:
@@ -169,7 +210,32 @@ def _read_source(source: HistorySource, match: TopicMatch) -> Iterator[tuple[str
 
 def _is_meant(key: str, above: str, top: str, match: TopicMatch) -> bool:
     names = key.removeprefix(above + top).split("/")[1:]
+    if top in _POLICIES:
+        # Of which namespaces they are wanted is known when all topics are.
+        return 1 <= len(names) <= _OF_NAMESPACE
+    if top == _SCHEMAS:
+        return len(names) == _SHORT and match("/".join([*names[:_OF_NAMESPACE], _DOMAIN, names[-1]]))
     return len(names) >= _DEPTH and match("/".join(names[:_DEPTH]))
+
+
+def _list_ledgers(path: str, value: bytes | None) -> tuple[int, ...]:
+    """Return the ledgers that a node of history names; of one that cannot be read, or is no such node, none."""
+    if path.startswith(f"{TOPICS}/"):
+        return list_named(value)
+    if not path.startswith(f"{_SCHEMAS}/") or not value:
+        return ()
+    try:
+        return managed_ledger.decode_schema(value)
+    except FormatError:
+        return ()
+
+
+def _name_owner(path: str) -> str:
+    """Return the topic, or the schema, whose ledgers a node names; empty: it names none."""
+    names = path.split("/")[2:]
+    if path.startswith(f"{TOPICS}/"):
+        return "/".join(names[:_DEPTH])
+    return name_schema("/".join(names)) if path.startswith(f"{_SCHEMAS}/") else ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -207,8 +273,14 @@ def write_nodes(store: MetadataStore, root: str, earlier: EarlierNodes, topics: 
         UnavailableError: the store does not answer.
     """
     above = _above(root)
-    wanted = dict.fromkeys(f"{TOPICS}/{name}" for name in sorted({*topics, *_list_topics(earlier.nodes)}))
-    known = {path: node for path, node in earlier.nodes.items() if _is_of_its_topic(path, node, earlier.nodes)}
+    names = {*topics, *_list_topics(earlier.nodes)}
+    wanted = dict.fromkeys(f"{TOPICS}/{name}" for name in sorted(names) if not is_schema(name))
+    namespaces = {"/".join(name.split("/")[:_OF_NAMESPACE]) for name in names}
+    known = {
+        path: node
+        for path, node in earlier.nodes.items()
+        if _is_of_namespaces(path, namespaces) and _is_of_its_topic(path, node, earlier.nodes)
+    }
     paths = sorted({*wanted, *known})
     now = {key.removeprefix(above): node for key, node in store.get_many([above + path for path in paths])}
     rows: list[tuple[str, str, bytes, int | None, bytes | None]] = []
@@ -217,18 +289,20 @@ def write_nodes(store: MetadataStore, root: str, earlier: EarlierNodes, topics: 
     brought: set[int] = set()
     for path in paths:
         stored, node = now.get(path), known.get(path)
-        topic = "/".join(path.removeprefix(TOPICS).split("/")[1 : _DEPTH + 1]) if path.startswith(TOPICS) else ""
+        topic = _name_owner(path)
         if stored is None and node is not None:
             rows.append(("create", above + path, node.value, None, None))
-            brought.update(list_named(node.value) if topic else ())
+            brought.update(_list_ledgers(path, node.value))
+        elif path.startswith(_POLICIES):
+            continue  # What was changed since is not older policies' to undo.
         elif stored is not None and node is not None and node.deleted is not None and stored.value != node.value:
             rows.append((LEAVE, above + path, node.value, stored.version, stored.value))
         kept = node.value if stored is None and node is not None else None if stored is None else stored.value
         if topic and kept is not None:
-            named.setdefault(topic, set()).update(list_named(kept))
+            named.setdefault(topic, set()).update(_list_ledgers(path, kept))
         for value in (kept, None if node is None else node.value):
             if topic and value is not None:
-                named_before.setdefault(topic, set()).update(list_named(value))
+                named_before.setdefault(topic, set()).update(_list_ledgers(path, value))
     made = {path for op, path, *_ in rows if op == "create"}
     lacking = _find_lacking_above(store, made)
     rows += [("create", path, b"", None, None) for path in lacking]
@@ -249,6 +323,8 @@ def _list_topics(paths: Collection[str]) -> set[str]:
 
 def _is_of_its_topic(path: str, node: EarlierNode, nodes: Mapping[str, EarlierNode]) -> bool:
     """Say whether a node comes back with its topic: the topic itself, or what was deleted together with it."""
+    if path.startswith(f"{_SCHEMAS}/"):
+        return node.deleted is None or _is_deleted_with_topic(path, node.deleted, nodes)
     names = path.removeprefix(TOPICS).split("/")[1:]
     if not path.startswith(f"{TOPICS}/") or len(names) <= _DEPTH:
         return True
@@ -259,6 +335,26 @@ def _is_of_its_topic(path: str, node: EarlierNode, nodes: Mapping[str, EarlierNo
         return False
     times = node.deleted.at_ms, topic.deleted.at_ms
     return times[0] is None or times[1] is None or times[1] - times[0] <= _TOGETHER_MS
+
+
+def _is_deleted_with_topic(path: str, deleted: _Deleted, nodes: Mapping[str, EarlierNode]) -> bool:
+    """Say whether a schema was deleted about when its topic was, or a partition of it, by whatever broker."""
+    names = path.split("/")[2:]
+    topic = "/".join([TOPICS, *names[:_OF_NAMESPACE], _DOMAIN, names[-1]])
+    ends = [node.deleted for other, node in nodes.items() if name_whole(other) == topic and node.deleted is not None]
+    times = [end.at_ms for end in ends if end.at_ms is not None]
+    if deleted.at_ms is None or not times:
+        return bool(ends)
+    return any(abs(deleted.at_ms - at_ms) <= _TOGETHER_MS for at_ms in times)
+
+
+def _is_of_namespaces(path: str, namespaces: Collection[str]) -> bool:
+    """Say whether a node is none of policies, or of policies of some namespaces or of their tenants."""
+    for top in _POLICIES:
+        if path.startswith(f"{top}/"):
+            name = path.removeprefix(f"{top}/")
+            return any(f"{namespace}/".startswith(f"{name}/") for namespace in namespaces)
+    return True
 
 
 def _find_lacking_above(store: MetadataStore, created: Collection[str]) -> list[str]:

@@ -42,11 +42,12 @@ from reconcile.jobs.undelete.history import (
 )
 from reconcile.jobs.undelete.request import Kept, KeptLedger, TopicCounts, Undeleted, UndeleteRequest
 from reconcile.jobs.undelete.write_plan import PlanParts, write_plan
+from reconcile.plan.views.topics import list_topics_back
 from reconcile.references import References
 from reconcile.report.plan_verdict import describe_plan
 from reconcile.rules.holds import is_hold, is_named
 from reconcile.stores import demand_store_uri, is_live
-from reconcile.topics import CURSOR, TOPIC, name_use
+from reconcile.topics import CURSOR, SCHEMA, TOPIC, name_use
 from recovery.capture.summary import choose_layout
 from recovery.codecs.keys import ledger_keys
 from recovery.codecs.ledger_metadata import decode_columns
@@ -60,6 +61,8 @@ from recovery.model.ids import LedgerId, buckets
 from recovery.model.metadata import NO_ENTRY
 
 _CLOSED: Final = "CLOSED"
+_TOPICS: Final = 1_000
+"""Topics that are listed one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,6 +352,7 @@ class _Run:
             as_captured=int(copied.sum()),
             gone=int((~on_bookies & ~is_empty).sum()) if self._inventories else None,
             topics=counts,
+            back=list_topics_back(plan, _TOPICS, by_records=True),
             **answer,
         )
 
@@ -366,7 +370,7 @@ class _Run:
         if not kind_of(self._target.layout).has_pulsar or not (names or earlier.nodes):
             return None
         if self._selection.topic is None:
-            earlier = self._read_nodes(TopicMatch(names.__contains__))
+            earlier = self._read_nodes(TopicMatch(frozenset(topics.list_names(names)).__contains__))
         return topics.write_nodes(self._target.opened.store, self._target.root, earlier, names)
 
     def _find_trimmed(self, catalog: pa.Table, owners: Mapping[LedgerId, str], nodes: topics.NodeWrites | None) -> Mask:
@@ -376,7 +380,10 @@ class _Run:
         if self._selection.topic is None or has_window or nodes is None:
             return np.zeros(len(ledgers), np.bool_)
         known = nodes.named_before
-        named = [known.get(owners.get(ledger, "")) for ledger in ledgers]
+        nothing: frozenset[int] = frozenset()
+        # A schema that went long before its topic has no node that comes back: its ledgers stay deleted, too.
+        by_owner = {**dict.fromkeys(filter(topics.is_schema, owners.values()), nothing), **known}
+        named = [by_owner.get(owners.get(ledger, "")) for ledger in ledgers]
         flags = [ids is not None and ledger.ledger not in ids for ids, ledger in zip(named, ledgers, strict=True)]
         return np.array(flags, np.bool_)
 
@@ -428,12 +435,14 @@ def _list_ledgers(rows: pa.Table) -> list[LedgerId]:
 
 
 def _name_owners(catalog: pa.Table) -> dict[LedgerId, str]:
-    """Return the managed ledger of each ledger whose record names one: of messages, or of a subscription's state."""
+    """Return whose each ledger is, as its record says: a topic's, its subscriptions' states too, or a schema's."""
     owners: dict[LedgerId, str] = {}
     for ledger, custom in zip(_list_ledgers(catalog), catalog["custom"].to_pylist(), strict=True):
         use = name_use(custom or ())
         if use is not None and (use[1] == TOPIC or use[1].startswith(CURSOR)):
             owners[ledger] = use[0]
+        elif use is not None and use[1] == SCHEMA:
+            owners[ledger] = topics.name_schema(use[0])
     return owners
 
 

@@ -146,7 +146,19 @@ def test_the_picture_shows_shares_and_bookies(tmp_path: Path) -> None:
         "10 entries: held: kept, and not readable yet",
     ]
     assert re.findall(r'<li class="tile (\w+)', text) == ["gone", "incomplete", "complete"]
-    assert page.links[:2] == ["#back", "#reasons"]
+    assert page.links[:3] == ["#reasons", "#back", "#reasons"]
+
+
+def test_what_to_do_now_stands_first(tmp_path: Path) -> None:
+    """Before the picture: the next command, what is lost for certain, what a person must decide."""
+    ledgers = [Ledger(1, [(0, NAMES)], last=9), Ledger(2, [(0, NAMES)], reason="no_key")]
+    plan = write_plan(tmp_path / "plan", ledgers, coverage=coverage(NAMES, ["b9"]))
+    text, page = page_of(plan)
+    assert text.index('id="now"') < text.index('id="picture"')
+    assert f"bkmeta apply PLAN --confirm {plan.manifest['hash'][:8]}" in page.text
+    assert "1 ledger held: kept, and no client reads them; 1 bookie not looked at" in page.text
+    whole = page_of(write_plan(tmp_path / "whole", ledgers[:1], coverage=coverage(NAMES)))[1].text
+    assert "nothing that is known" in whole
 
 
 def test_findings_are_sorted_and_no_list_is_empty(tmp_path: Path) -> None:

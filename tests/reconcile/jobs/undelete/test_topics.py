@@ -12,6 +12,7 @@ from backends.protocols import Write
 from reconcile.jobs.undelete import topics
 from reconcile.jobs.undelete.history import HistorySource
 from reconcile.plan import plan_reader
+from recovery.codecs._pb.managed_ledger_pb2 import SchemaLocator
 from recovery.codecs.managed_ledger import encode_cursor
 from recovery.codecs.store import Layout
 from recovery.dataset import open_dataset
@@ -58,11 +59,30 @@ def test_a_topic_that_pulsar_deleted_comes_back_with_its_record(
     assert {row["ledger"] for row in made.values() if row["kind"] == "ledger"} == {deleted["ledger"]}
     assert topics.list_named(made[node]["value"]) == (deleted["ledger"],)
     assert done.result["unnamed"] == {}
+    # It was open when it was deleted, so no record says how many entries it had.
+    assert done.result["topics"] == [
+        {
+            "topic": "persistent://public/default/deleted",
+            "node": "created",
+            "ledgers": 1,
+            "entries": 0,
+            "not_closed": 1,
+            "until": None,
+            "to_the_end": True,
+            "subscriptions": [],
+            "unload": False,
+        }
+    ]
+    assert "persistent://public/default/deleted" in (tmp_path / "plan" / "report.html").read_text()
     assert plan.manifest["subtrees"][0]["created"] == 1
 
     one = run(capsys, "undelete", "--metadata", files, str(trimmed), "--out", tmp_path / "one", "--json")
     assert one.code == 0
     assert one.result["unnamed"] == {str(trimmed): "public/default/persistent/trimmed"}
+    [topic] = one.result["topics"]
+    assert (topic["topic"], topic["node"], topic["unload"]) == ("persistent://public/default/trimmed", "stands", True)
+    shown = run(capsys, "undelete", "--metadata", files, str(trimmed), "--out", tmp_path / "two").out
+    assert "pulsar-admin topics unload persistent://public/default/trimmed" in shown
 
 
 class Clock:
@@ -132,6 +152,53 @@ def test_a_topic_comes_back_with_what_was_deleted_together_with_it(history: Scan
     }
     places = [row["seq"] for row in sorted(made.values(), key=lambda row: row["key"].count("/"))]
     assert places == sorted(places)
+
+
+def test_a_schema_and_policies_come_back_with_their_topic() -> None:
+    """Of all its partitions, if it was deleted about when they were; policies only where the store lacks them."""
+    clock = Clock()
+    source = ScannableMemory(clock)
+    for path in ("/managed-ledgers", "/managed-ledgers/shop", "/managed-ledgers/shop/orders", "/admin", "/schemas"):
+        source.put(path, b"")
+    source.put("/admin/policies/shop", b"tenant")
+    source.put("/admin/policies/shop/orders", b"namespace")
+    source.put("/admin/local-policies/shop/orders", b"local")
+    source.put("/admin/policies/other", b"another tenant")
+    partition = "/managed-ledgers/shop/orders/persistent/new-partition-0"
+    source.put(partition, make_topic(1))
+    source.put("/schemas/shop/orders/new", make_schema(5))
+    source.put("/schemas/shop/orders/old", make_schema(6))
+    source.put("/managed-ledgers/shop/orders/persistent/old", make_topic(2))
+    source.put("/schemas/shop/orders/old", None)
+    clock.now_ms += 3_600_000
+    for path in ("/managed-ledgers/shop/orders/persistent/old", partition, "/schemas/shop/orders/new"):
+        source.put(path, None)
+    for path in ("/admin/local-policies/shop/orders", "/admin/policies/shop/orders", "/admin/policies/other"):
+        source.put(path, None)
+    earlier = read(source, "persistent://shop/orders/new")
+    assert earlier.named == {1, 5}
+    target = MemoryStore()
+    target.write([Write("/managed-ledgers", b""), Write("/admin/policies", b"")])
+    target.write([Write("/admin/policies/shop", b"changed since")])
+    made = write(target, earlier)
+    assert {path: row["value"] for path, row in made.items() if row["value"]} == {
+        partition: make_topic(1),
+        "/schemas/shop/orders/new": make_schema(5),
+        "/admin/policies/shop/orders": b"namespace",
+        "/admin/local-policies/shop/orders": b"local",
+    }
+    assert all(row["op"] == "create" for row in made.values())
+    # A schema that went an hour before its topic stays away, with its ledger.
+    assert "/schemas/shop/orders/old" not in write(MemoryStore(), read(source, "persistent://shop/orders/old"))
+
+
+def make_schema(ledger: int) -> bytes:
+    """Return the record of a schema with one version."""
+    message = SchemaLocator()
+    message.info.version, message.info.hash = 0, b"h"
+    message.info.position.ledgerId, message.info.position.entryId = ledger, 0
+    message.index.add().CopyFrom(message.info)
+    return message.SerializeToString()
 
 
 def test_a_topic_that_was_made_again_is_left_as_it_is(history: ScannableMemory) -> None:
