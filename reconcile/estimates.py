@@ -15,6 +15,10 @@ from typing import Final
 class Step(StrEnum):
     """A step whose time is known before it begins."""
 
+    LIST = "listing the store"
+    """Of each ledger that the store lists; in freeze and thaw."""
+    COLLECT = "collect"
+    """Of each ledger of a bookie, on a disk that does not seek."""
     RECOVER = "recover"
     """Of each copy of a ledger in the inventories, and each record of the store and of snapshots."""
     SCRUTINIZE = "scrutinize"
@@ -34,6 +38,8 @@ class Rate:
 
 
 RATES: Final = {
+    Step.LIST: Rate(1, 0.3e-3),
+    Step.COLLECT: Rate(1, 0.05e-3),
     Step.RECOVER: Rate(10, 5e-6),
     Step.SCRUTINIZE: Rate(5, 1e-4),
     Step.CHECK_IMPACT: Rate(1, 1e-6),

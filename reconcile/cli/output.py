@@ -95,6 +95,16 @@ class Output:
         self._progress = progress
         self._short = short
 
+    @property
+    def is_drawn(self) -> bool:
+        """Whether progress is drawn on a terminal."""
+        return self._progress == "auto" and sys.stderr.isatty() and not self._json
+
+    @property
+    def are_events(self) -> bool:
+        """Whether progress is events on stderr."""
+        return self._progress == "json"
+
     def show(self, result: Result) -> int:
         """Print a result, with the settings that were not defaults; return its exit code."""
         chosen = list_settings()
@@ -147,7 +157,7 @@ class Output:
         seconds = estimate_s(step, things)
         if self._progress == "json":
             click.echo(json.dumps({"event": "estimate", "stage": str(step), "seconds": round(seconds)}), err=True)
-        elif self._progress == "auto" and sys.stderr.isatty() and not self._json and seconds >= _WORTH_SAYING_S:
+        elif self.is_drawn and seconds >= _WORTH_SAYING_S:
             click.echo(f"{step}: {in_words(seconds)}, by what was measured on two cores", err=True)
 
     @contextmanager
@@ -168,7 +178,7 @@ class Output:
 
             say(0, 0)
             yield say
-        elif self._progress == "auto" and sys.stderr.isatty() and not self._json:
+        elif self.is_drawn:
             from reconcile.cli.bar import draw
 
             with draw(title, no_color=_is_plain()) as show:

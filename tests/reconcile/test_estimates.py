@@ -21,6 +21,8 @@ def test_durations_are_said_as_people_say_them(seconds: float, said: str) -> Non
 def test_the_figures_are_those_of_the_runbook() -> None:
     """Anybody who measures anew mends both."""
     page = (ROOT / "docs/operations/runbook.md").read_text(encoding="utf-8")
+    assert f"{RATES[Step.LIST].each_s * 1e3:g} ms a ledger" in page
+    assert f"{RATES[Step.COLLECT].each_s * 1e3:g} ms a ledger" in page
     assert f"{RATES[Step.RECOVER].each_s * 1e6:g} µs a copy" in page
     assert f"{RATES[Step.APPLY].each_s * 1e3:g} ms a write" in page
     assert set(RATES) == set(Step)

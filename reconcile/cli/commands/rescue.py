@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -16,6 +16,10 @@ from reconcile.words import count_noun, printable
 if TYPE_CHECKING:
     from reconcile.cli.rescue.hosts import Hosts
     from reconcile.cli.rescue.record import Question, Record
+
+
+_DONE: Final = {"lost": "the cluster is back", "deletes": "the deletes are taken back"}
+"""Kind of a rescue → what it has done."""
 
 
 class _UnansweredError(Exception):
@@ -42,6 +46,11 @@ class _UnansweredError(Exception):
 @click.argument("action", type=click.Choice(["status"]), required=False)
 @click.option("--metadata", "uri", metavar="URI", help="The store, named as in bk_server.conf.")
 @click.option("--hosts", "hosts_file", type=FILE, help="TOML: how each bookie and each server of the store is reached.")
+@click.option(
+    "--topic",
+    metavar="GLOB",
+    help="Only these topics of Pulsar's, to a store that is whole: persistent://tenant/namespace/topic, * and ?.",
+)
 @click.option("--out", type=FOLDER, required=True, help="The incident's folder, with all that was done and made.")
 @click.option("--answers", type=FILE, help="JSON, question → answer: for a rehearsal, or without a terminal.")
 @click.option("--dry-run", is_flag=True, help="Print every step and what it runs; nothing is connected to.")
@@ -50,6 +59,7 @@ def rescue(
     action: str | None,
     uri: str | None,
     hosts_file: Path | None,
+    topic: str | None,
     out: Path,
     answers: Path | None,
     dry_run: bool,  # noqa: FBT001 - click's option
@@ -71,7 +81,7 @@ def rescue(
         raise click.UsageError("name the store and the hosts: --metadata URI --hosts FILE")
     hosts = read_hosts(hosts_file)
     if dry_run:
-        lines = list(_list_steps(hosts, uri, out))
+        lines = list(_list_steps(hosts, uri, out, topic))
         shown = Result("rescue", "nothing was connected to: this is what it runs", Exit.DONE, details=lines)
         sys.exit(output.show(shown))
 
@@ -79,18 +89,20 @@ def rescue(
         click.echo(printable(line), err=as_json)
 
     command = quote_command("bkmeta", "rescue", "--metadata", uri, "--hosts", hosts_file, "--out", out)
+    command += f" {quote_command('--topic', topic)}" if topic is not None else ""
     given = {} if answers is None else read_answers(answers)
-    sys.exit(output.show(_run(Incident(hosts, uri, out, given), output, say, command)))
+    sys.exit(output.show(_run(Incident(hosts, uri, out, given, topic), output, say, command)))
 
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """What a rescue is given: the hosts, the store, its folder, and answers."""
+    """What a rescue is given: the hosts, the store, its folder, answers, and the topics if it is about these alone."""
 
     hosts: "Hosts"
     uri: str
     out: Path
     given: dict[str, str]
+    topic: str | None
 
 
 def _run(incident: Incident, output: Output, say: Callable[[str], None], command: str) -> Result:
@@ -99,7 +111,7 @@ def _run(incident: Incident, output: Output, say: Callable[[str], None], command
     from recovery.out_folder import lock_folder
 
     with lock_folder(incident.out):
-        record = Record.open(incident.out, incident.uri, now)
+        record = Record.open(incident.out, incident.uri, now, topic=incident.topic)
 
         def ask(questions: "Sequence[Question]") -> None:
             left = [question for question in questions if not _take_given(record, question, incident.given)]
@@ -109,12 +121,12 @@ def _run(incident: Incident, output: Output, say: Callable[[str], None], command
                 record.take_answer(question, _prompt(question))
 
         try:
-            done = Conductor(incident.hosts, incident.uri, record, output, say, ask).run()
+            done = Conductor(incident.hosts, incident.uri, record, output, say, ask, incident.topic).run()
         except _UnansweredError as error:
             return _make_waiting(error.questions, command)
     return Result(
         "rescue",
-        ("the cluster is back" if done.kind == "lost" else "the deletes are taken back")
+        _DONE[done.kind]
         + ("" if done.is_read else "; not every ledger was read back")
         + (f"; {count_noun(len(done.may_not_start), 'bookie')} must not start" if done.may_not_start else ""),
         Exit.DONE if done.is_read and not done.may_not_start else Exit.FOUND,
@@ -196,33 +208,41 @@ def _show_status(out: Path) -> Result:
     )
 
 
-def _list_steps(hosts: "Hosts", uri: str, out: Path) -> Iterator[str]:
+def _list_steps(hosts: "Hosts", uri: str, out: Path, topic: str | None) -> Iterator[str]:
     """Yield every step with what it runs, as far as that is known before anything was looked at."""
     from reconcile.cli.rescue import scripts
     from reconcile.cli.rescue.transports import make_command
 
-    incident = out / "incident.toml"
+    incident, plan = out / "incident.toml", out / "plan-1"
+    freeze = f"  $ {quote_command('bkmeta', 'freeze', '--incident', incident)}"
     yield "0 look"
     yield f"  $ {quote_command('bkmeta', 'preflight', '--metadata', uri)}"
     yield "1 stop"
     for server in hosts.servers:
         for folder in server.folders:
             yield f"  {server.host.name}: {quote_command(*make_command(server.host, scripts.build_copy(folder)))}"
-    for bookie in hosts.bookies:
-        yield f"  {bookie.name}: kill -STOP of the Java that has {bookie.process!r} in its command line"
+    if topic is None:
+        for bookie in hosts.bookies:
+            yield f"  {bookie.name}: kill -STOP of the Java that has {bookie.process!r} in its command line"
+    else:
+        yield freeze
     yield "2 collect"
-    for bookie in hosts.bookies:
+    for bookie in hosts.bookies if topic is None else ():
         yield f"  {bookie.name}: {quote_command(bookie.program, 'collect', '--bookie-conf', bookie.conf)}"
     yield "3 decide"
-    yield f"  $ {quote_command('bkmeta', 'recover', '--incident', incident, '--out', out / 'plan-1')}"
+    if topic is None:
+        yield f"  $ {quote_command('bkmeta', 'recover', '--incident', incident, '--out', plan)}"
+    else:
+        yield f"  $ {quote_command('bkmeta', 'undelete', '--metadata', uri, '--topic', topic, '--out', plan)}"
     yield "4 review"
-    yield f"  $ {quote_command('bkmeta', 'plan', 'show', out / 'plan-1')}"
+    yield f"  $ {quote_command('bkmeta', 'plan', 'show', plan)}"
     yield "5 restore"
-    yield f"  $ {quote_command('bkmeta', 'apply', out / 'plan-1', '--incident', incident, '--confirm', 'HASH')}"
+    yield f"  $ {quote_command('bkmeta', 'apply', plan, '--incident', incident, '--confirm', 'HASH')}"
     yield "6 start"
-    yield f"  $ {quote_command('bkmeta', 'freeze', '--incident', incident)}"
-    for bookie in hosts.bookies:
-        yield f"  {bookie.name}: {bookie.start or 'a person starts it'}"
-    words = ("bkmeta", "verify", out / "plan-1", "--incident", incident, "--sample", "all", "--wire")
+    if topic is None:
+        yield freeze
+        for bookie in hosts.bookies:
+            yield f"  {bookie.name}: {bookie.start or 'a person starts it'}"
+    words = ("bkmeta", "verify", plan, "--incident", incident, "--sample", "all", "--wire")
     yield f"  $ {quote_command(*words)}"
     yield f"  $ {quote_command('bkmeta', 'thaw', '--incident', incident)}"

@@ -8,35 +8,48 @@
     restore    apply; read back from disks that are here
     start      freeze, bookies in their order, read back over the wire, thaw; what is left
 
-Of deletes on a cluster that lives: freeze instead of stop, no collect, `undelete` instead of `recover`.
+Of deletes on a cluster that lives, and of topics: freeze instead of stop, no collect, `undelete` instead of `recover`.
 """
 
 import json
 import os
 import re
-import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+import pyarrow.compute as pc
+
 from backends.registry import parse_store_uri
+from reconcile.check.left_out_copies import find_left_out
 from reconcile.cli.access import AUTH_FILE_VARIABLE, AUTH_VARIABLE
 from reconcile.cli.command import Exit
 from reconcile.cli.options import make_context, quote_command
 from reconcile.cli.output import Output
-from reconcile.cli.rescue import scripts
-from reconcile.cli.rescue.copies import CollectedBookie, collect_bookie, copy_server
+from reconcile.cli.rescue import questions, scripts
+from reconcile.cli.rescue.copies import CollectedBookie, collect_bookie, copy_server, export_ledgers
 from reconcile.cli.rescue.hosts import BookieHost, Hosts
+from reconcile.cli.rescue.own_commands import run_own
 from reconcile.cli.rescue.record import Phase, Question, Record
-from reconcile.cli.rescue.transports import HostError, make_own_command, require_done, run_script
+from reconcile.cli.rescue.transports import HostError, require_done, run_script
+from reconcile.cli.wording.topics import describe_topic
+from reconcile.compare.evidence import sort_newest_first
 from reconcile.errors import GuardRefusedError
+from reconcile.estimates import Step, estimate_s, in_words
 from reconcile.jobs.context import connect
+from reconcile.jobs.plans.review import list_plan_ledgers
+from reconcile.jobs.upper_layers import have_topics
+from reconcile.plan.views.ledger_lists import Choice
+from reconcile.plan.views.open_points import count_rights, count_unopened
+from reconcile.stores import catalog_path
 from reconcile.words import count_noun, list_names
-from reconcile.write.guards import list_registered
+from reconcile.write.guards import OPEN_ACL, choose_acl, demand_layout, list_registered
+from recovery.codecs.store import Layout
+from recovery.dataset import SNAPSHOTS, Dataset, open_dataset
 
 LOST, DELETES = "lost", "deletes"
 _AT_ONCE: Final = 16
@@ -45,10 +58,13 @@ _IDENTITY: Final = "bkmeta-identity"
 _INCIDENT: Final = "incident.toml"
 _ANY_HASH: Final = "any"
 _TYPED: Final = 8
-_LIKELY: Final = 0.5
-"""Share of the evidence from which on quorums are asked about."""
-_SILENT: Final = "bookies off"
-"""Question whether bookies without a process are off."""
+_FROM_SNAPSHOT: Final = "from-snapshot"
+_REUSED: Final = "ID_REUSE"
+_TOPICS: Final = 10
+"""Topics that are named before the plan is confirmed."""
+_OLDER: Final = "older"
+"""Folder of what bookies have of older ledgers, whose ids were given out again."""
+_SETTLES: Final = {"mistake": "--restore-deleted-by", "wanted": "--accept-deleted-by"}
 _PATIENCE_S: Final = 180
 """For a bookie to register, or for the session of one that was killed to end."""
 _READ: Final = (Exit.DONE, Exit.FOUND, Exit.UNDECIDABLE)
@@ -85,10 +101,13 @@ class Conductor:
         output: of the command.
         say: is given each line for people.
         ask: asks questions until each has an answer in the record; raises where there is no answer.
+        topic: the topics that are brought back, and nothing else; None: it is not about topics.
     """
 
-    def __init__(self, hosts: Hosts, uri: str, record: Record, output: Output, say: Say, ask: Ask) -> None:
-        self._output = output
+    def __init__(
+        self, hosts: Hosts, uri: str, record: Record, output: Output, say: Say, ask: Ask, topic: str | None = None
+    ) -> None:
+        self._output, self._topic = output, topic
         self._hosts, self._uri, self._record, self._say, self._ask = hosts, uri, record, say, ask
         self._out = record.folder
         self._has_rights = parse_store_uri(uri).kind == "zookeeper"
@@ -124,21 +143,19 @@ class Conductor:
         facts = self._record.find_phase(Phase.LOOK)
         ledgers = seen["counts"].get("ledgers_listed")
         facts["bookies"] = [row["id"] for row in seen.get("bookies", [])]
+        facts["ledgers"] = ledgers or 0
+        if not ledgers and self._topic is not None:
+            problem = "lists no ledgers, or does not answer: that is more than a topic"
+            raise GuardRefusedError("the store", problem, "bring all of it back: leave --topic out")
         if not ledgers:
             facts["kind"] = LOST
             self._say("the store lists no ledgers, or does not answer: it counts as lost, and every bookie is stopped")
             return
-        question = Question(
-            "kind",
-            "what happened?",
-            (f"the store lists {count_noun(ledgers, 'ledger')}", f"preflight: {seen['verdict']}"),
-            {
-                LOST: "the store was lost, emptied, or put back from an older copy: every bookie is stopped at once",
-                DELETES: "ledgers of a live cluster were deleted by mistake: nothing is stopped, deletes are frozen",
-            },
-            LOST if seen.get("level") == "critical" else DELETES,
-        )
-        facts["kind"] = self._answer(question)
+        if self._topic is not None:
+            facts["kind"] = DELETES
+            self._say("topics come back to a store that is whole: nothing is stopped")
+            return
+        facts["kind"] = self._answer(questions.ask_what_happened(ledgers, seen))
 
     def _stop(self) -> None:
         for server in self._hosts.servers:
@@ -146,7 +163,10 @@ class Conductor:
         self._at_each(lambda server: copy_server(server, self._out / "servers"), self._hosts.servers)
         if self._kind == DELETES:
             self._write_incident()
-            self._freeze()
+            if not self._has_rights:
+                self._say("etcd cannot be frozen: bookies may collect what is not back yet. Stop them if you can")
+            elif self._answer(self._ask_to_freeze()) == "freeze":
+                self._freeze()
             return
         for bookie in self._hosts.bookies:
             self._say(f"{bookie.name}: kill -STOP of the Java that has {bookie.process!r} in its command line")
@@ -170,39 +190,56 @@ class Conductor:
     def _collect(self) -> None:
         if self._kind == DELETES:
             return
-        passwords = self._hosts.incident.get("passwords")
         for bookie in self._hosts.bookies:
             self._say(f"{bookie.name}: {bookie.program} collect --bookie-conf {bookie.conf}")
-
-        def collect(bookie: BookieHost) -> CollectedBookie:
-            return collect_bookie(bookie, self._out / "inv", None if passwords is None else Path(passwords))
-
-        collected = self._at_each(collect, self._hosts.bookies)
+        seconds = estimate_s(Step.COLLECT, 1_000_000)
+        self._say(f"  a million ledgers of a bookie take {in_words(seconds)}; an hour where its disk seeks")
+        collected = self._collect_all()
         facts = self._record.find_phase(Phase.COLLECT)
         facts["bookies"] = {item.name: item.bookie for item in collected if item.bookie is not None}
-        facts["disks"] = {item.bookie: list(item.disks) for item in collected if item.bookie is not None}
-        for item in collected:
-            self._say(f"{item.name}: {item.verdict}")
+        facts["disks"] = {item.bookie: _list_disks(item) for item in collected if item.bookie is not None}
         unread = [item for item in collected if not item.is_complete]
-        self._answer_all([_ask_for_disks(item) for item in unread])
+        facts["gaps"] = {item.name: [gap.path for gap in item.gaps] for item in unread if item.bookie is not None}
+        self._answer_all([question for item in unread for question in _ask_for_gaps(item)])
         named = {bookie.name: bookie.bookie for bookie in self._hosts.bookies}
         nameless = [item for item in unread if item.bookie is None and named[item.name] is None]
         text = "what is the id of {}, as ledger metadata names it?"
         self._answer_all([Question(f"id of {item.name}", text.format(item.name)) for item in nameless])
 
+    def _collect_all(self) -> list[CollectedBookie]:
+        """Collect every bookie, all at once, and say each as it is done."""
+        bookies, passwords = self._hosts.bookies, self._passwords
+        with (
+            ThreadPoolExecutor(_AT_ONCE) as pool,
+            self._output.progress("collecting bookies", "bookies") as show,
+        ):
+            begun = [pool.submit(collect_bookie, bookie, self._out / "inv", passwords) for bookie in bookies]
+            for done, item in enumerate(as_completed(begun), 1):
+                self._say(f"{item.result().name}: {item.result().verdict} ({done} of {len(bookies)} bookies)")
+                show(done, len(bookies))
+        return [item.result() for item in begun]
+
     def _decide(self) -> None:
         plan = self._undelete() if self._kind == DELETES else self._recover()
         facts = self._record.find_phase(Phase.DECIDE)
         facts["plan"], facts["hash"] = plan["plan"], plan["hash"]
+        if self._kind == LOST and (snapshot := self._find_rights()) is not None:
+            words = ["plan", "edit", plan["plan"], "--acl-of", f"catalog://{snapshot}"]
+            plan = self._run(*words, "--out", self._name_plan(), codes=_READ)
+            facts["plan"], facts["hash"] = plan["plan"], plan["hash"]
+        rights = self._choose_rights(open_dataset(Path(plan["plan"]), "plan"))
+        facts["rights"] = [] if rights is None else ["--acl", rights]
 
     def _review(self) -> None:
         facts = self._record.find_phase(Phase.DECIDE)
         shown = self._run("plan", "show", facts["plan"], codes=(*_READ, Exit.REFUSED))
         self._say(f"the report: {Path(facts['plan']) / 'report.html'}")
-        known = [shown["verdict"]]
+        known = [shown["verdict"], *facts.get("topics", [])]
         if (root := self._name_rehearsal()) is not None and self._kind == LOST:
             words = ["rehearse", facts["plan"], "--metadata", root, *self._build_disk_options("1000")]
+            self._expect(Step.APPLY, self._count_writes())
             known.append(f"rehearsed: {self._run(*words, codes=_READ)['verdict']}")
+            facts["rehearsed_s"] = round(self._record.values["commands"][-1]["seconds"])
             self._run("rehearse", facts["plan"], "--metadata", root, "--remove", codes=_READ)
         question = Question(
             "confirm",
@@ -219,9 +256,13 @@ class Conductor:
         facts = self._record.find_phase(Phase.DECIDE)
         plan, unseen = facts["plan"], int(facts.get("unseen", 0))
         words = ["apply", plan, "--incident", self._incident, "--confirm", facts["hash"], "--reason", "rescue"]
-        words += ["--accept-unseen", str(unseen)] if unseen else []
-        words += ["--accept-unfrozen"] if self._kind == DELETES and not self._has_rights else []
+        words += [*facts.get("rights", []), *(["--accept-unseen", str(unseen)] if unseen else [])]
+        words += ["--accept-unfrozen"] if self._kind == DELETES and not self._is_frozen else []
         words += ["--resume"] if (Path(plan) / "journal").exists() else []
+        if "rehearsed_s" in facts:
+            self._say(f"  apply takes {in_words(facts['rehearsed_s'])}, as its rehearsal did")
+        else:
+            self._expect(Step.APPLY, self._count_writes())
         done = self._run(*words, codes=(Exit.DONE, Exit.FOUND))
         own = self._record.find_phase(Phase.RESTORE)
         own["starts"] = done.get("bookies", [])
@@ -233,14 +274,14 @@ class Conductor:
     def _start(self) -> None:
         plan = self._record.find_phase(Phase.DECIDE)["plan"]
         if self._kind == LOST:
-            if self._has_rights and not self._is_flat:
+            if self._is_frozen:
                 self._freeze()
             self._start_bookies()
         words = ["verify", plan, "--incident", self._incident, "--sample", "all", "--wire"]
         read = self._read_back("wire read", words)
         facts = self._record.find_phase(Phase.START)
         facts["read"], facts["read_code"] = read["verdict"], read["exit_code"]
-        if self._has_rights and not (self._kind == LOST and self._is_flat):
+        if self._is_frozen:
             self._thaw()
 
     # What the steps share
@@ -251,15 +292,12 @@ class Conductor:
         Raises:
             GuardRefusedError: no person does.
         """
+        entries = self._read_counts()
+        total = sum(entries.get(f"entries_{share}", 0) for share in ("restored", "guarded"))
+        self._say(f"  each copy of {count_noun(total, 'entry', 'entries')} is read: as long as the disks take for that")
         read = self._run(*words, codes=_READ)
         if read["exit_code"] == Exit.FOUND:
-            question = Question(
-                name,
-                "not every ledger is as the plan has it. Go on?",
-                (read["verdict"],),
-                {"no": "it ends here; see why, then run this again", "yes": "it goes on to the next step"},
-                "no",
-            )
+            question = questions.ask_to_go_on(name, read["verdict"])
             if self._answer(question) == "no":
                 self._forget(name)
                 problem = f"is not as the plan has it: {read['verdict']}"
@@ -271,28 +309,119 @@ class Conductor:
         return str(self._record.find_phase(Phase.LOOK).get("kind", LOST))
 
     @property
+    def _is_frozen(self) -> bool:
+        """Whether this rescue freezes: bookies of the flat layout do not start frozen, and etcd has no rights."""
+        if self._kind == DELETES:
+            return self._has_rights and self._record.find_answer(self._ask_to_freeze().id) == "freeze"
+        return self._has_rights and not self._is_flat
+
+    def _ask_to_freeze(self) -> Question:
+        return questions.ask_to_freeze(self._record.find_phase(Phase.LOOK).get("ledgers", 0))
+
+    @property
     def _incident(self) -> Path:
         return self._out / _INCIDENT
 
     def _recover(self) -> dict[str, Any]:
         """Make a plan, ask what changes it, and make it again with that."""
         self._write_incident()
-        plan = self._run_once("recover", ["recover", "--incident", self._incident], codes=_READ)
-        quorums = _ask_for_quorums(plan)
-        sessions = [_ask_for_session(row) for row in plan["deletions"] if row["undecided"]]
-        self._answer_all([*([quorums] if quorums else []), *sessions])
+        plan = self._make_plan("recover")
+        unopened = count_unopened(open_dataset(Path(plan["plan"]), "plan"))
+        keys = (
+            questions.ask_for_passwords(unopened.ledgers, unopened.keys, self._hosts.incident.get("passwords"))
+            if unopened.ledgers
+            else None
+        )
+        quorums = questions.ask_for_quorums(plan)
+        older = plan["counts"].get("ids_reused", 0)
+        reuse = questions.ask_for_older_ledgers(older) if older else None
+        sessions = [questions.ask_for_session(row) for row in plan["deletions"] if row["undecided"]]
+        self._answer_all([*(one for one in (keys, quorums, reuse) if one is not None), *sessions])
+        if keys is not None and self._answer(keys) == "added":
+            plan = self._make_plan("recover with passwords")
         if quorums is not None and self._answer(quorums) != "unknown":
             self._write_incident(quorums=self._answer(quorums))
-            plan = self._run_once("recover with quorums", ["recover", "--incident", self._incident], codes=_READ)
+            plan = self._make_plan("recover with quorums")
         self._record.find_phase(Phase.DECIDE)["unseen"] = len(plan["coverage"]["not_scanned"])
-        words: list[str] = []
-        for row in (row for row in plan["deletions"] if row["undecided"]):
-            answer, name = self._answer(_ask_for_session(row)), row["session"] or "none"
-            words += ["--restore-deleted-by", name] if answer == "mistake" else []
-            words += ["--accept-deleted-by", name] if answer == "wanted" else []
-        if words:
+        if words := [*self._settle_older(plan), *self._settle_sessions(plan), *self._settle_topics(plan)]:
             plan = self._run("plan", "edit", plan["plan"], *words, "--out", self._name_plan(), codes=_READ)
         return plan
+
+    def _make_plan(self, name: str) -> dict[str, Any]:
+        """Make a plan of all that is known, unless that was done."""
+        facts = self._record.find_phase(Phase.DECIDE)
+        if "has_topics" not in facts:
+            facts["has_topics"] = self._has_rights and have_topics(
+                self._list_snapshots(), self._uri, make_context(self._output, self._find_identity())
+            )
+        copies = sum(open_dataset(folder, "inventory").rows("copies") for folder in self._list_inventories())
+        self._expect(Step.RECOVER, copies)
+        words = ["recover", "--incident", self._incident, *(["--pulsar"] if facts["has_topics"] else [])]
+        return self._run_once(name, words, codes=_READ)
+
+    def _list_inventories(self) -> Iterator[Path]:
+        for bookie in self._hosts.bookies:
+            if self._record.find_phase(Phase.COLLECT).get("bookies", {}).get(bookie.name):
+                yield self._out / "inv" / bookie.name
+
+    def _settle_older(self, plan: Mapping[str, Any]) -> Iterator[str]:
+        """Save the older ledgers of ids that were given out twice, or yield the words that give them up."""
+        reused = plan["counts"].get("ids_reused", 0)
+        if not reused:
+            return
+        ledgers = [str(line.ledger) for line in list_plan_ledgers(Path(plan["plan"]), Choice(category=_REUSED))]
+        self._record.find_phase(Phase.DECIDE)["older"] = ledgers
+        match self._answer(questions.ask_for_older_ledgers(reused)):
+            case "lost":
+                for ledger in ledgers:
+                    yield from ("--accept-loss", ledger)
+            case "export":
+                ids, disks = (self._record.find_phase(Phase.COLLECT)[name] for name in ("bookies", "disks"))
+                for bookie in self._hosts.bookies:
+                    if (name := ids.get(bookie.name)) is not None:
+                        self._say(f"{bookie.name}: {bookie.program} export of {count_noun(len(ledgers), 'ledger')}")
+                        folder = self._out / _OLDER
+                        said = export_ledgers(bookie, name, disks[name], ledgers, folder, self._passwords)
+                        self._say(f"  {said}")
+
+    def _settle_sessions(self, plan: Mapping[str, Any]) -> Iterator[str]:
+        for row in (row for row in plan["deletions"] if row["undecided"]):
+            answer, name = self._answer(questions.ask_for_session(row)), row["session"] or "none"
+            if answer in _SETTLES:
+                yield from (_SETTLES[answer], name)
+
+    def _settle_topics(self, plan: Mapping[str, Any]) -> Iterator[str]:
+        """Ask whether topics get the ledgers that name them and came after the snapshot."""
+        named = plan.get("candidates", {}).get("record", 0)
+        if named and self._answer(questions.ask_for_adoption(named)) == "yes":
+            yield "--adopt-candidates"
+
+    def _find_rights(self) -> str | None:
+        """Return the newest capture that has rights of records; None: none has any but those of an open store."""
+        given = [catalog_path(text) for text in self._hosts.incident.get("snapshots", [])]
+        made = sorted(self._out.absolute().glob(f"plan-*/{SNAPSHOTS}/*"))
+        catalogs = [open_dataset(str(path), "catalog") for path in (*given, *made) if path is not None]
+        for catalog in sort_newest_first(catalogs):
+            columns = (batch["acl"] for batch in catalog.dataset.batches("ledgers", ["acl"]))
+            acls = {acl for column in columns for acl in pc.unique(column).to_pylist()}
+            if acls - {None, OPEN_ACL}:
+                return str(catalog.dataset.path)
+        return None
+
+    def _choose_rights(self, plan: Dataset) -> str | None:
+        """Return what `apply --acl` takes: what the snapshot has, what a person says, or None where all is open."""
+        rights = count_rights(plan)
+        if not rights.lacking:
+            return _FROM_SNAPSHOT if rights.created else None
+        secured = ""
+        with connect(self._uri, make_context(self._output, self._find_identity())) as opened:
+            try:
+                choose_acl(opened.store, opened.root)
+            except GuardRefusedError as error:
+                secured = str(error)
+        if not secured and set(rights.named) <= {OPEN_ACL}:
+            return None
+        return self._answer(questions.ask_for_rights(rights.created, rights.lacking, rights.named, secured))
 
     def _undelete(self) -> dict[str, Any]:
         """Show who deleted what, ask which of it was a mistake, and make a plan that brings it back."""
@@ -300,29 +429,54 @@ class Conductor:
         histories = [*self._hosts.incident.get("snapshots", [])]
         histories += [f"zkfiles://{self._out.absolute() / 'servers'}"] if self._hosts.servers else []
         words = ["undelete", "--metadata", self._uri, *(w for uri in histories for w in ("--history", uri))]
+        if self._topic is not None:
+            plan = self._make_undelete([*words, "--topic", self._topic])
+            facts = self._record.find_phase(Phase.DECIDE)
+            facts["topics"] = [describe_topic(row) for row in plan["topics"][:_TOPICS]]
+            facts["unload"] = [row["topic"] for row in plan["topics"] if row["unload"]]
+            return plan
         seen = self._run_once("sessions", words, codes=(Exit.USAGE,))
-        sessions = [_ask_for_session(row) for row in seen["sessions"]]
+        sessions = [questions.ask_for_session(row) for row in seen["sessions"]]
         if not sessions:
             problem = "has no delete of a ledger that the store lacks"
-            raise GuardRefusedError("the history", problem, "name more of it: snapshots in [incident], or [[server]]")
+            self._forget_result("sessions")
+            remedy = f"name more of it: snapshots in [incident], or [[server]]; {self._name_thaw()}"
+            raise GuardRefusedError("the history", problem, remedy)
         self._answer_all(sessions)
-        chosen = [row for row in seen["sessions"] if self._answer(_ask_for_session(row)) == "mistake"]
+        chosen = [row for row in seen["sessions"] if self._answer(questions.ask_for_session(row)) == "mistake"]
         if not chosen:
-            problem = "was called a mistake"
-            raise GuardRefusedError("no session", problem, f"nothing is restored; to decide again remove {self._out}")
+            for question in sessions:
+                self._forget(question.id)
+            problem = "was called a mistake, so nothing comes back"
+            raise GuardRefusedError("no session", problem, f"to decide again run this again; {self._name_thaw()}")
         words += [word for row in chosen for word in ("--session", row["session"] or "none")]
         first, last = min(row["first_txn"] for row in chosen), max(row["last_txn"] for row in chosen)
         words += ["--from-time", str(first), "--to-time", str(last)]
+        return self._make_undelete(words)
+
+    def _make_undelete(self, words: Sequence[object]) -> dict[str, Any]:
         plan = self._run(*words, "--out", self._name_plan(), codes=_READ)
         if plan["plan"] is None:
-            raise GuardRefusedError("undelete", plan["verdict"], "name more of the history: snapshots in [incident]")
+            remedy = f"name more of the history: snapshots in [incident]; {self._name_thaw()}"
+            raise GuardRefusedError("undelete", plan["verdict"], remedy)
         return plan
 
+    def _name_thaw(self) -> str:
+        """Return how to leave off before anything is written: the freeze is all that was done."""
+        if not self._is_frozen:
+            return "or leave it: nothing was changed"
+        words = ["thaw", "--incident", self._incident, "--journal", self._out / "freeze"]
+        set_first = f"{AUTH_FILE_VARIABLE}={quote_command(identity)} " if (identity := self._find_identity()) else ""
+        return f"or leave it, and end the freeze: {set_first}{quote_command('bkmeta', *words)}"
+
+    def _forget_result(self, name: str) -> None:
+        """Forget what a command gave, so that it is run again."""
+        self._record.find_phase(Phase.DECIDE).get("results", {}).pop(name, None)
+        self._record.save()
+
     def _freeze(self) -> None:
-        if not self._has_rights:
-            self._say("etcd has no rights that could be taken: nothing can be frozen")
-            return
         words = ["freeze", "--incident", self._incident, "--journal", self._out / "freeze"]
+        self._expect(Step.LIST, self._record.find_phase(Phase.LOOK).get("ledgers", 0))
         waiting = self._run(*words, codes=(Exit.REFUSED, Exit.FOUND, Exit.DONE, Exit.UNDECIDABLE))
         self._run(*words, "--confirm", waiting["hash"], "--reason", "rescue", codes=(Exit.DONE, Exit.UNDECIDABLE))
 
@@ -332,6 +486,8 @@ class Conductor:
         if self._kind == DELETES:
             unseen = len(self._record.find_phase(Phase.LOOK)["bookies"])
         words += ["--accept-unseen", str(unseen)] if unseen else []
+        left_out = self._count_older_copies()
+        words += ["--accept-left-out", str(left_out)] if left_out else []
         waiting = self._run(*words, codes=(Exit.REFUSED, Exit.FOUND, Exit.DONE, Exit.UNDECIDABLE))
         if waiting["exit_code"] == Exit.DONE:
             return
@@ -339,6 +495,20 @@ class Conductor:
             remedy = waiting.get("next") or "do what it says, then run this again"
             raise GuardRefusedError("thaw", waiting["verdict"], remedy)
         self._run(*words, "--confirm", waiting["hash"], "--reason", "rescue", codes=(Exit.DONE,))
+
+    def _count_older_copies(self) -> int:
+        """Return how many copies the records leave out, if all of them are of older ledgers that were settled."""
+        older = set(self._record.find_phase(Phase.DECIDE).get("older", []))
+        if not older:
+            return 0
+        inventories = [open_dataset(folder, "inventory") for folder in self._list_inventories()]
+        with connect(self._uri, make_context(self._output, self._find_identity())) as opened:
+            root = opened.root.rstrip("/")
+            hint = None if opened.layout_hint is None else Layout(opened.layout_hint)
+            layout = demand_layout(opened.store, root, hint)
+            left_out = list(find_left_out(opened.store, root, layout, inventories))
+        # Others are refused by the thaw, which names them.
+        return len(left_out) if all(str(item.ledger) in older for item in left_out) else 0
 
     def _start_bookies(self) -> None:
         starts = {row["bookie"]: row for row in self._record.find_phase(Phase.RESTORE)["starts"]}
@@ -405,23 +575,11 @@ class Conductor:
         Raises:
             HostError: one is not.
         """
-        questions = {
-            name: Question(
-                f"host {name}",
-                f"{error}. Is its bookie certainly off, and will it stay off?",
-                (),
-                {
-                    "no": "it ends here: a bookie that runs deletes; make the host reachable, then run this again",
-                    "down": "it goes on without that host; its disks count as missing",
-                },
-                "no",
-            )
-            for name, error in unreached
-        }
-        self._answer_all(list(questions.values()))
+        asked = {name: questions.ask_for_host(name, error) for name, error in unreached}
+        self._answer_all(list(asked.values()))
         for name, error in unreached:
-            if self._answer(questions[name]) != "down":
-                self._forget(questions[name].id)
+            if self._answer(asked[name]) != "down":
+                self._forget(asked[name].id)
                 raise error
 
     def _require_off(self, silent: list[str]) -> None:
@@ -435,23 +593,13 @@ class Conductor:
         """
         if not silent:
             return
-        facts = self._record.find_phase(Phase.STOP)
+        facts, question = self._record.find_phase(Phase.STOP), questions.ask_for_the_silent(silent)
         if facts.get("silent") != silent:
-            self._forget(_SILENT)
+            self._forget(question.id)
         facts["silent"] = silent
-        problem = f"no process of the bookie was found on {count_noun(len(silent), 'host')}: {list_names(silent)}"
-        question = Question(
-            _SILENT,
-            f"{problem}. Are these bookies certainly off?",
-            ("a bookie is found by the text of `process` in the command line of its Java; without the key, by `conf`",),
-            {
-                "no": "it ends here: a bookie that runs deletes; give the host another `process`, then run this again",
-                "off": "it goes on: their disks are collected, and they are started in the last step",
-            },
-            "no",
-        )
         if self._answer(question) != "off":
-            self._forget(_SILENT)
+            self._forget(question.id)
+            problem = f"no process of the bookie was found on {count_noun(len(silent), 'host')}: {list_names(silent)}"
             remedy = "correct `process` in the file of hosts, or stop the bookies, then run this again"
             raise GuardRefusedError("the cluster", problem, remedy)
 
@@ -497,13 +645,38 @@ class Conductor:
             values |= {"bookies": members, "inventories": str(self._out.absolute() / "inv")}
             gone = [b for b in self._hosts.bookies if self._record.find_answer(f"disks of {b.name}") == "gone"]
             lost = [ids.get(b.name) or b.bookie or self._record.find_answer(f"id of {b.name}") for b in gone]
+            for name, paths in self._record.find_phase(Phase.COLLECT).get("gaps", {}).items():
+                given_up = [p for p in paths if self._record.find_answer(f"folder {p} of {name}") == "gone"]
+                lost += [f"{ids[name]}={path}" for path in given_up]
             values |= {"lost": lost} if lost else {}
-        servers = [str(self._out.absolute() / "servers")] if self._hosts.servers and self._kind == LOST else []
-        snapshots = [*values.get("snapshots", []), *servers]
-        values |= {"snapshots": snapshots} if snapshots else {}
+        values |= {"snapshots": snapshots} if (snapshots := self._list_snapshots()) else {}
         values |= {"quorums": quorums} if quorums else {}
         lines = [f"{key} = {json.dumps(value)}\n" for key, value in values.items()]
         self._incident.write_text("".join(lines))
+
+    def _list_snapshots(self) -> list[str]:
+        """Return what the store held earlier, as the file of hosts names it, and the files of its servers."""
+        servers = [str(self._out.absolute() / "servers")] if self._hosts.servers and self._kind == LOST else []
+        return [*self._hosts.incident.get("snapshots", []), *servers]
+
+    @property
+    def _passwords(self) -> Path | None:
+        named = self._hosts.incident.get("passwords")
+        return None if named is None else Path(named)
+
+    def _read_counts(self) -> dict[str, int]:
+        """Return the counts of the plan that is written."""
+        plan = open_dataset(Path(self._record.find_phase(Phase.DECIDE)["plan"]), "plan")
+        counts: dict[str, int] = plan.manifest["counts"]
+        return counts
+
+    def _count_writes(self) -> int:
+        counts = self._read_counts()
+        return counts["actions"] - counts.get("left_alone", 0)
+
+    def _expect(self, step: Step, things: int) -> None:
+        """Say about how long a step takes, before it begins."""
+        self._say(f"  {step} takes {in_words(estimate_s(step, things))}, by what was measured on two cores")
 
     def _answer(self, question: Question) -> str:
         self._answer_all([question])
@@ -540,87 +713,41 @@ class Conductor:
         environment = dict(os.environ)
         if (identity := self._find_identity()) is not None:
             environment[AUTH_FILE_VARIABLE] = str(identity)
-        program = make_own_command(*words, "--json")
         # What to do in the first ten minutes is said once.
-        is_told = words[0] == "preflight" and bool(self._record.values["commands"])
-        stderr = subprocess.DEVNULL if is_told else None
-        done = subprocess.run(program, stdout=subprocess.PIPE, stderr=stderr, env=environment, check=False)
-        lines = done.stdout.decode(errors="replace").splitlines()
-        try:
-            result: dict[str, Any] = json.loads(lines[-1])
-        except (IndexError, ValueError):
-            result = {"verdict": "it ended without a result", "next": "", "counts": {}}
-        self._record.add_command(command, done.returncode, str(result["verdict"]))
-        self._say(f"  {result['verdict']}")
-        if done.returncode not in codes:
+        is_told = words[0] == "preflight" and (bool(self._record.values["commands"]) or self._topic is not None)
+        ran = run_own(words, environment, self._output, is_told=is_told)
+        result = ran.result
+        self._record.add_command(command, ran.code, str(result["verdict"]), ran.seconds)
+        self._say(f"  {result['verdict']}" + (f" ({ran.seconds:.0f} s)" if ran.seconds >= 1 else ""))
+        if ran.code not in codes:
             remedy = result.get("next") or "do what it says, then run this again"
-            raise GuardRefusedError(f"bkmeta {words[0]}", f"ended with {done.returncode}: {result['verdict']}", remedy)
+            raise GuardRefusedError(f"bkmeta {words[0]}", f"ended with {ran.code}: {result['verdict']}", remedy)
         return result
 
     def _end(self) -> Ended:
+        decided = self._record.find_phase(Phase.DECIDE)
         starts = self._record.find_phase(Phase.RESTORE).get("starts", [])
         stay = {str(row["bookie"]): str(row["reason"]) for row in starts if not row["may_start"]}
         when = self._record.now().isoformat(timespec="seconds")
         left = [f"as of {when}: {self._record.find_phase(Phase.START).get('read', '')}"]
         left += [f"{bookie} must not start: {reason}" for bookie, reason in stay.items()]
+        left += [f"unload: pulsar-admin topics unload {topic}" for topic in decided.get("unload", [])]
+        if decided.get("has_topics"):
+            left.append("restart the brokers, or start them now: they read topics and subscriptions again")
         left.append("when all is verified, enable replication by hand: bookkeeper shell autorecovery -enable")
         left.append(f"from today on, daily: bkmeta capture --metadata {self._uri} --out DIR")
         is_read = self._record.find_phase(Phase.START).get("read_code") == Exit.DONE
         return Ended(self._kind, tuple(left), stay, is_read)
 
 
-def _ask_for_disks(item: CollectedBookie) -> Question:
-    return Question(
-        f"disks of {item.name}",
-        f"{item.name}: {item.verdict}. May what is missing come back?",
-        tuple(item.gaps),
-        {
-            "back": "its ledgers are guarded: readable, every copy kept, to be settled when it is back",
-            "gone": "what only it had is given up, by name, in the plan; nothing waits for it",
-        },
-        "back",
-    )
+def _ask_for_gaps(item: CollectedBookie) -> list[Question]:
+    """Return the questions for what was not read of a bookie: folder by folder where it is known which."""
+    if item.bookie is None or not item.gaps:
+        return [questions.ask_for_disks(item)]
+    return [questions.ask_for_folder(item, gap) for gap in item.gaps]
 
 
-def _ask_for_session(row: Mapping[str, Any]) -> Question:
-    """Return the question for the deletes of a session; only a plan of `recover` can hold them until later."""
-    name, ledgers = row["session"] or "none", count_noun(row["ledgers"], "ledger")
-    who = f"session {name}" if row["session"] else "an unknown session"
-    span = f"from {row['first_at']} to {row['last_at']}"
-    if not row["first_at"]:
-        span = f"in transactions {row['first_txn']} to {row['last_txn']}"
-    choices = {
-        "mistake": "the last record of each is written, byte for byte",
-        "wanted": "they stay deleted, and bookies delete their data",
-    }
-    can_wait = "on_bookies" in row
-    if can_wait:
-        choices["later"] = "they are held: their data is kept, and no client reads them"
-    return Question(
-        f"session {name}",
-        f"{who} deleted {ledgers} {span}: a mistake?",
-        (f"{row['on_bookies']} of them are on bookies",) if can_wait else (),
-        choices,
-        "later" if can_wait else None,
-    )
-
-
-def _ask_for_quorums(plan: Mapping[str, Any]) -> Question | None:
-    """Return the question for the quorums, where ledgers wait for them and most of the evidence names some."""
-    waiting = sum(plan[kind].get("source_incomplete", 0) for kind in ("reasons", "doubts"))
-    likely = max(plan["prior"], key=lambda row: row["weight"], default=None)
-    if not waiting or likely is None or likely["weight"] < _LIKELY:
-        return None
-    name = f"{likely['ensemble']}/{likely['write']}"
-    ensemble, write = likely["ensemble"], likely["write"]
-    choices = {
-        f"{name}/{ack}": f"ensemble {ensemble}, write quorum {write}, ack quorum {ack}, all of them"
-        for ack in range(write, 0, -1)
-    }
-    return Question(
-        "quorums",
-        f"were ledgers written with ensemble and write quorum {name}, as {likely['weight']:.0%} of the evidence says?",
-        (f"{count_noun(waiting, 'ledger')} do not show theirs by themselves",),
-        {**choices, "unknown": "they stay guarded, or held"},
-        "unknown",
-    )
+def _list_disks(item: CollectedBookie) -> list[str]:
+    """Return the folders of a bookie that are there."""
+    missing = {gap.path for gap in item.gaps if gap.is_missing}
+    return [disk for disk in item.disks if disk not in missing]

@@ -6,6 +6,7 @@ import shlex
 import shutil
 import subprocess
 import tarfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -14,11 +15,19 @@ from reconcile.cli.rescue import scripts
 from reconcile.cli.rescue.hosts import BookieHost, ServerHost, Transport
 from reconcile.cli.rescue.transports import HostError, make_own_command, require_done, run_script
 from recovery.dataset import MANIFEST, open_dataset
-from recovery.errors import RecoveryError
+from recovery.errors import Reason, RecoveryError
 
 _TRIES: Final = 3
 """Times that a folder is copied until what was copied is what is there; files that grow meanwhile differ."""
 _CODES: Final = (0, 3, 4)
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A folder of a bookie that was not read whole: its path on the host, and whether it is not there at all."""
+
+    path: str
+    is_missing: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +39,15 @@ class CollectedBookie:
         bookie: its id; None: nothing was collected.
         is_complete: whether everything of it was read.
         verdict: one line.
-        gaps: what is missing, a line each.
-        disks: its folders, on its host.
+        gaps: its folders that were not read whole.
+        disks: its folders, on its host; those that are missing, too.
     """
 
     name: str
     bookie: str | None
     is_complete: bool
     verdict: str
-    gaps: tuple[str, ...] = ()
+    gaps: tuple[Gap, ...] = ()
     disks: tuple[str, ...] = ()
 
 
@@ -82,11 +91,13 @@ def collect_bookie(bookie: BookieHost, folder: Path, passwords: Path | None) -> 
         [row] = inventory.read("bookies").to_pylist()
     except (HostError, RecoveryError) as error:
         return CollectedBookie(bookie.name, None, is_complete=False, verdict=f"not collected: {error}")
-    gone = [item["path"] for item in row["dirs"] if not item["complete"]]
+    unread = dict.fromkeys(item["path"] for item in row["dirs"] if not item["complete"])
+    damage = inventory.read("damage", columns=["file", "reason"]).to_pylist()
+    missing = {item["file"] for item in damage if item["reason"] == Reason.MISSING}
     count = inventory.rows("copies")
     verdict = f"{row['bookie']}, {count} rows, " + ("read completely" if row["complete"] else "NOT read completely")
     disks = tuple(dict.fromkeys(item["path"] for item in row["dirs"]))
-    gaps = tuple(f"{path} was not read whole" for path in gone)
+    gaps = tuple(Gap(path, path in missing) for path in unread)
     return CollectedBookie(bookie.name, row["bookie"], bool(row["complete"]), verdict, gaps, disks)
 
 
@@ -94,51 +105,125 @@ def _collect_here(bookie: BookieHost, target: Path, passwords: Path | None) -> N
     words = ["collect", "--bookie-conf", bookie.conf, "--out", str(target), "--json"]
     words += [] if passwords is None else ["--passwords", str(passwords)]
     done = subprocess.run(make_own_command(*words), stdout=subprocess.PIPE, check=False)
-    _require_collected(bookie.name, done.returncode, done.stdout)
+    _require_done(bookie.name, "collect", done.returncode, done.stdout)
 
 
 def _collect_there(bookie: BookieHost, target: Path, passwords: Path | None) -> None:
     """Collect into a folder of the host's that another try finds again, bring it here, and remove it."""
-    mark = hashlib.sha256(str(target.absolute()).encode()).hexdigest()[:12]
-    room = f"/tmp/bkmeta-rescue-{mark}"  # noqa: S108 - of mode 0700, made by us
-    host = bookie.host
-    require_done(
-        host, run_script(host, f"umask 077; mkdir -p {room}; [ -O {room} ] && [ ! -L {room} ]"), f"making {room}"
-    )
-    program = bookie.program
-    if bookie.copy is not None:
-        program = f"{room}/bkmeta"
-        size = bookie.copy.stat().st_size
-        has_it = f'[ "$(wc -c <{program} 2>/dev/null)" = {size} ]'
-        script = f"{has_it} || {{ cat >{program}.new && mv {program}.new {program}; }}; chmod 700 {program}"
-        require_done(host, run_script(host, script, stdin=bookie.copy), "copying the program")
-    words = f"{shlex.quote(program)} collect --bookie-conf {shlex.quote(bookie.conf)} --out {room}/try-$$ --json"
-    if passwords is not None:
-        script = f"umask 077; cat >{room}/passwords"
-        require_done(host, run_script(host, script, stdin=passwords), "copying the passwords")
-        words += f" --passwords {room}/passwords"
+    host, room = bookie.host, _Room.make(bookie, target, passwords)
+    words = f"{room.program} collect --bookie-conf {shlex.quote(bookie.conf)} --out {room.path}/try-$$ --json"
     # What an earlier try left may still be at work there: each has a folder of its own.
-    keep = f"[ ! -f {room}/try-$$/{MANIFEST} ] || [ -d {room}/out ] || mv {room}/try-$$ {room}/out"
-    script = f"[ -d {room}/out ] || {{ {words}; code=$?; {keep}; exit $code; }}"
+    keep = f"[ ! -f {room.path}/try-$$/{MANIFEST} ] || [ -d {room.path}/out ] || mv {room.path}/try-$$ {room.path}/out"
+    script = f"[ -d {room.path}/out ] || {{ {words}{room.passwords}; code=$?; {keep}; exit $code; }}"
     answer = run_script(host, script)
     if answer.out or answer.code:
-        _require_collected(bookie.name, answer.code, answer.out or answer.err.encode())
+        _require_done(bookie.name, "collect", answer.code, answer.out or answer.err.encode())
     fresh = target.with_name(f".{target.name}.new")
     shutil.rmtree(fresh, ignore_errors=True)
-    _fetch(bookie.name, lambda out: run_script(host, f"tar -C {room}/out -cf - .", stdout=out), fresh)
+    room.fetch("out", fresh)
     open_dataset(fresh, "inventory").verify()
     fresh.rename(target)
-    require_done(host, run_script(host, f"rm -rf {room}"), f"removing {room}")
+    room.remove()
 
 
-def _require_collected(name: str, code: int, out: bytes) -> None:
+def export_ledgers(
+    bookie: BookieHost,
+    collected: str,
+    disks: Sequence[str],
+    ledgers: Sequence[str],
+    folder: Path,
+    passwords: Path | None,
+) -> str:
+    """Write what a bookie's disks have of some ledgers, whatever their records say, below a folder of this machine.
+
+    Args:
+        bookie: whose disks.
+        collected: its id.
+        disks: its folders, on its host.
+        ledgers: their ids.
+        folder: gets a folder of the bookie's name, unless that is there.
+        passwords: file of candidates; None: none.
+
+    Returns:
+        One line.
+
+    Raises:
+        HostError: the host cannot be reached, or nothing was written there.
+    """
+    target = folder / bookie.name
+    if target.exists():
+        return f"written to {target} before"
+    folder.mkdir(parents=True, exist_ok=True)
+    room = _Room.make(bookie, target, passwords)
+    named = " ".join(f"--disk {shlex.quote(f'{collected}={disk}')}" for disk in disks)
+    words = f"{room.program} export {shlex.join(ledgers)} {named} --logs --json{room.passwords}"
+    keep = f"case $code in {'|'.join(map(str, _CODES))}) rm -rf {room.path}/out; mv {room.path}/try-$$ {room.path}/out"
+    script = f"{words} --out {room.path}/try-$$; code=$?; {keep};; esac; exit $code"
+    answer = run_script(bookie.host, script)
+    result = _require_done(bookie.name, "export", answer.code, answer.out or answer.err.encode())
+    fresh = target.with_name(f".{target.name}.new")
+    shutil.rmtree(fresh, ignore_errors=True)
+    room.fetch("out", fresh)
+    fresh.rename(target)
+    room.remove()
+    return f"written to {target}: {result['verdict']}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """A folder of a host's for one piece of work, with the program and the candidates where they are needed.
+
+    Attributes:
+        bookie: whose host.
+        path: of the folder there.
+        program: as its shell takes it.
+        passwords: the option that names the candidates, or nothing.
+    """
+
+    bookie: BookieHost
+    path: str
+    program: str
+    passwords: str
+
+    @classmethod
+    def make(cls, bookie: BookieHost, target: Path, passwords: Path | None) -> "_Room":
+        """Make it for what will be at a place of this machine; another try finds the same again."""
+        mark = hashlib.sha256(str(target.absolute()).encode()).hexdigest()[:12]
+        path = f"/tmp/bkmeta-rescue-{mark}"  # noqa: S108 - of mode 0700, made by us
+        host = bookie.host
+        script = f"umask 077; mkdir -p {path}; [ -O {path} ] && [ ! -L {path} ]"
+        require_done(host, run_script(host, script), f"making {path}")
+        program = shlex.quote(bookie.program)
+        if bookie.copy is not None:
+            program = f"{path}/bkmeta"
+            size = bookie.copy.stat().st_size
+            has_it = f'[ "$(wc -c <{program} 2>/dev/null)" = {size} ]'
+            script = f"{has_it} || {{ cat >{program}.new && mv {program}.new {program}; }}; chmod 700 {program}"
+            require_done(host, run_script(host, script, stdin=bookie.copy), "copying the program")
+        if passwords is not None:
+            script = f"umask 077; cat >{path}/passwords"
+            require_done(host, run_script(host, script, stdin=passwords), "copying the passwords")
+        return cls(bookie, path, program, "" if passwords is None else f" --passwords {path}/passwords")
+
+    def fetch(self, name: str, target: Path) -> None:
+        """Bring a folder of it to this machine."""
+        script = f"tar -C {self.path}/{name} -cf - ."
+        _fetch(self.bookie.name, lambda out: run_script(self.bookie.host, script, stdout=out), target)
+
+    def remove(self) -> None:
+        """Remove it."""
+        require_done(self.bookie.host, run_script(self.bookie.host, f"rm -rf {self.path}"), f"removing {self.path}")
+
+
+def _require_done(name: str, command: str, code: int, out: bytes) -> dict[str, Any]:
     lines = out.decode(errors="replace").splitlines()
     try:
         result: dict[str, Any] = json.loads(lines[-1])
     except (IndexError, ValueError):
         result = {"verdict": lines[-1] if lines else "it said nothing"}
     if code not in _CODES:
-        raise HostError(f"{name}: collect ended with {code}: {result['verdict']}")
+        raise HostError(f"{name}: {command} ended with {code}: {result['verdict']}")
+    return result
 
 
 def _fetch(name: str, write: Any, target: Path) -> None:  # noqa: ANN401 - a function of a file

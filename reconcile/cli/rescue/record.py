@@ -66,19 +66,24 @@ class Record:
     now: Callable[[], datetime]
 
     @classmethod
-    def open(cls, folder: Path, metadata: str, now: Callable[[], datetime]) -> "Record":
+    def open(cls, folder: Path, metadata: str, now: Callable[[], datetime], *, topic: str | None = None) -> "Record":
         """Return the record of a folder, or begin one.
 
         Raises:
-            InputError: the file is no record, or is of another store.
+            InputError: the file is no record, or is of another store, or of other topics.
         """
         values = read_record(folder)
         if values is None:
-            values = {"schema": SCHEMA, "metadata": metadata, "began": _show(now())}
+            values = {"schema": SCHEMA, "metadata": metadata, "topic": topic, "began": _show(now())}
             values |= {"phases": {}, "answers": {}, "commands": []}
         elif values["metadata"] != metadata:
             problem = f"is a rescue of {values['metadata']}"
             raise InputError(str(folder / FILE), problem, "name that store, or another folder")
+        elif None not in (topic, values.get("topic")) and not values["phases"].get(Phase.DECIDE, {}).get("ended"):
+            values["topic"] = topic  # Nothing was decided yet: the first name was not the right one.
+        elif values.get("topic") != topic:
+            problem = "is a rescue of " + ("all topics" if values.get("topic") is None else str(values["topic"]))
+            raise InputError(str(folder / FILE), problem, "say the same --topic, or name another folder")
         record = cls(folder, values, now)
         record.save()
         return record
@@ -129,9 +134,10 @@ class Record:
         }
         self.save()
 
-    def add_command(self, command: str, exit_code: int, verdict: str) -> None:
-        """Keep what was run."""
+    def add_command(self, command: str, exit_code: int, verdict: str, seconds: float) -> None:
+        """Keep what was run, and the seconds that it took."""
         row = {"at": _show(self.now()), "command": command, "exit_code": exit_code, "verdict": verdict}
+        row["seconds"] = round(seconds, 1)
         self.values["commands"].append(row)
         self.save()
 

@@ -5,9 +5,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from reconcile.deletes.approvals import Approvable, Subject
 from reconcile.errors import Advice, GuardRefusedError, PlanError, Remedy
 from reconcile.estimates import Step
@@ -17,6 +14,7 @@ from reconcile.jobs.context import Context, Wire, connect, throttle
 from reconcile.jobs.starts import decide_starts_now
 from reconcile.plan.manifest import COOKIES_WAIT, PlanManifest, read_plan_manifest
 from reconcile.plan.plan_reader import open_whole
+from reconcile.plan.views.open_points import count_rights
 from reconcile.stores import demand_same_keys, demand_store_uri, list_principals
 from reconcile.words import count_noun, list_names
 from reconcile.write import apply as engine
@@ -262,10 +260,7 @@ def _demand_confirmation(reviewed: Review, confirmation: Confirmation) -> None:
 
 def _demand_acls(plan: Dataset) -> None:
     """Refuse a plan that names no ACL for what it creates."""
-    lacking = 0
-    for rows in plan.batches("actions"):
-        created = pc.is_in(rows["op"], value_set=pa.array(["create", "hold"]))
-        lacking += int(pc.sum(pc.and_(created, pc.is_null(rows["acl"]))).as_py() or 0)
+    lacking = count_rights(plan).lacking
     if lacking:
         problem = f"names no ACL for {lacking} of the keys that it creates"
         raise GuardRefusedError(plan.path, problem, Remedy(Advice.NAME_ACL))

@@ -11,8 +11,8 @@
 A topic is deleted with all its subscriptions, each before it; a subscription that went long before it stays deleted. A
 node that the store has with other bytes is left as it is, and can be replaced by an edit of the plan.
 
-A schema is of a topic with all its partitions. Policies that were set for a topic alone are messages of a topic of its
-namespace, `__change_events`: they come back as ledgers of that.
+A schema is of a topic with all its partitions. Policies that were set for a topic alone are messages of another topic
+of its namespace: they come back as ledgers of that.
 
 Source: apache/pulsar 4.0.7, ManagedLedgerImpl.asyncDelete, PersistentTopic.delete, AbstractTopic.deleteSchema; names:
 TopicName; policies: NamespaceResources, LocalPoliciesResources, TenantResources.

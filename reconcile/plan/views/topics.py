@@ -124,10 +124,10 @@ def list_topics_back(plan: Dataset, shown: int, *, by_records: bool = False) -> 
                     if len(found) < shown:
                         found[use[0]] = TopicBack(use[0], NodeState.STANDS)
     for ledger, (entries, _) in back.items():
-        if (topic := found.get(owners.get(ledger, ""))) is not None:
-            topic.ledgers += 1
-            topic.entries += entries or 0
-            topic.not_closed += entries is None
+        if (gets := found.get(owners.get(ledger, ""))) is not None:
+            gets.ledgers += 1
+            gets.entries += entries or 0
+            gets.not_closed += entries is None
     for name, record in named.items():
         came = [listed for listed in record.ledgers if listed.ledger in back]
         found[name].until_ms = max((listed.closed_ms for listed in came if listed.closed_ms is not None), default=None)

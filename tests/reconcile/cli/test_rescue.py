@@ -226,7 +226,7 @@ def test_a_person_is_asked_on_a_terminal(zookeeper_server: ZooKeeperServer, tmp_
         os.write(here, b"\x04")
         assert running.wait() == Exit.INTERRUPTED
     os.close(here)
-    for text in (b"what happened?", b"known: the store lists 1 ledger", b"deletes are frozen", b"is not one of"):
+    for text in (b"what happened?", b"known: the store lists 1 ledger", b"and they come back", b"is not one of"):
         assert text in shown, shown
     record = read_record(tmp_path / "out")
     assert record is not None

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from reconcile.compare.evidence import Catalog, sort_newest_first
 from reconcile.jobs.make_plan.request import PlanRequest
+from reconcile.jobs.upper_layers import holds_topics
 from reconcile.plan.actions import LEAVE, PARTITIONS, find_places, make_subtree_actions
 from reconcile.plan.manifest import SubtreeCounts
 from reconcile.plan.plan_hash import bucket_hashes
@@ -94,17 +95,24 @@ def write_subtrees(request: PlanRequest, out: DatasetPlace) -> SubtreeWrites:
 
 
 def _choose_source(request: PlanRequest) -> Catalog:
-    """Return the newest snapshot that was captured with all subtrees that are wanted."""
+    """Return the newest snapshot that was captured with all subtrees that are wanted.
+
+    Of Pulsar's nodes the newest that has a topic: what was copied of a store after its loss has none.
+    """
     if not request.snapshots:
         remedy = "name what the store held earlier"
         raise InputError("the plan", "has no snapshot to take the nodes of upper layers from", remedy)
     lacking: Sequence[str] = ()
+    whole = list[Catalog]()
     for catalog in sort_newest_first(request.snapshots):
         captured = list_captured(catalog.dataset)
         tops = _resolve(request, catalog)
         lacking = [top for top in tops if not any(f"{top}/".startswith(f"{known}/") for known in captured)]
         if not lacking:
-            return catalog
+            whole.append(catalog)
+    if whole:
+        with_topics = (catalog for catalog in whole if holds_topics(catalog.dataset))
+        return next(with_topics, whole[0]) if request.subtrees.pulsar else whole[0]
     problem = f"was captured without {lacking[0]}"
     remedy = "capture it again with these subtrees, or name the store's files themselves as the snapshot"
     raise InputError(str(request.snapshots[-1].path), problem, remedy)

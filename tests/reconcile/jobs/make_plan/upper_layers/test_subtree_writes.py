@@ -23,6 +23,7 @@ from reconcile.plan.manifest import PlanBinding, PlanCounts, PlanManifest, Subtr
 from reconcile.plan.plan_hash import Hashes, ledger_hashes
 from reconcile.plan.plan_reader import demand_whole, overview
 from reconcile.plan.views.differences import compare_plans
+from reconcile.plan.views.topics import list_topics_back
 from reconcile.plan.waves import parse_waves, split_plan
 from reconcile.write import apply, undo
 from reconcile.write.apply_results import Applied
@@ -311,3 +312,28 @@ def test_a_snapshot_without_the_subtree_is_refused(snapshot: Dataset, tmp_path: 
     with pytest.raises(InputError, match="has no /managed-ledgers"):
         write_subtrees(request_of(empty, None, pulsar=True), tmp_path)
     assert write_subtrees(request_of(snapshot, None), tmp_path) == SubtreeWrites()
+
+
+def test_topics_are_those_of_the_newest_snapshot_that_has_any(tmp_path: Path) -> None:
+    """A copy that was made after the loss is newer, and has none: what was there before comes back."""
+    snapshot = take(fill(ScannableMemory(lambda: 1_000)), tmp_path / "snapshot", pulsar=True)
+    store = ScannableMemory(lambda: 2_000)
+    fill(store)
+    store.put("/admin/clusters/here", b"changed")
+    for key in ("/managed-ledgers/public/default/persistent/events/late", EPHEMERAL):
+        store.put(key, None)
+    store.put("/managed-ledgers/public/default/persistent/events", None)
+    for name in ("/persistent", "/default", "/public"):
+        key = "/managed-ledgers/public/default/persistent".partition(name)[0] + name
+        store.put(key, None)
+    wiped = take(store, tmp_path / "wiped", pulsar=True)
+    assert next(iter(sort_newest_first([wiped, snapshot]))).dataset.path == wiped.path
+    plan = make_plan(tmp_path / "plan", request_of(wiped, None, pulsar=True, others=(snapshot,)))
+    values = {row["key"]: row["value"] for row in plan.read("actions").to_pylist()}
+    topic = "/managed-ledgers/public/default/persistent/events"
+    assert values[f"/{topic}"] == NODES[topic]
+    back = list_topics_back(plan, 10)
+    assert [(one.url, one.node, one.subscriptions) for one in back.topics] == [
+        ("persistent://public/default/events", "created", ["late"])
+    ]
+    assert list_topics_back(plan, 0).total == 1

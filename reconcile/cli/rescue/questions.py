@@ -1,0 +1,214 @@
+"""The questions of a rescue: each with what is known, what an answer costs, and a recommendation."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from reconcile.cli.rescue.copies import CollectedBookie, Gap
+from reconcile.cli.rescue.record import Question
+from reconcile.words import count_noun, list_names
+
+_LIKELY: Final = 0.5
+"""Share of the evidence from which on quorums are asked about."""
+_COMES_BACK: Final = {
+    "back": "its ledgers are guarded: readable, every copy kept, to be settled when it is back",
+    "gone": "what only it had is given up, by name, in the plan; nothing waits for it",
+}
+
+
+def ask_what_happened(ledgers: int, seen: Mapping[str, Any]) -> Question:
+    """Return the question what kind of disaster it is, of a store that lists ledgers."""
+    return Question(
+        "kind",
+        "what happened?",
+        (f"the store lists {count_noun(ledgers, 'ledger')}", f"preflight: {seen['verdict']}"),
+        {
+            "lost": "the store was lost, emptied, or put back from an older copy: every bookie is stopped at once",
+            "deletes": "ledgers of a live cluster were deleted by mistake: nothing is stopped, and they come back",
+        },
+        "lost" if seen.get("level") == "critical" else "deletes",
+    )
+
+
+def ask_to_freeze(ledgers: int) -> Question:
+    """Return the question whether deletes are frozen on a cluster that clients write to."""
+    return Question(
+        "freeze",
+        "freeze the deletes of bookies until all is back?",
+        (f"the store lists {count_noun(ledgers, 'ledger')}; bookies collect at each pass (gcWaitTime, 15 minutes)",),
+        {
+            "freeze": "nothing is deleted until the thaw; no client gets an id for a new ledger: writers that need one "
+            "wait, or fail",
+            "no": "writers go on; what bookies collect before it is back is gone",
+        },
+        "freeze",
+    )
+
+
+def ask_for_host(name: str, error: Exception) -> Question:
+    """Return the question whether a bookie is off whose host was not reached."""
+    return Question(
+        f"host {name}",
+        f"{error}. Is its bookie certainly off, and will it stay off?",
+        (),
+        {
+            "no": "it ends here: a bookie that runs deletes; make the host reachable, then run this again",
+            "down": "it goes on without that host; its disks count as missing",
+        },
+        "no",
+    )
+
+
+def ask_for_disks(item: CollectedBookie) -> Question:
+    """Return the question for a bookie that was not collected, or of which it is not known what is missing."""
+    text = f"{item.name}: {item.verdict}. May what is missing come back?"
+    return Question(f"disks of {item.name}", text, (), _COMES_BACK, "back")
+
+
+def ask_for_folder(item: CollectedBookie, gap: Gap) -> Question:
+    """Return the question for one folder of a bookie whose others were read."""
+    problem = "is missing" if gap.is_missing else "was not read whole"
+    text = f"folder {gap.path} of {item.name} {problem}: may it come back?"
+    return Question(f"folder {gap.path} of {item.name}", text, (item.verdict,), _COMES_BACK, "back")
+
+
+def ask_for_session(row: Mapping[str, Any]) -> Question:
+    """Return the question for the deletes of a session; only a plan of `recover` can hold them until later."""
+    name, ledgers = row["session"] or "none", count_noun(row["ledgers"], "ledger")
+    who = f"session {name}" if row["session"] else "an unknown session"
+    span = f"from {row['first_at']} to {row['last_at']}"
+    if not row["first_at"]:
+        span = f"in transactions {row['first_txn']} to {row['last_txn']}"
+    choices = {
+        "mistake": "the last record of each is written, byte for byte",
+        "wanted": "they stay deleted, and bookies delete their data",
+    }
+    can_wait = "on_bookies" in row
+    if can_wait:
+        choices["later"] = "they are held: their data is kept, and no client reads them"
+    return Question(
+        f"session {name}",
+        f"{who} deleted {ledgers} {span}: a mistake?",
+        (f"{row['on_bookies']} of them are on bookies",) if can_wait else (),
+        choices,
+        "later" if can_wait else None,
+    )
+
+
+def ask_for_quorums(plan: Mapping[str, Any]) -> Question | None:
+    """Return the question for the quorums, where ledgers wait for them and most of the evidence names some."""
+    waiting = sum(plan[kind].get("source_incomplete", 0) for kind in ("reasons", "doubts"))
+    likely = max(plan["prior"], key=lambda row: row["weight"], default=None)
+    if not waiting or likely is None or likely["weight"] < _LIKELY:
+        return None
+    name = f"{likely['ensemble']}/{likely['write']}"
+    ensemble, write = likely["ensemble"], likely["write"]
+    choices = {
+        f"{name}/{ack}": f"ensemble {ensemble}, write quorum {write}, ack quorum {ack}, all of them"
+        for ack in range(write, 0, -1)
+    }
+    return Question(
+        "quorums",
+        f"were ledgers written with ensemble and write quorum {name}, as {likely['weight']:.0%} of the evidence says?",
+        (f"{count_noun(waiting, 'ledger')} do not show theirs by themselves",),
+        {**choices, "unknown": "they stay guarded, or held"},
+        "unknown",
+    )
+
+
+def ask_for_passwords(ledgers: int, keys: int, file: str | None) -> Question:
+    """Return the question for passwords, where ledgers open with none of the candidates.
+
+    Args:
+        ledgers: such ledgers.
+        keys: different master keys of theirs.
+        file: of the candidates; None: none was named.
+    """
+    opens = "opens" if ledgers == 1 else "open"
+    known = [f"they have {count_noun(keys, 'password')}, known by the hash of the key that bookies store"]
+    choices = {"none": "their records come back without a password: clients that know it read them all the same"}
+    if file is not None:
+        known.append(f"candidates stand in {file}, one a line")
+        choices = {"added": f"you added some to {file}: the plan is made again with them", **choices}
+    else:
+        known.append('name a file of candidates: passwords = "FILE" in [incident], then run this again')
+    return Question(
+        "passwords",
+        f"{count_noun(ledgers, 'ledger')} {opens} with none of the known passwords: is there another?",
+        tuple(known),
+        choices,
+        "none",
+    )
+
+
+def ask_for_rights(created: int, lacking: int, named: Mapping[str, int], secured: str) -> Question:
+    """Return the question which rights the records get that no snapshot names any for.
+
+    Args:
+        created: keys that the plan creates.
+        lacking: of these, keys without rights of their own.
+        named: rights → keys that have them in the snapshot.
+        secured: what rights the store has of its own, for people; empty: it is open.
+    """
+    known = [f"the snapshot has the rights of {created - lacking} of {count_noun(created, 'key')}"]
+    known += [f"  {count} have {rights}" for rights, count in sorted(named.items(), key=lambda item: -item[1])[:3]]
+    known += [secured] if secured else []
+    known.append("write scheme:id:perms,…; what the snapshot has rights of keeps them")
+    likely = max(named, key=lambda rights: named[rights], default=None)
+    text = f"the store is secured: which rights shall the other {count_noun(lacking, 'key')} have?"
+    return Question("rights", text, tuple(known), {}, likely)
+
+
+def ask_for_older_ledgers(ids: int) -> Question:
+    """Return the question what becomes of the older ledgers of ids that were given out twice."""
+    return Question(
+        "older ledgers",
+        f"{count_noun(ids, 'id')} of two ledgers: the store has the record of the younger one, and only disks have "
+        "the older one. Save the entries of the older ones before bookies start?",
+        ("once bookies run, they collect the older copies when the younger ledger is trimmed or deleted",),
+        {
+            "export": "every bookie's entries of these ids are written to older/ of this folder",
+            "saved": "you saved them by yourself",
+            "lost": "what only the older ones had is given up, by name, in the plan",
+        },
+        "export",
+    )
+
+
+def ask_for_adoption(ledgers: int) -> Question:
+    """Return the question whether topics get the ledgers that they made after the snapshot."""
+    return Question(
+        "adopt",
+        f"{count_noun(ledgers, 'ledger')} came after the snapshot, and their records name their topics: append them?",
+        ("a topic whose node does not name a ledger serves none of its messages",),
+        {
+            "yes": "each is appended to the topic that its record names, as far as that is possible",
+            "no": "they come back, and no reader finds them until a topic names them: plan edit --adopt",
+        },
+        "yes",
+    )
+
+
+def ask_for_the_silent(silent: list[str]) -> Question:
+    """Return the question whether bookies are off that have no process on hosts that were reached."""
+    return Question(
+        "bookies off",
+        f"no process of the bookie was found on {count_noun(len(silent), 'host')}: {list_names(silent)}. "
+        "Are these bookies certainly off?",
+        ("a bookie is found by the text of `process` in the command line of its Java; without the key, by `conf`",),
+        {
+            "no": "it ends here: a bookie that runs deletes; give the host another `process`, then run this again",
+            "off": "it goes on: their disks are collected, and they are started in the last step",
+        },
+        "no",
+    )
+
+
+def ask_to_go_on(name: str, verdict: str) -> Question:
+    """Return the question whether to go on where not every ledger was read as the plan has it."""
+    return Question(
+        name,
+        "not every ledger is as the plan has it. Go on?",
+        (verdict,),
+        {"no": "it ends here; see why, then run this again", "yes": "it goes on to the next step"},
+        "no",
+    )
