@@ -3,6 +3,7 @@
     capture URI OUT                 a store into a catalog
     etcd URI OUT                    a live etcd likewise
     etcd-answers HOSTS ROOT         the same pages of a live etcd asked for, and dropped as they come
+    follow URI PLACE REVISION       a backup of a live etcd that goes on, from its last seal until a revision is sealed
     apply PLAN URI ROOT JOURNAL     a plan into a store
     infer INVENTORIES               nothing but `reconstruct`, on one core, copies read beforehand
     index FOLDER N OF               a share of the index files of one bookie, into groups that are thrown away
@@ -114,6 +115,30 @@ def etcd(uri: str, out: str) -> dict[str, Any]:
                 ledgers += len(found.rows)
             complete = not opened.store.point().gaps
         return {"ledgers": ledgers, "complete": complete}
+
+    return _timed(work)
+
+
+def follow(uri: str, place: str, revision: str) -> dict[str, Any]:
+    """Follow a live etcd into a backup until a revision is sealed; 0: a base, and no more."""
+    import threading
+    from datetime import UTC, datetime, timedelta
+
+    from reconcile.cli.output import Output
+    from reconcile.jobs.backup.follow import FollowRequest, FollowStatus, follow_store
+    from reconcile.jobs.context import Context
+    from reconcile.stores import NOBODY
+
+    ended = threading.Event()
+    context = Context(NOBODY, Output(as_json=True, progress="none"), lambda: datetime.now(UTC))
+    request = FollowRequest(uri, Path(place), base_every=timedelta(days=30))
+
+    def report(status: FollowStatus) -> None:
+        if status.through >= int(revision):
+            ended.set()
+
+    def work() -> Mapping[str, Any]:
+        return {"ledgers": follow_store(request, context, ended, report).changes}
 
     return _timed(work)
 
@@ -600,6 +625,7 @@ _ENDING: Final[Mapping[str, Callable[..., dict[str, Any]]]] = {
     "capture": capture,
     "etcd": etcd,
     "etcd-answers": etcd_answers,
+    "follow": follow,
     "apply": apply,
     "page": page,
     "impact": impact,

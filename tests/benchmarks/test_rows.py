@@ -179,6 +179,17 @@ def test_the_row_of_tombstones_deletes_every_ledger(tmp_path: Path) -> None:
     assert "after it 1 nodes" in str(cost.said["note"])
 
 
+@pytest.mark.real
+def test_the_row_of_backups_seals_every_change(tmp_path: Path) -> None:
+    """Of each run into a backup of its own; etcd's client ends where the last change came."""
+    (tmp_path / "scratch").mkdir()
+    [row] = [row for row in ROWS if row.name == "backup-etcd"]
+    with row.open(Place(tmp_path, tmp_path / "scratch", 200, alone=True)) as contestants:
+        costs = [contestants["backup follow"]() for _ in range(2)]
+        contestants["etcdctl watch"]()
+    assert [cost.said["ledgers"] for cost in costs] == [200, 200]
+
+
 def test_growth_is_told_by_ledger(tmp_path: Path) -> None:
     """Each size has its CPU time a ledger, and that of each ledger more than before."""
     costs = {size: Cost(1.0, cpu, {"driver": 1 << 20}, {}) for size, cpu in ((1000, 3.0), (2000, 5.0))}
