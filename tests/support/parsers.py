@@ -35,8 +35,10 @@ from backends.protocols import Write
 from backends.registry import parse_store_uri
 from backends.rocks import open_read_only
 from backends.zkfiles import txnlog
+from backends.zkfiles.committed import parse_voters
 from backends.zkfiles.records import MalformedError, decode
 from backends.zkfiles.store import ZooKeeperFiles, parse_at
+from backends.zkfiles.tail import LogTail
 from backends.zookeeper.acl_stream import AclStream
 from reconcile import references
 from reconcile.check import placement_files
@@ -421,6 +423,11 @@ def _zookeeper(raw: bytes) -> None:
     folder.mkdir(exist_ok=True)
     for name in ("snapshot.5", "log.1"):
         (folder / name).write_bytes(raw)
+    parse_voters(raw)
+    tail = LogTail([folder], 0)
+    for _ in range(4):  # damage is believed at the third look
+        _all(tail.read())
+    tail.close()
     files = ZooKeeperFiles(folder)
     files.point()
     _all(files.scan("/"))
