@@ -1,6 +1,6 @@
 """Inventories of a cluster that has lived: the made-up ledgers, some of them with a past from the simulated protocol.
 
-    share        past          from `recovery.testing.histories`, all E = 3, W = 2
+    share        past          from `tests.simulation.histories`, all E = 3, W = 2
     1 of 100     changed       class `changes`: one to three ensemble changes, half under pending adds, and bookies that
                                keep what they got
     1 of 100     rereplicated  class `rereplicated`, those that were copied: bookies die, some under their writers;
@@ -34,7 +34,7 @@ from benchmarks.data.ledgers import BOOKIES, CHUNK, ENSEMBLE, WRITE, Ints, Ledge
 from recovery.infer import facts
 from recovery.model import tables
 from recovery.model.ids import buckets
-from recovery.testing import histories, inventories, profiles
+from tests.simulation import histories, inventories, profiles
 
 _CLUSTER: Final = 500
 """Ledgers that share a cluster, and its bookies' fates; fewer where few are wanted."""

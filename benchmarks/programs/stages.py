@@ -446,7 +446,7 @@ def recover(folder: str, out: str) -> Iterator[Callable[[], dict[str, Any]]]:
     from reconcile.plan.actions import Passwords
     from recovery.dataset import prepare
     from recovery.spark import session
-    from recovery.testing import histories
+    from tests.simulation import histories
 
     with session(MASTER) as spark:
 

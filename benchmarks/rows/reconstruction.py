@@ -10,8 +10,8 @@ from benchmarks.data.cache import kept
 from benchmarks.measure import python, run, staying
 from benchmarks.pairs import Contestant
 from benchmarks.rows.row import STAGES, Place, Row, demand_whole
-from recovery.testing import histories, profiles, protocol, simulated_bookie
-from recovery.testing import inventories as simulated_inventories
+from tests.simulation import histories, profiles, protocol, simulated_bookie
+from tests.simulation import inventories as simulated_inventories
 
 _GROUPED: Final = "DuckDB, grouped"
 _EARLIER: Final = "the same, earlier"

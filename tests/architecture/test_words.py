@@ -96,12 +96,9 @@ IRREGULAR: Final = frozenset(
 NOT_PARTICIPLES: Final = frozenset({"bring", "embed", "feed", "need", "ring", "seed", "speed", "string"})
 
 PARTICIPLES_THAT_STAY: Final = {
-    "backends/testing/contracts.py: filled": "a fixture: the keys that it gives",
-    "backends/testing/contracts.py: troubled": "a fixture: the store that it gives",
     "reconcile/cli/options.py: expanded": "a wrapper of click's",
     "recovery/bookies/wire_reader.py: taken": "a callback that says what it was given",
     "recovery/codecs/store.py: _missing_": "an enum's own hook",
-    "recovery/testing/sensitivity.py: recorded": "a wrapper that records",
 }
 """Functions whose name is a participle, with the reason."""
 
@@ -115,7 +112,6 @@ OPTIONS_THAT_STAY: Final = {
     "reconcile/explain/ledger.py": "names the command that chose a reading",
     "recovery/backup/encryption.py": "the command lines of age and gpg",
     "reconcile/service/runs/commands.py": "the command lines that the service runs",
-    "recovery/testing/": "programs with options of their own",
 }
 """Places below the command line whose texts name its options, with the reason."""
 

@@ -11,8 +11,8 @@ import pytest
 from backends.errors import UnavailableError, UnsupportedStoreError
 from backends.protocols import Election
 from backends.registry import open_election
-from backends.testing.faults import Proxy
 from tests.support.etcd_server import EtcdServer
+from tests.support.failing_stores import Proxy
 from tests.support.waiting import until
 from tests.support.zookeeper_server import ZooKeeperServer
 

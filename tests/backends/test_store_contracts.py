@@ -8,7 +8,9 @@ from kazoo.client import KazooClient
 
 from backends.memory import MemoryStore
 from backends.protocols import ControlledStore, LiveStore, MetadataStore, WatchableStore
-from backends.testing.contracts import (
+from backends.zookeeper.store import ZooKeeperStore
+from tests.support.failing_stores import MemoryLine, Proxy
+from tests.support.store_contracts import (
     AccessControlContract,
     FaultContract,
     LiveStoreContract,
@@ -16,8 +18,6 @@ from backends.testing.contracts import (
     Troubled,
     WatchableStoreContract,
 )
-from backends.testing.faults import MemoryLine, Proxy
-from backends.zookeeper.store import ZooKeeperStore
 from tests.support.zookeeper_server import ZooKeeperServer
 
 _CHROOTS = itertools.count()

@@ -30,7 +30,7 @@ from recovery.infer.prior import Prior, count_shapes
 from recovery.infer.reconstruct import Options, reconstruct
 from recovery.model import tables
 from recovery.model.groups import group_entries
-from recovery.testing import histories
+from tests.simulation import histories
 
 pytestmark = pytest.mark.long
 

@@ -12,8 +12,8 @@ from recovery.codecs.store import Layout
 from recovery.dataset import open_dataset
 from recovery.model.ids import LedgerId
 from recovery.model.metadata import Digest, State
-from recovery.testing.bookie_dir_scoped import Held, Storage, make_scoped_bookie
 from tests.recovery.collect.test_index_database import write_database
+from tests.simulation.bookie_dir_scoped import Held, Storage, make_scoped_bookie
 from tests.support.command import run
 from tests.support.etcd_server import EtcdServer
 from tests.support.zookeeper_server import ZooKeeperServer

@@ -7,7 +7,7 @@ from typing import Any
 from recovery.collect.options import CollectOptions
 from recovery.collect.pipeline import collect
 from recovery.dataset import open_dataset
-from recovery.testing.bookie_dir import BookieDir
+from tests.simulation.bookie_dir import BookieDir
 
 Row = dict[str, Any]
 

@@ -2,7 +2,7 @@
 
 They were chosen as those in which a change of one comparison, mask or condition changes something. So what becomes of
 them is no promise: a test that fails shows what a change of the rules does, and whoever wanted that writes the file
-anew (`rewrite`), and reads the difference. What is promised of such clusters, `recovery.testing.judge` has.
+anew (`rewrite`), and reads the difference. What is promised of such clusters, `tests.simulation.judge` has.
 """
 
 import hashlib
@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from recovery.infer.search import Tail
-from recovery.testing.judge import Reconstruct, live
-from recovery.testing.row_truth import Row
-from recovery.testing.row_words import describe_segments, short_name
+from tests.simulation.judge import Reconstruct, live
+from tests.simulation.row_truth import Row
+from tests.simulation.row_words import describe_segments, short_name
 
 
 class Cluster(NamedTuple):
     """A cluster's history, and how it is looked at.
 
     Attributes:
-        history, seed, ledgers: as `recovery.testing.judge.judge` takes them.
+        history, seed, ledgers: as `tests.simulation.judge.judge` takes them.
         tail: how ledgers are closed.
         told: whether a snapshot says how many ledgers have which quorums.
         how: name of what decides.

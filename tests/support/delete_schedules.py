@@ -16,7 +16,6 @@ from typing import Final
 
 from backends.errors import UnavailableError, VersionConflictError
 from backends.protocols import MetadataStore, Write
-from backends.testing.faults import CrashError
 from reconcile.deletes.certificate import Certificate, CertifiedLedger, make_certificate
 from reconcile.deletes.cluster import Cluster
 from reconcile.deletes.own_root import OwnRoot, make_own_root, open_log, open_own_root
@@ -41,6 +40,7 @@ from reconcile.deletes.tombstones import (
 from reconcile.errors import GuardRefusedError, PartlyAppliedError
 from recovery.codecs.store import Layout, ledger_key, mark_key
 from recovery.model.ids import LedgerId
+from tests.support.failing_stores import CrashError
 from tests.support.restores import Recorder
 
 LEDGERS: Final = tuple(LedgerId(0 if n % 3 else 7, n) for n in range(1, 7))

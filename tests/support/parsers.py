@@ -84,7 +84,7 @@ from recovery.inspect.byte_account import account_for
 from recovery.manifest import digest_of
 from recovery.model import groups, ids
 from recovery.model.metadata import Digest
-from recovery.testing.bookie_dir_scoped import Held
+from tests.simulation.bookie_dir_scoped import Held
 from tests.support import paths
 from tests.support.bookie_files import cookies, entry_logs, index_files, journals, last_marks
 from tests.support.cases import NAMES, case_dir

@@ -15,12 +15,12 @@ from typing import Any, Final
 
 from backends.errors import BackendError, OutcomeUnknownError, UnavailableError, VersionConflictError
 from backends.protocols import AccessControl, Acl, MetadataStore, Versioned, Write
-from backends.testing.faults import CrashError
 from reconcile.errors import GuardRefusedError, JournalError, PartlyAppliedError
 from reconcile.write import undo
 from reconcile.write.apply import Options, apply
 from reconcile.write.audit_journal import JOURNAL, Record, scan
 from recovery.codecs.replication_lock import encode_guard
+from tests.support.failing_stores import CrashError
 from tests.support.plans import action, clock, plan_of
 
 BATCH: Final = 3

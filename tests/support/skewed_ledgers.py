@@ -32,7 +32,7 @@ from recovery.dataset import Dataset, DatasetWriter, open_dataset, prepare
 from recovery.model import tables
 from recovery.model.groups import group_entries
 from recovery.model.ids import bucket_ranges
-from recovery.testing import simulator
+from tests.simulation import simulator
 
 CLUSTER: Final = simulator.Cluster(
     shapes=((3, 2), (3, 3)), bookies=4, lengths=(20, 60), changes=(0,), harms=(simulator.Harm.NONE,)

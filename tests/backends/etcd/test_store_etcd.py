@@ -25,14 +25,14 @@ from backends.etcd.store import EtcdStore
 from backends.pace import Pace
 from backends.protocols import MetadataStore, Tls, WatchableStore, Write
 from backends.registry import open_store
-from backends.testing.contracts import FaultContract, MetadataStoreContract, Troubled, WatchableStoreContract
-from backends.testing.faults import Proxy
 from recovery.capture.live import capture
 from recovery.capture.summary import CaptureSummary
 from recovery.codecs.store import Layout
 from recovery.dataset import DatasetWriter
 from tests.support.certificates import authority, signed
 from tests.support.etcd_server import EtcdServer
+from tests.support.failing_stores import Proxy
+from tests.support.store_contracts import FaultContract, MetadataStoreContract, Troubled, WatchableStoreContract
 
 pytestmark = pytest.mark.real
 

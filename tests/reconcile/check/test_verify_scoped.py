@@ -16,8 +16,8 @@ from recovery.bookies.disk_reader import open_disks
 from recovery.codecs.store import Layout
 from recovery.model.ids import LedgerId
 from recovery.model.metadata import Digest
-from recovery.testing.bookie_dir_scoped import Held, Storage, make_scoped_bookie
 from tests.recovery.collect.test_index_database import write_database
+from tests.simulation.bookie_dir_scoped import Held, Storage, make_scoped_bookie
 from tests.support.plan_folder import Ledger, write_plan
 
 BOOKIES = ("10.0.0.1:3181", "10.0.0.2:3181")

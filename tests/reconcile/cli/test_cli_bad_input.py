@@ -15,7 +15,7 @@ import pytest
 
 from reconcile.jobs.diagnose import inspect as inspect_job
 from recovery.dataset import MANIFEST, DatasetWriter, open_dataset
-from recovery.testing.bookie_dir import BOOKIE, BookieDir, make_bookie, record, write_journal, write_mark
+from tests.simulation.bookie_dir import BOOKIE, BookieDir, make_bookie, record, write_journal, write_mark
 from tests.support.command import PATIENCE_S, PROGRAM, Done, environment, process, run, started
 from tests.support.inventories import write_inventory
 from tests.support.plan_folder import Ledger, write_plan

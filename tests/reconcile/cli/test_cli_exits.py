@@ -15,7 +15,7 @@ from reconcile.deletes.certificate import CertifiedLedger, encode_certificate, m
 from recovery.backup.chain import BackupWriter
 from recovery.dataset import Dataset, open_dataset, write_manifest, write_part
 from recovery.model.ids import LedgerId
-from recovery.testing.bookie_dir import BOOKIE, BookieDir, make_bookie
+from tests.simulation.bookie_dir import BOOKIE, BookieDir, make_bookie
 from tests.support import backups, impact_judge
 from tests.support.archives import ALL, capture_case, closed_of, disks_of, make_task
 from tests.support.command import ROOT, Done, commands, run

@@ -16,7 +16,7 @@ from reconcile.cli.command import Exit
 from reconcile.cli.main import COMMANDS
 from reconcile.cli.options import LAYOUTS
 from recovery.codecs.store import Layout
-from recovery.testing.bookie_dir import BookieDir, make_bookie, record, write_journal
+from tests.simulation.bookie_dir import BookieDir, make_bookie, record, write_journal
 from tests.support.command import PATIENCE_S, PROGRAM, commands, environment, process, run
 
 pytestmark = pytest.mark.long

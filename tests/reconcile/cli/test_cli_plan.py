@@ -25,7 +25,7 @@ from reconcile.report.pages import plan_page
 from recovery.codecs.cookie import Cookie, encode
 from recovery.dataset import Dataset, DatasetWriter, open_dataset, write_manifest, write_part
 from recovery.model import tables
-from recovery.testing.bookie_dir import make_bookie
+from tests.simulation.bookie_dir import make_bookie
 from tests.support.command import run
 from tests.support.paths import DATA
 from tests.support.plan_folder import Ledger, write_plan

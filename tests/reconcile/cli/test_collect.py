@@ -11,10 +11,10 @@ import pytest
 from recovery.codecs import entry_log
 from recovery.collect.incremental import state as state_module
 from recovery.dataset import open_dataset
-from recovery.testing.bookie_dir import BOOKIE, INSTANCE, BookieDir, make_bookie, record
-from recovery.testing.bookie_dir_scoped import Storage
 from tests.recovery.collect.test_scoped_ids import MIXED, STORAGES
 from tests.recovery.collect.test_scoped_ids import made as make_scoped
+from tests.simulation.bookie_dir import BOOKIE, INSTANCE, BookieDir, make_bookie, record
+from tests.simulation.bookie_dir_scoped import Storage
 from tests.support.command import run
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from recovery import dataset as datasets
 from recovery.dataset import MANIFEST, open_dataset
-from recovery.testing.bookie_dir import make_bookie
+from tests.simulation.bookie_dir import make_bookie
 from tests.support.command import run
 from tests.support.paths import DATA
 

@@ -19,8 +19,8 @@ from recovery.infer.references import SCHEMA
 from recovery.model import tables
 from recovery.model.ids import BUCKETS, LedgerId, buckets
 from recovery.model.metadata import Digest, LedgerMetadata, Segment, State
-from recovery.testing import evidence
-from recovery.testing.simulator import copy_row
+from tests.simulation import evidence
+from tests.simulation.simulator import copy_row
 
 RECORD: Final = LedgerMetadata(
     3, 2, 2, 2, State.CLOSED, 9, 100, (Segment(0, ("a:1", "b:1")),), Digest.CRC32C, b"", ctime=1

@@ -16,9 +16,9 @@ from recovery.dataset import Dataset, DatasetWriter, open_dataset
 from recovery.infer.prior import Prior, ShapeCounts
 from recovery.infer.reconstruct import Options
 from recovery.model import tables
-from recovery.testing.simulator import bookies, copy_row
 from tests.reconcile.compare.test_three_way import PLAIN
 from tests.recovery.infer.test_reconstruct import KNOWN, NAMES, SECRET, header, striped
+from tests.simulation.simulator import bookies, copy_row
 
 EMPTY: Final = tables.CATALOG_LEDGERS.empty_table()
 NOTHING: Final = KnownTables(EMPTY, (), tables.CATALOG_HISTORY.empty_table(), EMPTY.select(list(tables.KEY_COLUMNS)))

@@ -18,12 +18,12 @@ from recovery.infer.reconstruct import Options
 from recovery.infer.refusal import Refusal
 from recovery.model import tables
 from recovery.model.metadata import LedgerMetadata, State
-from recovery.testing import inventories
-from recovery.testing.evidence import Evidence, Reference
-from recovery.testing.inventories import View
-from recovery.testing.protocol import World
-from recovery.testing.row_truth import PASSWORDS
 from tests.recovery.infer.test_search_open_repaired import ORDINARY, make_world, open_ledger
+from tests.simulation import inventories
+from tests.simulation.evidence import Evidence, Reference
+from tests.simulation.inventories import View
+from tests.simulation.protocol import World
+from tests.simulation.row_truth import PASSWORDS
 
 SHAPE = (3, 3, 2)
 

@@ -15,12 +15,12 @@ from recovery.infer.prior import Prior, count_shapes
 from recovery.infer.reconstruct import Options
 from recovery.infer.search import Tail
 from recovery.model import tables
-from recovery.testing import judge
-from recovery.testing.cluster_judge import Quorums
-from recovery.testing.evidence import Evidence
-from recovery.testing.inventories import Inventory
-from recovery.testing.row_truth import PASSWORDS
 from tests.recovery.infer.test_reconstruct_histories import FIRST, said
+from tests.simulation import judge
+from tests.simulation.cluster_judge import Quorums
+from tests.simulation.evidence import Evidence
+from tests.simulation.inventories import Inventory
+from tests.simulation.row_truth import PASSWORDS
 
 pytestmark = pytest.mark.long
 

@@ -14,8 +14,8 @@ from recovery.dataset import sort_by_key
 from recovery.infer.refusal import Refusal
 from recovery.model import tables
 from recovery.model.metadata import NO_ENTRY, Digest, LedgerMetadata, Segment, State
-from recovery.testing.evidence import Evidence
-from recovery.testing.simulator import copy_row
+from tests.simulation.evidence import Evidence
+from tests.simulation.simulator import copy_row
 
 A, B, C, D = MEMBERS = ("a:1", "b:1", "c:1", "d:1")
 CLOSED: Final = LedgerMetadata(

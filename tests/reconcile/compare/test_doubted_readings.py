@@ -8,7 +8,7 @@ import pytest
 from reconcile.compare.doubted_readings import read_doubted
 from recovery.infer.refusal import Refusal
 from recovery.model import tables
-from recovery.testing.simulator import copy_row
+from tests.simulation.simulator import copy_row
 
 FIRST, SECOND = b"1" * 32, b"2" * 32
 

@@ -12,7 +12,7 @@ from recovery.errors import InputError
 from recovery.infer.prior import Prior, ShapeCounts, Source
 from recovery.infer.reconstruct import Options, reconstruct
 from recovery.model import tables
-from recovery.testing import simulator
+from tests.simulation import simulator
 
 
 def read(tmp_path: Path, text: str) -> StatedQuorums:

@@ -11,7 +11,7 @@ from reconcile.rules.holds import is_named
 from recovery.codecs.store import Layout
 from recovery.infer.refusal import Refusal
 from recovery.model import tables
-from recovery.testing.simulator import copy_row
+from tests.simulation.simulator import copy_row
 
 HELD = Refusal.TWO_HISTORIES
 OUTCOMES = ("guarded", "guarded", "restored", "guarded", "guarded", "guarded")

@@ -23,10 +23,10 @@ from recovery.dataset import sort_by_key
 from recovery.infer.references import SCHEMA
 from recovery.model import tables
 from recovery.model.metadata import LedgerMetadata
-from recovery.testing.evidence import Evidence
-from recovery.testing.simulator import bookies, copy_row
 from tests.reconcile.compare.test_deleted_since import CLOSED, OPEN, A, B, C, catalog
 from tests.reconcile.compare.test_three_way import PLAIN, row
+from tests.simulation.evidence import Evidence
+from tests.simulation.simulator import bookies, copy_row
 
 RUN: Final = Run("r", datetime(2026, 1, 1, tzinfo=UTC))
 SEEN: Final = [(True, True), (True, False), (False, True), (False, False)]

@@ -17,9 +17,9 @@ from recovery.dataset import Dataset, DatasetWriter, open_dataset
 from recovery.model import tables
 from recovery.model.ids import BUCKETS
 from recovery.model.metadata import Digest, LedgerMetadata, Segment, State
-from recovery.testing import simulator
-from recovery.testing.evidence import Evidence
-from recovery.testing.simulator import copy_row
+from tests.simulation import simulator
+from tests.simulation.evidence import Evidence
+from tests.simulation.simulator import copy_row
 
 OLD, NEW, OTHER = "old:1", "new:1", "other:1"
 

@@ -27,8 +27,8 @@ from recovery.model import tables
 from recovery.model.coverage import Coverage
 from recovery.model.ids import LedgerId
 from recovery.model.metadata import LedgerMetadata
-from recovery.testing.simulator import bookies, copy_row
 from tests.reconcile.compare.test_deleted_since import CLOSED, OPEN, A, B, C, catalog
+from tests.simulation.simulator import bookies, copy_row
 from tests.support.inventories import write_inventory
 
 LEDGER: Final = LedgerId(0, 1)

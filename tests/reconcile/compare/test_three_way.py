@@ -16,9 +16,9 @@ from recovery.infer.references import SCHEMA
 from recovery.infer.refusal import Refusal
 from recovery.model import tables
 from recovery.model.metadata import LedgerMetadata
-from recovery.testing.evidence import Evidence
-from recovery.testing.simulator import copy_row
 from tests.reconcile.compare.test_deleted_since import CLOSED, A, B, catalog, known, rows_of
+from tests.simulation.evidence import Evidence
+from tests.simulation.simulator import copy_row
 
 KEY: Final = catalog(CLOSED)["password_hash"][0].as_py()
 OTHER_KEY: Final = b"o" * 32

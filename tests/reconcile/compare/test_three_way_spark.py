@@ -51,8 +51,8 @@ from recovery.infer.search import Tail
 from recovery.model.ids import LedgerId
 from recovery.model.metadata import NO_ENTRY, Digest, LedgerMetadata, Segment, State
 from recovery.spark import session
-from recovery.testing import simulator
 from tests.recovery.collect.test_pipeline_golden import options
+from tests.simulation import simulator
 from tests.support.cases import case_dir, operator, truth
 from tests.support.command import run
 from tests.support.findings import found

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from recovery.model.metadata import Digest
-from recovery.testing.bookie_dir import BOOKIE, make_bookie, record
+from tests.simulation.bookie_dir import BOOKIE, make_bookie, record
 from tests.support import cases
 from tests.support.command import Done, run
 

@@ -32,8 +32,8 @@ from recovery.infer.refusal import Refusal
 from recovery.model import tables
 from recovery.model.ids import LedgerId
 from recovery.model.metadata import Digest, LedgerMetadata, Segment, State
-from recovery.testing import simulator
 from tests.recovery.infer.test_reconstruct import KNOWN, NAMES, SECRET, Row, full, header, row, striped
+from tests.simulation import simulator
 from tests.support.plan_folder import Ledger, write_plan
 
 PASSWORDS: Final = Passwords.from_candidates((simulator.PASSWORD,))

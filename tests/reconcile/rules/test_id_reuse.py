@@ -18,10 +18,10 @@ from recovery.codecs.entry import master_key
 from recovery.model import metadata as md
 from recovery.model import tables
 from recovery.model.ids import LedgerId
-from recovery.testing import histories, inventories, nasty, simulator
-from recovery.testing.evidence import Evidence
-from recovery.testing.inventories import View
-from recovery.testing.protocol import World
+from tests.simulation import histories, inventories, nasty, simulator
+from tests.simulation.evidence import Evidence
+from tests.simulation.inventories import View
+from tests.simulation.protocol import World
 from tests.support.inventories import fill_row
 
 RUN = Run("test", datetime(2030, 1, 1, tzinfo=UTC))

@@ -15,8 +15,8 @@ from recovery.infer.references import SCHEMA
 from recovery.model import metadata as md
 from recovery.model import tables
 from recovery.model.ids import LedgerId
-from recovery.testing import simulator
 from tests.reconcile.rules.test_id_reuse import copies, stored
+from tests.simulation import simulator
 
 RUN = Run("test", datetime(2030, 1, 1, tzinfo=UTC))
 BUCKET = simulator.copy_row(7, "a:1", [])["bucket"]

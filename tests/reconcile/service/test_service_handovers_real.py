@@ -15,12 +15,12 @@ from typing import Any, Final
 import pytest
 from kazoo.client import KazooClient
 
-from backends.testing.faults import Proxy
 from reconcile.service.api.methods import ApiError, Why
 from reconcile.service.config import read_config
 from reconcile.service.runs.history import read_points
 from tests.support import waiting
 from tests.support.etcd_server import EtcdServer
+from tests.support.failing_stores import Proxy
 from tests.support.namespaces import NEEDED, Namespace, may_make
 from tests.support.service import InstanceProcess, ask, read_log, write_config, write_findings
 from tests.support.waiting import PATIENCE_S, free_port

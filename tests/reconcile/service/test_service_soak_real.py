@@ -16,12 +16,12 @@ from typing import Any, Final
 
 import pytest
 
-from backends.testing.faults import Proxy
 from reconcile.service.api.methods import ApiError
 from reconcile.service.config import read_config
 from reconcile.service.runs.history import read_points
 from tests.support.cluster import Cluster
 from tests.support.disks import fill, may_mount, mounted
+from tests.support.failing_stores import Proxy
 from tests.support.processes import find_children
 from tests.support.scrutinized_cluster import ScrutinizedCluster
 from tests.support.service import HEALTH, REAL_PROGRAM, InstanceProcess, ask, fetch, write_config

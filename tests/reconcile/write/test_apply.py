@@ -16,7 +16,6 @@ import pytest
 from backends.errors import AccessDeniedError, OutcomeUnknownError, UnavailableError
 from backends.memory import WORLD, MemoryStore
 from backends.protocols import Write
-from backends.testing.faults import Fault, FaultyStore
 from reconcile.cli.wording.remedies import word_error
 from reconcile.errors import GuardRefusedError, JournalError, PartlyAppliedError, PlanError
 from reconcile.write.apply import Options, apply
@@ -26,6 +25,7 @@ from reconcile.write.counters import raise_counter
 from reconcile.write.plan_actions import Action
 from reconcile.write.writer import Outcome
 from tests.support import plans
+from tests.support.failing_stores import Fault, FaultyStore
 from tests.support.plans import action, clock, plan_of, restore_of, state_of
 
 ROOT = "/ledgers"

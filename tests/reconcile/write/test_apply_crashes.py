@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from backends.errors import UnavailableError
 from backends.memory import MemoryStore
 from backends.protocols import Write
-from backends.testing.faults import CrashError, Fault, FaultyStore
 from reconcile.errors import PartlyAppliedError
 from reconcile.write import apply as engine
 from reconcile.write import undo
@@ -24,6 +23,7 @@ from reconcile.write.apply import Options
 from reconcile.write.apply_results import Applied
 from reconcile.write.audit_journal import JOURNAL, Journal, Record, Torn, scan
 from recovery.codecs.replication_lock import encode_guard, encode_reuse
+from tests.support.failing_stores import CrashError, Fault, FaultyStore
 from tests.support.plans import action, clock, plan_of, restore_of, state_of
 
 ROOT = "/ledgers"

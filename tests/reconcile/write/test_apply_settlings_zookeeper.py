@@ -23,7 +23,6 @@ import pyarrow.compute as pc
 import pytest
 
 from backends.errors import UnavailableError
-from backends.testing.faults import CrashError
 from backends.zookeeper.store import ZooKeeperStore
 from reconcile.errors import PartlyAppliedError
 from reconcile.plan.actions import Passwords, make_ledger_actions, select_released
@@ -36,9 +35,10 @@ from recovery.dataset import sort_by_key
 from recovery.model import tables
 from recovery.model.ids import LedgerId
 from recovery.model.metadata import LedgerMetadata, State
-from recovery.testing import histories, inventories, judge
-from recovery.testing.inventories import View
-from recovery.testing.row_truth import PASSWORDS
+from tests.simulation import histories, inventories, judge
+from tests.simulation.inventories import View
+from tests.simulation.row_truth import PASSWORDS
+from tests.support.failing_stores import CrashError
 from tests.support.plans import clock
 from tests.support.restores import Recorder
 from tests.support.zookeeper_server import ZooKeeperServer

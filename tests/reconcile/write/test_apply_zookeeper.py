@@ -17,7 +17,6 @@ from kazoo.client import KazooClient
 from backends.errors import OutcomeUnknownError
 from backends.protocols import Write
 from backends.registry import open_store
-from backends.testing.faults import Fault, FaultyStore
 from backends.zookeeper.store import ZooKeeperStore
 from reconcile.plan.edits import Edits, edit_plan
 from reconcile.write.apply import Options, apply
@@ -25,6 +24,7 @@ from reconcile.write.apply_results import Applied
 from reconcile.write.audit_journal import JOURNAL, Record, scan
 from recovery.codecs.replication_lock import encode_guard
 from tests.support.command import run as command
+from tests.support.failing_stores import Fault, FaultyStore
 from tests.support.plan_folder import Ledger, write_plan
 from tests.support.plans import action, clock, lines_after, plan_of, restore_of
 from tests.support.zookeeper_server import ZooKeeperServer

@@ -11,7 +11,6 @@ import pytest
 from backends.errors import UnavailableError
 from backends.memory import MemoryStore
 from backends.protocols import Write
-from backends.testing.faults import Fault, FaultyStore
 from reconcile.errors import GuardRefusedError, JournalError, PartlyAppliedError
 from reconcile.plan.actions import SUBTREE
 from reconcile.write import undo
@@ -19,6 +18,7 @@ from reconcile.write.apply import Options, apply
 from reconcile.write.audit_journal import JOURNAL, Record, scan
 from reconcile.write.journal_events import Undid
 from recovery.model import tables
+from tests.support.failing_stores import Fault, FaultyStore
 from tests.support.plans import action, clock, plan_of, restore_of
 
 ROOT = "/ledgers"

@@ -10,7 +10,6 @@ import pytest
 from backends.bookie import frames
 from backends.memory import MemoryStore
 from backends.protocols import Write
-from backends.testing.faults import FaultyStore
 from reconcile.errors import Advice, GuardRefusedError, Remedy
 from reconcile.write.guards import (
     OPEN_ACL,
@@ -24,6 +23,7 @@ from reconcile.write.guards import (
 )
 from reconcile.write.plan_actions import Action
 from recovery.codecs.replication_lock import MAX_LOCKS
+from tests.support.failing_stores import FaultyStore
 
 BASE = "/ledgers"
 

@@ -17,7 +17,6 @@ from backends.errors import (
 )
 from backends.memory import TRANSACTION_BYTES, MemoryStore
 from backends.protocols import Versioned, Write
-from backends.testing.faults import Fault, FaultyStore
 from reconcile.write.audit_journal import JOURNAL, Journal, Record, scan
 from reconcile.write.journal_events import AclDone, AclIntent
 from reconcile.write.writer import (
@@ -29,6 +28,7 @@ from reconcile.write.writer import (
     cut_transactions,
     settle_changes,
 )
+from tests.support.failing_stores import Fault, FaultyStore
 
 ROOT = "/ledgers"
 ROUNDS: Final = 10

@@ -13,7 +13,7 @@ from recovery.codecs.entry import digest_agrees
 from recovery.errors import InputError
 from recovery.model.ids import LedgerId
 from recovery.model.metadata import Digest
-from recovery.testing.bookie_dir import (
+from tests.simulation.bookie_dir import (
     BOOKIE,
     BookieDir,
     locations,

@@ -17,13 +17,13 @@ from backends.bookie import frames
 from backends.bookie.client import Address, Options, Tls, Wire
 from backends.bookie.frames import Answer, Outcome, Request, Status
 from backends.registry import open_store
-from backends.testing.faults import Proxy
 from recovery.bookies import wire_inventory
 from recovery.bookies.addresses import read_members
 from recovery.dataset import open_dataset
 from tests.support.certificates import authority, signed
 from tests.support.cluster import Bookie, Cluster, encoded
 from tests.support.command import run
+from tests.support.failing_stores import Proxy
 from tests.support.plan_folder import of_truth, write_plan
 from tests.support.waiting import until
 

@@ -17,7 +17,6 @@ from kazoo.security import make_digest_acl_credential
 from backends.errors import ReadOnlyStoreError
 from backends.protocols import Write
 from backends.registry import OpenStore, open_store
-from backends.testing.faults import Proxy
 from backends.zookeeper.store import ZooKeeperStore
 from recovery.capture.live import capture
 from recovery.capture.summary import CaptureSummary
@@ -26,6 +25,7 @@ from recovery.codecs.store import Layout
 from recovery.dataset import Dataset, DatasetWriter, open_dataset
 from recovery.model.ids import LedgerId
 from tests.recovery.capture.test_live import RECORD
+from tests.support.failing_stores import Proxy
 from tests.support.plans import clock
 from tests.support.zookeeper_server import ZooKeeperServer, _jars, ensemble
 

@@ -18,7 +18,7 @@ from recovery.collect.rows.scoped_ids import Scopes, bucket_of, translate_keys
 from recovery.errors import Damage, FormatError, Reason
 from recovery.model.ids import LedgerId, buckets
 from recovery.model.metadata import Digest
-from recovery.testing.bookie_dir_scoped import Held
+from tests.simulation.bookie_dir_scoped import Held
 from tests.support.mangling import mangled
 
 SIZE = 4

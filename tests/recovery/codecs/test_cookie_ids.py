@@ -12,7 +12,7 @@ from recovery.codecs.cookie import Cookie
 from recovery.dataset import REPORT
 from recovery.errors import FormatError, InputError
 from recovery.model.ids import is_bookie_id
-from recovery.testing.bookie_dir import BookieDir, make_bookie
+from tests.simulation.bookie_dir import BookieDir, make_bookie
 from tests.support.collecting import look
 from tests.support.command import run
 from tests.support.inventories import write_inventory

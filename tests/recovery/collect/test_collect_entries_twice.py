@@ -9,8 +9,8 @@ from recovery.codecs import entry, journal
 from recovery.codecs.entry import EntryHeader
 from recovery.infer.refusal import Refusal
 from recovery.model.metadata import Digest
-from recovery.testing.bookie_dir import BOOKIE, BookieDir, make_bookie, write_journal, write_mark
 from tests.recovery.infer.test_reconstruct import recover
+from tests.simulation.bookie_dir import BOOKIE, BookieDir, make_bookie, write_journal, write_mark
 from tests.support.collecting import look
 
 LEDGER: Final = 7

@@ -10,7 +10,7 @@ import pytest
 from recovery.codecs import cookie
 from recovery.codecs.cookie import Cookie
 from recovery.errors import InputError
-from recovery.testing.bookie_dir import INSTANCE, BookieDir, make_bookie, write_log
+from tests.simulation.bookie_dir import INSTANCE, BookieDir, make_bookie, write_log
 from tests.support.cases import DATA
 from tests.support.collecting import look
 

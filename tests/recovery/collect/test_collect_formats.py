@@ -11,9 +11,9 @@ import rocksdict
 
 from recovery.codecs import entry_log, ledger_db
 from recovery.errors import InputError
-from recovery.testing import bookie_dir
-from recovery.testing.bookie_dir import make_bookie, record, write_log, write_mark
 from tests.recovery.collect.test_index_database import add_to_db, make_db, row, write_database
+from tests.simulation import bookie_dir
+from tests.simulation.bookie_dir import make_bookie, record, write_log, write_mark
 from tests.support.collecting import look
 
 JOURNAL: Final = 0x18BCFE56801

@@ -16,7 +16,7 @@ from recovery.codecs.entry_log import EntryAt, LogHeader
 from recovery.errors import Damage, FormatError
 from recovery.inspect.byte_account import account_for
 from recovery.model.metadata import Digest
-from recovery.testing.bookie_dir import make_bookie, write_index
+from tests.simulation.bookie_dir import make_bookie, write_index
 from tests.support import jars
 from tests.support.collecting import look
 

@@ -14,8 +14,8 @@ from recovery.errors import DatasetError, InputError
 from recovery.infer.prior import Prior
 from recovery.infer.reconstruct import Options, reconstruct
 from recovery.model.metadata import Digest
-from recovery.testing import bookie_dir
-from recovery.testing.bookie_dir import (
+from tests.simulation import bookie_dir
+from tests.simulation.bookie_dir import (
     BookieDir,
     make_bookie,
     record,

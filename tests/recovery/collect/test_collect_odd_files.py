@@ -20,7 +20,7 @@ from recovery.dataset import open_dataset
 from recovery.errors import DatasetError, InputError
 from recovery.inspect.bookie_file import look as inspect
 from recovery.inspect.byte_account import account_for
-from recovery.testing.bookie_dir import BookieDir, make_bookie, record, write_journal, write_mark
+from tests.simulation.bookie_dir import BookieDir, make_bookie, record, write_journal, write_mark
 from tests.support.collecting import look
 
 TERABYTE = 1 << 40

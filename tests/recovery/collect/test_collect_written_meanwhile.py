@@ -11,7 +11,7 @@ from recovery.codecs import framing, journal
 from recovery.codecs.journal import LastMark
 from recovery.collect.disk.file_reader import Mapped, Meter
 from recovery.collect.sources import journals
-from recovery.testing.bookie_dir import BookieDir, make_bookie, record, write_journal, write_mark
+from tests.simulation.bookie_dir import BookieDir, make_bookie, record, write_journal, write_mark
 from tests.support.collecting import look
 
 JOURNAL = 0x18BCFE56801

@@ -11,7 +11,7 @@ from recovery.codecs.framing import SIZE_FIELD
 from recovery.collect.options import CollectOptions
 from recovery.collect.pipeline import collect
 from recovery.model.metadata import Digest
-from recovery.testing.bookie_dir import BookieDir, make_bookie, record, write_journal, write_mark
+from tests.simulation.bookie_dir import BookieDir, make_bookie, record, write_journal, write_mark
 from tests.support.collecting import Seen, look
 
 JOURNAL = 0x18BCFE56801

@@ -29,7 +29,7 @@ from recovery.collect.sources import index_files
 from recovery.collect.sources.index_files import IndexReader
 from recovery.collect.sources.index_folders import find_files, find_first_level
 from recovery.dataset import open_dataset
-from recovery.testing.bookie_dir import (
+from tests.simulation.bookie_dir import (
     BookieDir,
     locations,
     make_bookie,

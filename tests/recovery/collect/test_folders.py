@@ -8,7 +8,7 @@ import pytest
 from recovery.collect.disk.bookie_conf import parse_properties, read_conf
 from recovery.collect.disk.folders import Role, match_names, survey
 from recovery.errors import InputError
-from recovery.testing.bookie_dir import make_bookie, write_journal
+from tests.simulation.bookie_dir import make_bookie, write_journal
 
 
 def conf(tmp_path: Path, text: str) -> Path:

@@ -26,8 +26,9 @@ from recovery.collect.pipeline import collect
 from recovery.dataset import AGAIN, open_dataset
 from recovery.errors import DatasetError, InputError
 from recovery.model.metadata import Digest
-from recovery.testing import bookie_dir
-from recovery.testing.bookie_dir import (
+from tests.recovery.collect.test_index_database import add_to_db, make_db, row, write_database
+from tests.simulation import bookie_dir
+from tests.simulation.bookie_dir import (
     BookieDir,
     make_bookie,
     record,
@@ -36,7 +37,6 @@ from recovery.testing.bookie_dir import (
     write_log,
     write_mark,
 )
-from tests.recovery.collect.test_index_database import add_to_db, make_db, row, write_database
 
 pytestmark = pytest.mark.long
 

@@ -10,8 +10,8 @@ import rocksdict
 from recovery.codecs import ledger_db
 from recovery.codecs.entry import master_key
 from recovery.codecs.ledger_db import LedgerRow, StorageFlags
-from recovery.testing import bookie_dir
-from recovery.testing.bookie_dir import BookieDir, make_bookie, write_log
+from tests.simulation import bookie_dir
+from tests.simulation.bookie_dir import BookieDir, make_bookie, write_log
 from tests.support.collecting import look
 
 HELD: Mapping[int, Sequence[int]] = {4: [0, 1, 2], 5: [0, 2, 4], 7: [0]}

@@ -24,7 +24,7 @@ from recovery.collect.sources.entry_records import RecordFile, RecordFiles
 from recovery.collect.sources.index import IndexTaker
 from recovery.collect.sources.index_files import IndexReader
 from recovery.collect.sources.index_folders import find_files, find_first_level
-from recovery.testing.bookie_dir import record
+from tests.simulation.bookie_dir import record
 
 METER = Meter(None, lambda _: None)
 WIDTHS = (GROUP_WIDTH, HEAD_WIDTH, FACT_WIDTH, GROUP_WIDTH)

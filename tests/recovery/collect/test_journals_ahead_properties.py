@@ -14,7 +14,7 @@ from recovery.codecs.framing import Entries, Met, ahead
 from recovery.codecs.journal import JournalEntry
 from recovery.errors import Damage, FormatError
 from recovery.model.metadata import Digest
-from recovery.testing.bookie_dir import record
+from tests.simulation.bookie_dir import record
 from tests.support.mangling import mangled
 
 UNUSUAL = 1 << 48

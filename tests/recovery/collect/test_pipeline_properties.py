@@ -39,7 +39,7 @@ from recovery.collect.sources.index_folders import find_files, find_first_level
 from recovery.dataset import DatasetWriter, open_dataset
 from recovery.errors import FormatError
 from recovery.model.groups import KeyedGroups, expand, from_arrow
-from recovery.testing.bookie_dir import make_bookie, record, write_journal, write_mark
+from tests.simulation.bookie_dir import make_bookie, record, write_journal, write_mark
 from tests.support.mangling import mangled
 
 LEDGERS = st.integers(0, 3)

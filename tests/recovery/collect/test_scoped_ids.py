@@ -15,9 +15,9 @@ from recovery.collect.options import CollectOptions
 from recovery.collect.pipeline import collect
 from recovery.model.ids import LedgerId, to_signed
 from recovery.model.metadata import Digest
-from recovery.testing.bookie_dir import BookieDir
-from recovery.testing.bookie_dir_scoped import Held, Storage, make_scoped_bookie
 from tests.recovery.collect.test_index_database import write_database
+from tests.simulation.bookie_dir import BookieDir
+from tests.simulation.bookie_dir_scoped import Held, Storage, make_scoped_bookie
 from tests.support.collecting import Row, Seen, look
 
 STORAGES: Sequence[Storage] = get_args(Storage)

@@ -11,7 +11,7 @@ import pytest
 from recovery.collect.disk.file_reader import Progress
 from recovery.collect.options import CollectOptions, CollectSummary
 from recovery.collect.pipeline import collect
-from recovery.testing.bookie_dir import BookieDir, make_bookie, write_log
+from tests.simulation.bookie_dir import BookieDir, make_bookie, write_log
 from tests.support.command import run
 
 

@@ -21,7 +21,7 @@ from recovery.collect.rows.damage import DamageList
 from recovery.collect.sources.index_folders import find_first_level
 from recovery.collect.workers import Setup, Unit, UnitResult, hold_signals, make_units, run_units
 from recovery.errors import ProcessLostError
-from recovery.testing.bookie_dir import make_bookie
+from tests.simulation.bookie_dir import make_bookie
 from tests.support.command import PATIENCE_S
 from tests.support.waiting import until
 

@@ -8,7 +8,7 @@ import pytest
 from recovery.infer.clean import Decision, decide
 from recovery.infer.copies import CopyColumns
 from recovery.model.groups import group_entries
-from recovery.testing.simulator import holds
+from tests.simulation.simulator import holds
 
 SHAPES = [(size, write) for size in range(1, 7) for write in range(1, size + 1)]
 

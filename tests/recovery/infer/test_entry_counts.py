@@ -9,7 +9,7 @@ from recovery.infer import entry_counts
 from recovery.infer.copies import CopyColumns
 from recovery.infer.entry_counts import count_below, find_thin
 from recovery.model.groups import KeyedGroups, group_entries
-from recovery.testing import simulator
+from tests.simulation import simulator
 
 ROWS, CELLS, LARGEST = 5, 12, 60
 

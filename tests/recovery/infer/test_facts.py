@@ -11,8 +11,8 @@ from recovery.infer.facts import DIGESTS, MAX_ENTRY, NO_LAC, Facts, read
 from recovery.model import tables
 from recovery.model.ids import buckets
 from recovery.model.metadata import DIGEST_SIZES, Digest
-from recovery.testing import simulator
-from recovery.testing.simulator import copy_row
+from tests.simulation import simulator
+from tests.simulation.simulator import copy_row
 
 A, B, C = "a:1", "b:1", "c:1"
 PLAIN: Final = copy_row(2, C, [0, 1])

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from recovery.infer.group_union import unite_groups
 from recovery.model.groups import KeyedGroups, expand, group_entries
-from recovery.testing.simulator import holds
+from tests.simulation.simulator import holds
 
 
 def entries_of(size: int, write: int, length: int) -> list[int]:

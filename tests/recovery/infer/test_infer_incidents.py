@@ -18,7 +18,7 @@ from recovery.dataset import open_dataset
 from recovery.infer import reconstruct as infer
 from recovery.infer.prior import Prior, count_shapes
 from recovery.infer.refusal import Refusal
-from recovery.testing.bookie_dir import make_bookie
+from tests.simulation.bookie_dir import make_bookie
 from tests.support import plans
 from tests.support.command import run
 from tests.support.plan_folder import Ledger, write_plan

@@ -9,8 +9,8 @@ from recovery.infer.prior import Prior, ShapeCounts
 from recovery.infer.reconstruct import Options
 from recovery.infer.refusal import Refusal
 from recovery.model import tables
-from recovery.testing import simulator
 from tests.recovery.infer.test_reconstruct import NAMES, SECRET, damage, header, recover, row, striped
+from tests.simulation import simulator
 
 LOST = Options(passwords=SECRET.passwords, lost_bookies=("c:3181",))
 STRIPED = Prior.build(ShapeCounts(), {(3, 2, 1): 9})

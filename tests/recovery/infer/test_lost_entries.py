@@ -12,10 +12,10 @@ from recovery.infer.refusal import Refusal
 from recovery.model import tables
 from recovery.model.ids import LedgerId
 from recovery.model.metadata import LedgerMetadata, Segment, State
-from recovery.testing import simulator
 from tests.reconcile.rules.test_sides import catalog
 from tests.recovery.infer.test_reconstruct import KNOWN, NAMES, SECRET, Row, full, header, row, striped
 from tests.recovery.infer.test_snapshot_records import TRUE
+from tests.simulation import simulator
 
 FOLDER: Final = "/d/current"
 TORN: Final[Mapping[str, Any]] = {"file": f"{FOLDER}/0.log", "hides": "unlisted"}

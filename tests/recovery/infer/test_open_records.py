@@ -17,13 +17,6 @@ from recovery.infer.search import Tail
 from recovery.infer.segment_cases import Copies
 from recovery.model import tables
 from recovery.model.metadata import LedgerMetadata, Segment, State
-from recovery.testing import evidence, histories, inventories, nasty, simulator
-from recovery.testing.cluster_judge import ClusterJudge
-from recovery.testing.evidence import Evidence
-from recovery.testing.inventories import View
-from recovery.testing.protocol import World, Writer
-from recovery.testing.row_truth import PASSWORDS
-from recovery.testing.simulator import copy_row
 from tests.recovery.infer.test_search_open_repaired import (
     BEFORE,
     ORDINARY,
@@ -35,6 +28,13 @@ from tests.recovery.infer.test_search_open_repaired import (
     replace_dead,
     send_acknowledged,
 )
+from tests.simulation import evidence, histories, inventories, nasty, simulator
+from tests.simulation.cluster_judge import ClusterJudge
+from tests.simulation.evidence import Evidence
+from tests.simulation.inventories import View
+from tests.simulation.protocol import World, Writer
+from tests.simulation.row_truth import PASSWORDS
+from tests.simulation.simulator import copy_row
 
 
 def make_repaired(shape: Shape, count: int, silent: Sequence[str] = ()) -> tuple[World, Writer]:

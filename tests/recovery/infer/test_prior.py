@@ -18,8 +18,8 @@ from recovery.infer.prior import (
     read_shapes,
 )
 from recovery.model import tables
-from recovery.testing import simulator
-from recovery.testing.simulator import copy_row
+from tests.simulation import simulator
+from tests.simulation.simulator import copy_row
 
 MANY = frozenset(f"b{n}:3181" for n in range(10))
 

@@ -14,7 +14,6 @@ from recovery.infer.refusal import REFUSALS, Refusal
 from recovery.model import tables
 from recovery.model.ids import LedgerId
 from recovery.model.metadata import Digest, LedgerMetadata, Segment, State
-from recovery.testing import simulator
 from tests.reconcile.rules.test_sides import catalog
 from tests.recovery.infer.test_reconstruct import (
     HELD,
@@ -29,6 +28,7 @@ from tests.recovery.infer.test_reconstruct import (
     row,
     striped,
 )
+from tests.simulation import simulator
 
 
 def entries_of(copy: Row) -> set[int]:

@@ -14,8 +14,8 @@ from recovery.infer.reconstruct import Options, reconstruct
 from recovery.infer.refusal import Refusal
 from recovery.model import tables
 from recovery.model.metadata import Digest
-from recovery.testing import simulator
-from recovery.testing.simulator import copy_row
+from tests.simulation import simulator
+from tests.simulation.simulator import copy_row
 
 NAMES: Final = ("a:3181", "b:3181", "c:3181", "d:3181", "e:3181")
 KNOWN: Final = Prior.build(ShapeCounts(), {(3, 3, 2): 10, (3, 2, 2): 5, (1, 1, 1): 1})

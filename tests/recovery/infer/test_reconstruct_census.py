@@ -16,14 +16,6 @@ from recovery.infer.reconstruct import Options, reconstruct
 from recovery.infer.refusal import Refusal
 from recovery.infer.search import Tail
 from recovery.model.metadata import State
-from recovery.testing import inventories
-from recovery.testing.cluster_judge import ClusterJudge
-from recovery.testing.evidence import Evidence, Reference
-from recovery.testing.histories import PASSWORD
-from recovery.testing.inventories import View
-from recovery.testing.judge import NOTHING, reconstruct_alone
-from recovery.testing.protocol import World, Writer
-from recovery.testing.row_truth import PASSWORDS
 from tests.recovery.infer.test_search_open_repaired import (
     BEFORE,
     ORDINARY,
@@ -33,6 +25,14 @@ from tests.recovery.infer.test_search_open_repaired import (
     open_ledger,
     replace_dead,
 )
+from tests.simulation import inventories
+from tests.simulation.cluster_judge import ClusterJudge
+from tests.simulation.evidence import Evidence, Reference
+from tests.simulation.histories import PASSWORD
+from tests.simulation.inventories import View
+from tests.simulation.judge import NOTHING, reconstruct_alone
+from tests.simulation.protocol import World, Writer
+from tests.simulation.row_truth import PASSWORDS
 
 Row = dict[str, Any]
 SHAPES: Final = ((3, 3, 2), (3, 2, 2), (4, 3, 2))

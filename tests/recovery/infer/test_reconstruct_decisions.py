@@ -12,11 +12,11 @@ import pytest
 from recovery.infer.prior import Prior, count_shapes
 from recovery.infer.reconstruct import Options, reconstruct
 from recovery.infer.search import Tail
-from recovery.testing import judge
-from recovery.testing.cluster_judge import Quorums
-from recovery.testing.evidence import Evidence
-from recovery.testing.inventories import Inventory
-from recovery.testing.row_truth import PASSWORDS
+from tests.simulation import judge
+from tests.simulation.cluster_judge import Quorums
+from tests.simulation.evidence import Evidence
+from tests.simulation.inventories import Inventory
+from tests.simulation.row_truth import PASSWORDS
 from tests.support import decided_ledgers
 from tests.support.decided_ledgers import Cluster
 

@@ -1,6 +1,6 @@
 """What the reconstruction guarantees, on histories of all classes, seen whole and in part; its judge sees faults.
 
-`scripts/soak histories` takes more of each; `python -m recovery.testing.judge` prints the tables.
+`scripts/soak histories` takes more of each; `python -m tests.simulation.judge` prints the tables.
 """
 
 import os
@@ -14,12 +14,12 @@ from recovery.infer import segment_costs
 from recovery.infer.search import Tail
 from recovery.model import tables
 from recovery.model.metadata import State
-from recovery.testing import judge, sensitivity
-from recovery.testing.cluster_judge import Quorums
-from recovery.testing.evidence import Evidence
-from recovery.testing.inventories import Inventory
-from recovery.testing.profiles import CLASSES, SCANS
-from recovery.testing.tally import Tally
+from tests.simulation import judge, sensitivity
+from tests.simulation.cluster_judge import Quorums
+from tests.simulation.evidence import Evidence
+from tests.simulation.inventories import Inventory
+from tests.simulation.profiles import CLASSES, SCANS
+from tests.simulation.tally import Tally
 
 pytestmark = pytest.mark.long
 

@@ -8,8 +8,8 @@ import pytest
 from recovery.infer.prior import Prior, ShapeCounts
 from recovery.infer.reconstruct import Options
 from recovery.infer.refusal import Refusal
-from recovery.testing import simulator
 from tests.recovery.infer.test_reconstruct import KNOWN, NAMES, Row, full, header, recover, row, striped
+from tests.simulation import simulator
 
 KEPT: Final = {0: dict.fromkeys(NAMES, 6)}
 

@@ -9,9 +9,9 @@ from typing import Final
 import pytest
 
 from recovery.infer.search import Tail
-from recovery.testing import judge
-from recovery.testing.nasty import NASTY
 from tests.recovery.infer.test_reconstruct_histories import FIRST, said
+from tests.simulation import judge
+from tests.simulation.nasty import NASTY
 
 COUNT: Final = int(os.environ.get("BKMETA_SOAK_NASTY", "120"))
 """Ledgers of each history, and of each with each policy a third of it."""

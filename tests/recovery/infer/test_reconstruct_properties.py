@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from recovery.infer.prior import Prior, ShapeCounts, count_shapes
 from recovery.infer.reconstruct import Options, reconstruct
 from recovery.model import tables
-from recovery.testing import simulator
-from recovery.testing.simulator import Cluster, Harm, History, Scan
+from tests.simulation import simulator
+from tests.simulation.simulator import Cluster, Harm, History, Scan
 
 pytestmark = pytest.mark.long
 

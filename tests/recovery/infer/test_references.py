@@ -15,7 +15,7 @@ from recovery.infer.reconstruct import Options, reconstruct
 from recovery.infer.references import SCHEMA
 from recovery.infer.refusal import Refusal
 from recovery.model import tables
-from recovery.testing import simulator
+from tests.simulation import simulator
 
 NAMES = ("a:3181", "b:3181", "c:3181")
 

@@ -18,9 +18,9 @@ from recovery.infer.segment_cases import NOBODY, Copies, TriedShape
 from recovery.infer.solve import Solution
 from recovery.model import tables
 from recovery.model.groups import group_entries
-from recovery.testing import simulator
 from tests.recovery.infer.test_reconstruct import NAMES, header
 from tests.recovery.infer.test_segment_cases import group_rows
+from tests.simulation import simulator
 
 Row = dict[str, Any]
 Shape = tuple[int, int]

@@ -15,14 +15,14 @@ from recovery.infer.prior import Prior, count_shapes
 from recovery.infer.reconstruct import Options, reconstruct
 from recovery.infer.search import Tail
 from recovery.model.metadata import State
-from recovery.testing import inventories
-from recovery.testing.cluster_judge import ClusterJudge
-from recovery.testing.histories import PASSWORD
-from recovery.testing.inventories import Inventory, View
-from recovery.testing.judge import NOTHING, Reconstruct, reconstruct_alone, reconstruct_rest
-from recovery.testing.protocol import World, Writer
-from recovery.testing.row_truth import PASSWORDS
-from recovery.testing.tally import Tally
+from tests.simulation import inventories
+from tests.simulation.cluster_judge import ClusterJudge
+from tests.simulation.histories import PASSWORD
+from tests.simulation.inventories import Inventory, View
+from tests.simulation.judge import NOTHING, Reconstruct, reconstruct_alone, reconstruct_rest
+from tests.simulation.protocol import World, Writer
+from tests.simulation.row_truth import PASSWORDS
+from tests.simulation.tally import Tally
 
 SHAPES: Final = ((3, 3, 2), (3, 2, 2), (2, 2, 2), (3, 2, 1), (4, 3, 2))
 ORDINARY: Final = 40

@@ -13,7 +13,7 @@ from scipy.optimize import linear_sum_assignment
 from recovery.infer import segment_cases, segment_costs
 from recovery.infer.copies import Ints
 from recovery.model.groups import group_entries
-from recovery.testing import simulator
+from tests.simulation import simulator
 
 ENTRIES = 40
 

@@ -8,7 +8,7 @@ import pytest
 
 from recovery.infer import snapshot_records
 from recovery.infer.snapshot_agreement import mark_agreeing
-from recovery.testing.judge import live, reconstruct_alone
+from tests.simulation.judge import live, reconstruct_alone
 
 
 def say(table: pa.Table) -> list[dict[str, Any]]:

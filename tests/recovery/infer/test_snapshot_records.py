@@ -15,9 +15,9 @@ from recovery.infer.wiped_bookies import Kept
 from recovery.model import tables
 from recovery.model.ids import LedgerId
 from recovery.model.metadata import Digest, LedgerMetadata, Segment, State
-from recovery.testing import simulator
 from tests.reconcile.rules.test_sides import catalog
 from tests.recovery.infer.test_reconstruct import KNOWN, NAMES, SECRET, full, header, recover, row, striped
+from tests.simulation import simulator
 
 Row = dict[str, Any]
 MEMBERS: Final = NAMES[:3]

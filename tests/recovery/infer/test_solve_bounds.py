@@ -15,7 +15,7 @@ from recovery.infer.prior import Prior, PriorShape, Source
 from recovery.infer.reconstruct import Options, reconstruct
 from recovery.model import tables
 from recovery.model.groups import KeyedGroups
-from recovery.testing import simulator
+from tests.simulation import simulator
 
 SHAPES: Final = ((3, 2), (5, 3), (3, 3))
 PRIOR: Final = Prior(tuple(PriorShape(*shape, 1 / len(SHAPES), Source.CLUSTER) for shape in SHAPES))

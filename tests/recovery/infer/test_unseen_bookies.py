@@ -9,8 +9,8 @@ import pytest
 from recovery.infer import facts
 from recovery.infer.unseen_bookies import UnseenBookies
 from recovery.model import tables
-from recovery.testing import simulator
 from tests.recovery.infer.test_reconstruct import NAMES, Row, full
+from tests.simulation import simulator
 
 FOLDER: Final = "/d/current"
 

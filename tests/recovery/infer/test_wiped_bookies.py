@@ -17,12 +17,12 @@ from recovery.infer.refusal import Refusal
 from recovery.infer.search import Tail
 from recovery.infer.wiped_bookies import SAMPLED, Sample, count_losers, find_kept
 from recovery.model import tables
-from recovery.testing import judge, simulator
-from recovery.testing.inventories import inventory
-from recovery.testing.profiles import Shape
-from recovery.testing.protocol import World
-from recovery.testing.simulator import copy_row
 from tests.recovery.infer.test_reconstruct import KNOWN, NAMES, Row, full, header, recover, row, striped
+from tests.simulation import judge, simulator
+from tests.simulation.inventories import inventory
+from tests.simulation.profiles import Shape
+from tests.simulation.protocol import World
+from tests.simulation.simulator import copy_row
 
 LEDGERS: Final = 200
 KEPT: Final = {0: dict.fromkeys(NAMES, 6)}

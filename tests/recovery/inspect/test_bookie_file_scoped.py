@@ -8,8 +8,8 @@ import pytest
 
 from recovery.inspect.bookie_file import look
 from recovery.model.ids import LedgerId
-from recovery.testing.bookie_dir_scoped import Held, Storage, make_scoped_bookie
 from tests.recovery.collect.test_index_database import write_database
+from tests.simulation.bookie_dir_scoped import Held, Storage, make_scoped_bookie
 
 STORAGES: Sequence[Storage] = get_args(Storage)
 LARGEST = (1 << 64) - 1

@@ -18,8 +18,8 @@ from recovery.inspect.byte_account import ROCKSDB, UNKNOWN, File, account_for
 from recovery.inspect.file_kinds import Kind
 from recovery.model.ids import LedgerId
 from recovery.model.metadata import Digest
-from recovery.testing.bookie_dir_scoped import Held, Storage, make_scoped_bookie
 from tests.recovery.collect.test_index_database import write_database
+from tests.simulation.bookie_dir_scoped import Held, Storage, make_scoped_bookie
 from tests.support.command import run
 
 RECORDS = [entry.encode(EntryHeader(7, n, n - 1, 5 * n + 5), b"hello", Digest.CRC32C) for n in range(5)]

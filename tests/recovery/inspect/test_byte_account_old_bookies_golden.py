@@ -9,7 +9,7 @@ import pytest
 from recovery.codecs import cookie, entry_log, index_file, journal
 from recovery.errors import FormatError
 from recovery.inspect.byte_account import UNKNOWN, account_for
-from recovery.testing.bookie_dir import BookieDir
+from tests.simulation.bookie_dir import BookieDir
 from tests.support.cases import DATA, old_dir
 from tests.support.collecting import Seen, look
 

@@ -22,7 +22,7 @@ from recovery.collect.options import CollectOptions
 from recovery.collect.pipeline import collect
 from recovery.dataset import Dataset, DatasetWriter, open_dataset, read_inventories
 from recovery.model.coverage import Coverage
-from recovery.testing.bookie_dir import INSTANCE, BookieDir, make_bookie
+from tests.simulation.bookie_dir import INSTANCE, BookieDir, make_bookie
 from tests.support.cases import copy_of
 from tests.support.scannable_store import ScannableMemory
 

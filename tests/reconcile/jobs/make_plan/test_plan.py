@@ -33,7 +33,7 @@ from recovery.model import tables
 from recovery.model.ids import BUCKETS, LedgerId, bucket_ranges, buckets
 from recovery.model.metadata import State
 from recovery.spark import over_buckets, session
-from recovery.testing import simulator
+from tests.simulation import simulator
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

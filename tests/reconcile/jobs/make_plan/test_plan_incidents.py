@@ -41,8 +41,8 @@ from recovery.infer.lost_disks import LostDisk
 from recovery.model import metadata as md
 from recovery.model.ids import LedgerId
 from recovery.spark import session
-from recovery.testing.bookie_dir import PAYLOAD, locations, make_bookie, write_index
 from tests.recovery.collect.test_pipeline_golden import options
+from tests.simulation.bookie_dir import PAYLOAD, locations, make_bookie, write_index
 from tests.support.cases import operator, truth
 from tests.support.findings import found, said
 from tests.support.scannable_store import ScannableMemory

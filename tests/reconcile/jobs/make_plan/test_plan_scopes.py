@@ -24,7 +24,7 @@ from recovery.dataset import Dataset, DatasetWriter, open_dataset, prepare
 from recovery.model import tables
 from recovery.model.ids import LedgerId, buckets, to_signed
 from recovery.spark import session
-from recovery.testing import simulator
+from tests.simulation import simulator
 from tests.support.command import process
 from tests.support.etcd_server import EtcdServer
 from tests.support.zookeeper_server import ZooKeeperServer

@@ -16,7 +16,7 @@ from recovery.codecs import ledger_metadata, store
 from recovery.codecs.store import Layout, ledger_key
 from recovery.model.ids import LedgerId
 from recovery.model.metadata import NO_ENTRY, Digest, LedgerMetadata, Segment, State
-from recovery.testing.bookie_dir import make_bookie
+from tests.simulation.bookie_dir import make_bookie
 from tests.support import deletes
 from tests.support.command import run
 from tests.support.etcd_server import EtcdServer

@@ -10,7 +10,6 @@ from backends.errors import OutcomeUnknownError, UnavailableError
 from backends.memory import MemoryStore
 from backends.protocols import AccessControl, Acl, ControlledStore, Write
 from backends.registry import ReadOnlyControlledStore, ReadOnlyStore
-from backends.testing.faults import CrashError, Fault, FaultyStore
 from reconcile.errors import GuardRefusedError, JournalError, PartlyAppliedError
 from reconcile.write import audit_journal, guards
 from reconcile.write.apply import Options, apply
@@ -18,6 +17,7 @@ from reconcile.write.freezing import freeze, freeze_state
 from reconcile.write.journal_events import FreezeHistory
 from recovery.codecs.store import Layout, layout_bytes
 from recovery.errors import InputError
+from tests.support.failing_stores import CrashError, Fault, FaultyStore
 from tests.support.plans import action, plan_of
 
 ROOT = "/ledgers"

@@ -9,7 +9,6 @@ import pytest
 
 from backends.memory import MemoryStore
 from backends.protocols import Write
-from backends.testing.faults import CrashError
 from reconcile.compare.evidence import sort_newest_first
 from reconcile.jobs.make_plan.request import PlanRequest
 from reconcile.jobs.make_plan.upper_layers import subtree_writes
@@ -34,6 +33,7 @@ from recovery.codecs.store_kind import ETCD, ZOOKEEPER
 from recovery.dataset import Dataset, DatasetWriter, open_dataset, prepare, write_part
 from recovery.errors import InputError
 from recovery.model import tables
+from tests.support.failing_stores import CrashError
 from tests.support.plan_folder import Ledger
 from tests.support.scannable_store import ScannableMemory
 

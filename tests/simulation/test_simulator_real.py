@@ -17,8 +17,8 @@ from recovery.collect.options import CollectOptions
 from recovery.collect.pipeline import collect
 from recovery.dataset import open_dataset
 from recovery.model.metadata import Digest
-from recovery.testing import inventories
-from recovery.testing.protocol import World, Writer
+from tests.simulation import inventories
+from tests.simulation.protocol import World, Writer
 from tests.support.cluster import Cluster, History, encoded
 
 pytestmark = pytest.mark.real

@@ -11,10 +11,10 @@ from random import Random
 from typing import Final
 
 from recovery.model.metadata import State
-from recovery.testing.histories import PASSWORD
-from recovery.testing.inventories import View
-from recovery.testing.profiles import Shape
-from recovery.testing.protocol import World, Writer
+from tests.simulation.histories import PASSWORD
+from tests.simulation.inventories import View
+from tests.simulation.profiles import Shape
+from tests.simulation.protocol import World, Writer
 
 BOOKIES: Final = 9
 _SHAPES: Final[Sequence[Shape]] = ((3, 2, 2), (3, 3, 2), (2, 2, 2), (5, 3, 2), (4, 2, 1), (3, 3, 3))

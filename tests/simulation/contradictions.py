@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from recovery.codecs.entry import master_key
 from recovery.model.metadata import LedgerMetadata, Segment, State
-from recovery.testing.evidence import Reference
+from tests.simulation.evidence import Reference
 
 Row = Mapping[str, Any]
 _REPEATS: Final = 3

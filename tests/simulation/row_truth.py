@@ -5,9 +5,9 @@ from itertools import pairwise
 from typing import Any, Final
 
 from recovery.model.metadata import State
-from recovery.testing.histories import PASSWORD
-from recovery.testing.protocol import Record
-from recovery.testing.tally import JUDGED
+from tests.simulation.histories import PASSWORD
+from tests.simulation.protocol import Record
+from tests.simulation.tally import JUDGED
 
 Row = Mapping[str, Any]
 """Of RECONSTRUCTION, as it is judged: it shares no type with what made it."""

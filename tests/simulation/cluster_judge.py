@@ -1,4 +1,4 @@
-"""The guarantees, checked on the rows of one simulated cluster; `recovery.testing.judge` has their table."""
+"""The guarantees, checked on the rows of one simulated cluster; `tests.simulation.judge` has their table."""
 
 from bisect import bisect_left
 from collections import Counter
@@ -13,12 +13,12 @@ import pyarrow.compute as pc
 from recovery.codecs import ledger_metadata
 from recovery.infer.search import Tail
 from recovery.model.metadata import LedgerMetadata, State
-from recovery.testing.contradictions import Claim, contradictions
-from recovery.testing.evidence import Evidence
-from recovery.testing.inventories import Inventory
-from recovery.testing.protocol import Record, World
-from recovery.testing.reach import count_reach, find_two_contents
-from recovery.testing.row_truth import (
+from tests.simulation.contradictions import Claim, contradictions
+from tests.simulation.evidence import Evidence
+from tests.simulation.inventories import Inventory
+from tests.simulation.protocol import Record, World
+from tests.simulation.reach import count_reach, find_two_contents
+from tests.simulation.row_truth import (
     SHAPE,
     SURE,
     Row,
@@ -32,8 +32,8 @@ from recovery.testing.row_truth import (
     list_holes,
     must_keep,
 )
-from recovery.testing.row_words import describe_claim, describe_runs, describe_segments, short_name
-from recovery.testing.tally import JUDGED, Tally, Violation
+from tests.simulation.row_words import describe_claim, describe_runs, describe_segments, short_name
+from tests.simulation.tally import JUDGED, Tally, Violation
 
 _ORDERS: Final = 4
 """Orders of answers in which a ledger that is left open is recovered."""

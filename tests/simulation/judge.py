@@ -1,6 +1,6 @@
 """What a reconstruction is worth on histories whose truth is known: guarantees, holds, grades, class by class.
 
-    python -m recovery.testing.judge [CLASS[/SCAN…][@EVIDENCE]…] [--count N] [--seed S] [--show K]
+    python -m tests.simulation.judge [CLASS[/SCAN…][@EVIDENCE]…] [--count N] [--seed S] [--show K]
 
 A guarantee that is broken is a `Violation`, with what was true and what was claimed; the same class, seed and ledger
 bring it back. The guarantees (`docs/design` has the theory and the table that this prints):
@@ -13,7 +13,7 @@ bring it back. The guarantees (`docs/design` has the theory and the table that t
     shape where E or W is not the true one, the true shape is among the alternatives, if the cluster or a snapshot
           has it
     earlier where a snapshot's record or a reference supplied what is not true, nothing in the inventory contradicts it,
-          or the truth is among the alternatives (`recovery.testing.contradictions`)
+          or the truth is among the alternatives (`tests.simulation.contradictions`)
     hold  what is not restored names exactly the bookies that serve entries
     law7  what the inventory shows to be two ledgers under one id is not restored as one; what some bookie or a
           reference shows to be deleted is not restored
@@ -35,16 +35,16 @@ import pyarrow.compute as pc
 from recovery.infer.prior import Prior, count_shapes
 from recovery.infer.reconstruct import Options, reconstruct
 from recovery.infer.search import Tail
-from recovery.testing import evidence as others
-from recovery.testing import histories, inventories, nasty
-from recovery.testing.cluster_judge import ClusterJudge, Quorums
-from recovery.testing.evidence import Evidence
-from recovery.testing.inventories import Inventory
-from recovery.testing.nasty import NASTY
-from recovery.testing.profiles import CLASSES, SCANS, profile_of
-from recovery.testing.protocol import World
-from recovery.testing.row_truth import PASSWORDS
-from recovery.testing.tally import (
+from tests.simulation import evidence as others
+from tests.simulation import histories, inventories, nasty
+from tests.simulation.cluster_judge import ClusterJudge, Quorums
+from tests.simulation.evidence import Evidence
+from tests.simulation.inventories import Inventory
+from tests.simulation.nasty import NASTY
+from tests.simulation.profiles import CLASSES, SCANS, profile_of
+from tests.simulation.protocol import World
+from tests.simulation.row_truth import PASSWORDS
+from tests.simulation.tally import (
     HEAD,
     Tally,
     Violation,
@@ -193,7 +193,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Judge classes of histories and print the tables; 1 if a guarantee is broken."""
     # The others are judged where they are decided on: tests/reconcile/compare/test_decide_histories.py.
     kinds = ["", *(kind for kind in others.KINDS if kind not in others.DECIDED)]
-    parser = argparse.ArgumentParser(prog="python -m recovery.testing.judge", description="Judge the reconstruction.")
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation.judge", description="Judge the reconstruction.")
     parser.add_argument(
         "classes",
         nargs="*",

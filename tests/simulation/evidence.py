@@ -30,7 +30,7 @@ from recovery.infer.references import SCHEMA
 from recovery.model import tables
 from recovery.model.ids import buckets
 from recovery.model.metadata import NO_ENTRY, Digest, LedgerMetadata, Segment, State
-from recovery.testing.protocol import World
+from tests.simulation.protocol import World
 
 _OTHER_PASSWORD: Final = b"of another ledger"
 
@@ -125,20 +125,20 @@ Draw = Callable[[], World]
 """Lives through another cluster's history of the same class."""
 
 
-def _take_last(rng: Random, world: World, other: Draw) -> Evidence:  # noqa: ARG001 - as all kinds
+def _take_last(rng: Random, world: World, other: Draw) -> Evidence:
     return Evidence(_list_readable(world.metadata()), is_last=True)
 
 
-def _take_stale(rng: Random, world: World, other: Draw) -> Evidence:  # noqa: ARG001 - as all kinds
+def _take_stale(rng: Random, world: World, other: Draw) -> Evidence:
     return Evidence(_list_readable(rng.choice(world.past) if world.past else world.metadata()))
 
 
-def _take_lacking(rng: Random, world: World, other: Draw) -> Evidence:  # noqa: ARG001 - as all kinds
+def _take_lacking(rng: Random, world: World, other: Draw) -> Evidence:
     records = _list_readable(world.metadata())
     return Evidence({ledger: record for ledger, record in records.items() if rng.random() < 2 / 3})
 
 
-def _contradict(rng: Random, world: World, other: Draw) -> Evidence:  # noqa: ARG001 - as all kinds
+def _contradict(rng: Random, world: World, other: Draw) -> Evidence:
     records = _list_readable(world.metadata())
     names = list(world.bookies)
     return Evidence(
@@ -147,11 +147,11 @@ def _contradict(rng: Random, world: World, other: Draw) -> Evidence:  # noqa: AR
     )
 
 
-def _take_foreign(rng: Random, world: World, other: Draw) -> Evidence:  # noqa: ARG001 - as all kinds
+def _take_foreign(rng: Random, world: World, other: Draw) -> Evidence:
     return Evidence(_list_readable(other().metadata()), is_honest=False)
 
 
-def _take_references(rng: Random, world: World, other: Draw) -> Evidence:  # noqa: ARG001 - as all kinds
+def _take_references(rng: Random, world: World, other: Draw) -> Evidence:
     closed = {ledger: record for ledger, record in world.records.items() if record.state is State.CLOSED}
     # An upper layer may have written down the end alone.
     ends = {n: Reference(r.last, r.length if rng.random() < 0.5 else None) for n, r in closed.items()}
@@ -174,7 +174,7 @@ def _take_both(rng: Random, world: World, other: Draw) -> Evidence:
     return Evidence(_take_stale(rng, world, other).records, _take_references(rng, world, other).references)
 
 
-def _take_deletions(rng: Random, world: World, other: Draw) -> Evidence:  # noqa: ARG001 - as all kinds
+def _take_deletions(rng: Random, world: World, other: Draw) -> Evidence:
     return Evidence(_list_readable(world.metadata()), deletions=_list_deleted(rng, world), is_last=True)
 
 
@@ -185,7 +185,7 @@ def _take_elsewhere(rng: Random, world: World, other: Draw) -> Evidence:
     return Evidence(_list_readable(world.metadata()), deletions=gone | _list_deleted(rng, foreign), is_honest=False)
 
 
-def _take_counter(rng: Random, world: World, other: Draw) -> Evidence:  # noqa: ARG001 - as all kinds
+def _take_counter(rng: Random, world: World, other: Draw) -> Evidence:
     records = rng.choice(world.past) if world.past else world.metadata()
     return Evidence(records, issued=max(records, default=-1) + 1)
 
@@ -227,7 +227,7 @@ def _list_readable(records: Mapping[int, LedgerMetadata]) -> Records:
 # ------------------------------------------------------------------------------------------------ what is not true
 
 
-def _with_another_end(rng: Random, record: LedgerMetadata, names: list[str]) -> LedgerMetadata:  # noqa: ARG001 - as all alterations
+def _with_another_end(rng: Random, record: LedgerMetadata, names: list[str]) -> LedgerMetadata:
     if record.last_entry is None or record.length is None:
         return replace(record, state=State.CLOSED, last_entry=rng.randint(-1, 5), length=rng.randint(0, 1000))
     end = rng.choice((NO_ENTRY, record.last_entry - rng.randint(1, 20), record.last_entry + rng.randint(1, 70)))
@@ -241,15 +241,15 @@ def _with_another_end(rng: Random, record: LedgerMetadata, names: list[str]) -> 
     )
 
 
-def _with_another_length(rng: Random, record: LedgerMetadata, names: list[str]) -> LedgerMetadata:  # noqa: ARG001 - as above
+def _with_another_length(rng: Random, record: LedgerMetadata, names: list[str]) -> LedgerMetadata:
     return record if record.length is None else replace(record, length=max(0, record.length + rng.choice((-7, 9999))))
 
 
-def _with_another_digest(rng: Random, record: LedgerMetadata, names: list[str]) -> LedgerMetadata:  # noqa: ARG001 - as above
+def _with_another_digest(rng: Random, record: LedgerMetadata, names: list[str]) -> LedgerMetadata:
     return replace(record, digest=rng.choice([digest for digest in Digest if digest is not record.digest]))
 
 
-def _with_another_password(rng: Random, record: LedgerMetadata, names: list[str]) -> LedgerMetadata:  # noqa: ARG001 - as above
+def _with_another_password(rng: Random, record: LedgerMetadata, names: list[str]) -> LedgerMetadata:
     return replace(record, password=_OTHER_PASSWORD)
 
 

@@ -16,8 +16,8 @@ from recovery.collect.rows.source_copies import to_groups
 from recovery.model import tables
 from recovery.model.groups import group_entries
 from recovery.model.metadata import DIGEST_SIZES, NO_ENTRY, Digest
-from recovery.testing.protocol import Record, World
-from recovery.testing.simulated_bookie import Bookie, Copy, Shelf
+from tests.simulation.protocol import Record, World
+from tests.simulation.simulated_bookie import Bookie, Copy, Shelf
 
 _HEADER_SIZE: Final = 32
 _TIME: Final = datetime(2026, 1, 1, tzinfo=UTC)

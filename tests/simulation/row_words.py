@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from recovery.testing.row_truth import Row
+from tests.simulation.row_truth import Row
 
 
 def short_name(name: str) -> str:

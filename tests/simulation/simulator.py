@@ -250,7 +250,7 @@ class Scan:
     explicit_lac: Mapping[int, int] = field(default_factory=dict)
 
 
-def copy_row(ledger: int, bookie: str, entries: Iterable[int], **columns: Any) -> dict[str, Any]:  # noqa: ANN401 - columns
+def copy_row(ledger: int, bookie: str, entries: Iterable[int], **columns: Any) -> dict[str, Any]:
     """Return a row of COPIES: one bookie's entries of one ledger; other columns as given."""
     own = sorted(entries)
     groups = groups_of(own)

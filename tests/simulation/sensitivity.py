@@ -1,6 +1,6 @@
 """What changes where one of the reconstruction's constants is half as large, or twice as large.
 
-    python -m recovery.testing.sensitivity [CONSTANT…] [--classes CLASS…] [--count N] [--seed S]
+    python -m tests.simulation.sensitivity [CONSTANT…] [--classes CLASS…] [--count N] [--seed S]
 
 Each constant is changed by itself, in this process only, and the same histories are judged again: of how many ledgers
 another row comes out, and what that does to the judge's counts. Those that bound work are named, not changed: nothing
@@ -17,8 +17,8 @@ from typing import Any, Final
 import pyarrow as pa
 
 from recovery.infer import prior, search, segment_cases, segment_costs, solve, wiped_bookies
-from recovery.testing import judge
-from recovery.testing.tally import Tally, line
+from tests.simulation import judge
+from tests.simulation.tally import Tally, line
 
 CLASSES: Final = (
     "short",
@@ -83,7 +83,7 @@ def judge_classes(classes: Sequence[str], count: int, seed: int) -> tuple[Tally,
     """Judge classes; return what they come to, and all rows."""
     rows: list[Row] = []
 
-    def recorded(*args: Any, **how: Any) -> pa.Table:  # noqa: ANN401 - as it is called
+    def recorded(*args: Any, **how: Any) -> pa.Table:
         table = judge.reconstruct_alone(*args, **how)
         rows.extend(table.drop_columns(["alternatives"]).to_pylist())
         return table
@@ -121,7 +121,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for owner, names in DECIDING.items()
         for name in names
     }
-    parser = argparse.ArgumentParser(prog="python -m recovery.testing.sensitivity", description="Try other constants.")
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation.sensitivity", description="Try other constants.")
     parser.add_argument("constants", nargs="*", metavar="CONSTANT", help=f"of {', '.join(known)}")
     parser.add_argument("--classes", nargs="+", default=CLASSES)
     parser.add_argument("--count", type=int, default=200, help="histories of each class")

@@ -18,7 +18,7 @@ from backends.errors import (
     VersionConflictError,
 )
 from backends.protocols import ControlledStore, LiveStore, MetadataStore, WatchableStore, Write
-from backends.testing.faults import Line
+from tests.support.failing_stores import Line
 
 
 class MetadataStoreContract(ABC):

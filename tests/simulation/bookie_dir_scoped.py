@@ -27,7 +27,7 @@ from recovery.codecs._pb.ledger_data_pb2 import LedgerData
 from recovery.codecs.cookie import Cookie
 from recovery.model.ids import LedgerId
 from recovery.model.metadata import Digest
-from recovery.testing.bookie_dir import BOOKIE, INSTANCE, BookieDir
+from tests.simulation.bookie_dir import BOOKIE, INSTANCE, BookieDir
 
 Storage = Literal["interleaved", "db"]
 PutRows = Callable[[Path, Iterable[tuple[bytes, bytes]]], None]

@@ -9,9 +9,9 @@ from random import Random
 from typing import Final
 
 from recovery.model.metadata import Digest, State
-from recovery.testing.inventories import View
-from recovery.testing.profiles import Profile, Shape, Weights, profile_of
-from recovery.testing.protocol import World
+from tests.simulation.inventories import View
+from tests.simulation.profiles import Profile, Shape, Weights, profile_of
+from tests.simulation.protocol import World
 
 PASSWORD: Final = b"hunter2"
 """Known to anybody who recovers."""

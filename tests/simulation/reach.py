@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from recovery.testing.protocol import Record
-from recovery.testing.row_truth import Row, WriteSets, must_keep
+from tests.simulation.protocol import Record
+from tests.simulation.row_truth import Row, WriteSets, must_keep
 
 
 def count_reach(row: Row, true: Record, served: Mapping[str, Mapping[int, Any]]) -> tuple[int, int]:

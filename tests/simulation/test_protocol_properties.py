@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recovery.model.metadata import State
-from recovery.testing import histories, inventories, judge
-from recovery.testing.profiles import CLASSES
-from recovery.testing.protocol import BATCH, Record, World, Writer
+from tests.simulation import histories, inventories, judge
+from tests.simulation.profiles import CLASSES
+from tests.simulation.protocol import BATCH, Record, World, Writer
 
 NAMES: Final = tuple(f"b{n}" for n in range(9))
 _shapes = st.integers(1, 5).flatmap(

@@ -12,7 +12,7 @@
     collection  what the store does not name is deleted; so is what is closed and does not name the bookie
 
 Sizes are bytes of payload. Nothing here has a clock or chance of its own: the caller decides what arrives. Source:
-apache/bookkeeper 4.17.2; `tests/recovery/testing/test_simulator_real.py` compares it with one.
+apache/bookkeeper 4.17.2; `tests/simulation/test_simulator_real.py` compares it with one.
 """
 
 from collections import deque
@@ -22,7 +22,7 @@ from typing import Final
 
 from recovery.codecs.entry import master_key
 from recovery.model.metadata import NO_ENTRY, Digest, LedgerMetadata, Segment, State
-from recovery.testing.simulated_bookie import Bookie, Copy
+from tests.simulation.simulated_bookie import Bookie, Copy
 
 BATCH: Final = 10
 """Entries that a repair copies at a time."""

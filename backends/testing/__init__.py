@@ -1,1 +1,0 @@
-"""The promises of the store protocols, as tests that adapters subclass."""
