@@ -1,7 +1,7 @@
 """What a metadata store promises, whichever it is.
 
 Keys are ``/``-separated and absolute. Values are opaque. Every write names the version that it replaces. The promises
-are tests: `tests.support.store_contracts.MetadataStoreContract` runs against every adapter.
+are tests, in tests/support/store_contracts.py, which run against every adapter.
 """
 
 import re

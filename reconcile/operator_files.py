@@ -1,5 +1,6 @@
 """Files that operators write and name: read whole, or an error that says why not."""
 
+import os
 from pathlib import Path
 
 from recovery.errors import InputError
@@ -32,3 +33,9 @@ def read_operator_text(path: Path, form: str) -> str:
     except UnicodeDecodeError as error:
         raise InputError(str(path), f"is not text: no UTF-8 at byte {error.start}", form) from error
     return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def find_cache_folder() -> Path:
+    """Return the user's folder of kept captures: below `$XDG_CACHE_HOME`, else below `~/.cache`."""
+    home = os.environ.get("XDG_CACHE_HOME")
+    return (Path(home) if home else Path.home() / ".cache") / "bkmeta" / "impact"

@@ -56,6 +56,10 @@ want_curl() {
   command -v curl >/dev/null || want curl "asks the service as its page says, in a test"
 }
 
+want_gpg() {
+  command -v gpg >/dev/null || want gnupg "backups that are encrypted, in a test"
+}
+
 want_sshd() {
   { command -v sshd || [ -x /usr/sbin/sshd ]; } >/dev/null || want openssh-server "hosts reached over ssh, on loopback, in a test of rescue"
   command -v ssh >/dev/null || want openssh-client "the same"

@@ -444,10 +444,10 @@ def check_impact(
     """
     from reconcile.check.impact.names import Target
     from reconcile.jobs.collect.tables import with_tables
-    from reconcile.jobs.impact.cache import default_cache
     from reconcile.jobs.impact.check import check_impact as run
     from reconcile.jobs.impact.question import ImpactRequest, Taken
     from reconcile.jobs.references import read_references
+    from reconcile.operator_files import find_cache_folder
     from recovery.dataset import open_dataset
     from recovery.place import to_place
 
@@ -455,7 +455,7 @@ def check_impact(
     with with_tables(_find_inventories(inventories), context.now()) as folders:
         request = ImpactRequest(
             uri=metadata,
-            cache=default_cache() if cache is None else Path(cache),
+            cache=find_cache_folder() if cache is None else Path(cache),
             max_age=max_age,
             taken=Taken(tuple(map(tuple, bookies)), tuple(domains), tuple(hosts), Target(target)),
             topology=topology,

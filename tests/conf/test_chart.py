@@ -12,7 +12,7 @@ import yaml  # type: ignore[import-untyped] # no types come with it
 
 from tests.support.command import ROOT
 
-CHART = ROOT / "conf/helm/bkmeta"
+CHART = ROOT / "conf" / "helm" / "bkmeta"
 
 
 def list_keys(values: Mapping[str, Any], above: str = "") -> Iterator[str]:

@@ -22,6 +22,7 @@ from reconcile.service.runs.folders import OUT
 from reconcile.service.runs.leader import Instance
 from reconcile.service.runs.schedule import Gate, State
 from recovery.spark import has_executors
+from tests.support.backups import make_backup
 from tests.support.command import ROOT, commands
 from tests.support.service import make_context, write_config, write_findings
 
@@ -38,7 +39,8 @@ _OF_PROMETHEUS: Final = {"instance"}
 def exposed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, set[str]]]:
     """What /metrics of a service says that has run everything: name → label → values."""
     folder = tmp_path_factory.mktemp("service")
-    jobs = '[jobs.scrutinize]\nevery = "1h"\n'
+    make_backup(folder / "backup")
+    jobs = f'[jobs.scrutinize]\nevery = "1h"\n[backup]\nto = "{folder}/backup"\n'
     config = read_config(write_config(folder, "etcd://127.0.0.1:1/ledgers", "one", folder / "data", jobs))
     instance = Instance(config, make_context())
     now = instance.now_ms()

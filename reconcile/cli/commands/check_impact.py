@@ -186,10 +186,11 @@ def check_impact(
         from reconcile.check.impact.segments.columns import Shape
         from reconcile.check.placement_files import read_placement, read_topology
         from reconcile.jobs.collect.tables import with_tables
-        from reconcile.jobs.impact.cache import Statement, default_cache
+        from reconcile.jobs.impact.cache import Statement
         from reconcile.jobs.impact.check import check_impact as run
         from reconcile.jobs.impact.question import ImpactRequest, Taken
         from reconcile.jobs.references import read_references
+        from reconcile.operator_files import find_cache_folder
         from reconcile.rules.segments.placement import PlacementSettings
         from recovery.dataset import open_dataset
 
@@ -197,7 +198,7 @@ def check_impact(
     declared = now().isoformat(timespec="seconds")
     request = ImpactRequest(
         uri=uri,
-        cache=cache or default_cache(),
+        cache=cache or find_cache_folder(),
         max_age=max_age,
         taken=Taken(sets, domains, hosts, Target(target)),
         topology=None if topology is None else read_topology(topology),

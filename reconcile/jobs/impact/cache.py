@@ -46,12 +46,6 @@ _STATEMENTS: Final = "unrecoverable.jsonl"
 _MOMENTS: Final = "moments.json"
 
 
-def default_cache() -> Path:
-    """Return the user's folder of captures."""
-    home = os.environ.get("XDG_CACHE_HOME")
-    return (Path(home) if home else Path.home() / ".cache") / "bkmeta" / "impact"
-
-
 @dataclass(frozen=True, slots=True)
 class Captured:
     """A store's records, as they were at a time.

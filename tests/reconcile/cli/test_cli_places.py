@@ -54,6 +54,8 @@ NO_PLACES: Final = frozenset(
             "--checksum",
             "--encrypt-to",
             "--logs",
+            "--entries",
+            "--topics",
         ),
         *("--session", "--from-time", "--to-time", "--topic"),
     }

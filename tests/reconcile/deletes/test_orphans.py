@@ -233,7 +233,7 @@ def test_records_that_went() -> None:
     }
     assert (outside[4]["deleted in transaction"], outside[4]["deleted by session"]) == ("9 (0x9)", "0x4d")
     assert outside[4]["deleted at"].startswith("2026-03-01 00:00:00")
-    assert outside[1]["deleted in transaction"].startswith("not known")
+    assert outside[1]["deleted in transaction"].startswith("unknown")
     assert (outside[1]["have it"], outside[4]["have it"]) == ("yes", "no")
     assert (outside[5]["named by"], outside[4]["named by"]) == ("topic 5", "nothing")
     case.copies = ()

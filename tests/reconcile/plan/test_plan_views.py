@@ -470,7 +470,7 @@ def test_ledgers_that_stand_where_nobody_looks_are_seen(made: Dataset) -> None:
     rows[0]["bucket"] = (rows[0]["bucket"] + 1) % BUCKETS
     edited = pa.Table.from_pylist(rows, schema=tables.RECONSTRUCTION).sort_by("bucket")
     problems = plan_reader.overview(_signed_again(Path(made.path), made, reconstruction=edited), shown=0).problems
-    assert "1 rows stand where nobody looks for them" in problems
+    assert "1 rows are where no reader looks for them" in problems
 
 
 @pytest.mark.parametrize(("layout", "problem"), [(None, ""), ("cube", "was made for a layout 'cube'")])

@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,15 +21,16 @@ NAME = "backup@example.org"
 
 
 @pytest.fixture
-def recipient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Recipient]:
+def recipient(monkeypatch: pytest.MonkeyPatch) -> Iterator[Recipient]:
     """Return somebody with a key."""
-    home = tmp_path / "gnupg"
-    home.mkdir(mode=0o700)
+    # Its agent's socket has no room for a long path.
+    home = Path(tempfile.mkdtemp(prefix="gpg-", dir="/tmp"))
     monkeypatch.setenv("GNUPGHOME", str(home))
     words = ["gpg", "--batch", "--quiet", "--pinentry-mode", "loopback", "--passphrase", ""]
     subprocess.run([*words, "--quick-gen-key", NAME, "rsa2048", "encr", "never"], check=True, capture_output=True)
     yield Recipient.parse(f"gpg:{NAME}")
     subprocess.run(["gpgconf", "--kill", "gpg-agent"], check=True, env=os.environ, capture_output=True)
+    shutil.rmtree(home, ignore_errors=True)
 
 
 def test_it_is_read_with_the_key_and_not_without(

@@ -26,7 +26,8 @@ FORMS = (
     ("7:1005", "--ledger-scope-id", "7"),
 )
 TAKING = {"check-impact", "explain", "export", "plan edit", "undelete"} | {
-    "archive mark", "archive show", "archive unmark", "certificate check",
+    "archive mark", "archive read", "archive run", "archive show", "archive unmark", "archive verify",
+    "certificate check",
     "delete request", "delete status", "delete undo", "delete verify",
 }  # fmt: skip
 """Commands that are given a ledger. Those of archive, certificate and delete take it by one reader, as export does."""

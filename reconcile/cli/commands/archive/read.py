@@ -48,16 +48,18 @@ def _parse_entries(_context: click.Context, _parameter: click.Parameter, value: 
     },
     epilog="Example: bkmeta archive read --from s3://backup/ledgers 123 --entries 0-99 --as parquet --out 123.parquet",
 )
-@click.argument("ledger")
+@click.argument("ledger", required=False)
 @scope_option
+@click.option("--ledger-qualified-name", "qualified", metavar="NAME", help="Instead of LEDGER: its 32 hex digits.")
 @click.option("--from", "place", type=PLACE, required=True, metavar="PLACE", help="The archive.")
 @click.option("--entries", callback=_parse_entries, metavar="A-B", help="Only these entries. [default: all]")
 @format_option
 @click.option("--out", type=FILE, help="A new file, which nobody else may read. [default: stdout]")
 @output_options
 def read(
-    ledger: str,
+    ledger: str | None,
     scope: str | None,
+    qualified: str | None,
     place: DatasetPlace,
     entries: tuple[int, int | None],
     form: str,
@@ -72,6 +74,9 @@ def read(
     from recovery.bookies.entry_files import EntryFormat
     from recovery.out_folder import create_file, disk_error
 
+    typed = ledger if ledger is not None else qualified
+    if typed is None or (ledger is not None and qualified is not None):
+        raise click.UsageError("name one ledger: LEDGER, or --ledger-qualified-name")
     if out is None and (shared["as_json"] or (form in ("raw", "parquet") and sys.stdout.isatty())):
         raise click.UsageError("name a file: --out FILE")
     if out is not None and out.exists():
@@ -79,7 +84,7 @@ def read(
     output = make_output(shared)
     first, last = entries
     request = ReadRequest(
-        place=place, ledger=parse_ledger(ledger, scope), form=EntryFormat(form), first=first, last=last
+        place=place, ledger=parse_ledger(typed, scope), form=EntryFormat(form), first=first, last=last
     )
     context = make_context(output)
     if out is None:

@@ -8,7 +8,7 @@ from typing import Any, Final
 import click
 
 from reconcile.cli.command import Command, Exit
-from reconcile.cli.options import make_context, make_output, output_options, quote_command
+from reconcile.cli.options import FOLDER, LocalPath, make_context, make_output, output_options, quote_command
 from reconcile.cli.output import Result
 
 _PORTS: Final = 65_533
@@ -28,7 +28,7 @@ _PORTS: Final = 65_533
     "--dir",
     "folder",
     required=True,
-    type=click.Path(file_okay=False, path_type=Path),
+    type=FOLDER,
     help="Folder of the observer: empty, or its own from before.",
 )
 @click.option(
@@ -46,12 +46,12 @@ _PORTS: Final = 65_533
 )
 @click.option(
     "--settings",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=LocalPath(exists=True, dir_okay=False, path_type=Path),
     help="File of more lines for zoo.cfg, as TLS and SASL of the quorum, and of Java's options (lines with -D or -X).",
 )
 @click.option(
     "--jars",
-    type=click.Path(exists=True, path_type=Path),
+    type=LocalPath(exists=True, path_type=Path),
     help="Folder of ZooKeeper's jars. [default: ZOOKEEPER_HOME/lib, and where packages put them]",
 )
 @click.option("--write-only", is_flag=True, help="Write the configuration, show the command, and run nothing.")

@@ -76,6 +76,7 @@ class Load:
         client.start(timeout=120)
         while not self.ended.is_set():
             self._write(client)
+        client.stop()
         client.close()
 
     def _write(self, client: KazooClient) -> None:

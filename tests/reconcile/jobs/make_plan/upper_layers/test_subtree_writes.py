@@ -275,17 +275,17 @@ def test_a_plan_is_the_same_however_it_was_cut_and_in_waves(
 @pytest.mark.parametrize(
     ("path", "words"),
     [
-        ("/", "no path"),
-        ("admin", "no path"),
-        ("/admin/", "no path"),
-        ("/admin/../x", "no path"),
+        ("/", "is not a path"),
+        ("admin", "is not a path"),
+        ("/admin/", "is not a path"),
+        ("/admin/../x", "is not a path"),
         ("/ledgers", "holds /ledgers"),
         ("/ledgers/cookies", "inside"),
         ("/ledgers-bkmeta", "ledgers-bkmeta"),
         ("/zookeeper", "/zookeeper"),
-        ("/namespace", "anew"),
-        ("/loadbalance", "anew"),
-        ("/loadbalance/bundle-data", "anew"),
+        ("/namespace", "make them again"),
+        ("/loadbalance", "make them again"),
+        ("/loadbalance/bundle-data", "make them again"),
     ],
 )
 def test_what_is_no_subtree_of_an_upper_layer_is_refused(path: str, words: str) -> None:
