@@ -62,7 +62,9 @@ class Load:
         """End it; what was sent and not answered is given up."""
         self.ended.set()
         if self.client is not None:
+            # Who else calls stop meanwhile returns at once, so it is closed here alone.
             self.client.stop()
+            self.client.close()
 
     def begin(self, client: KazooClient) -> None:
         """Make the root and the folders."""
@@ -76,8 +78,6 @@ class Load:
         client.start(timeout=120)
         while not self.ended.is_set():
             self._write(client)
-        client.stop()
-        client.close()
 
     def _write(self, client: KazooClient) -> None:
         number = self.chance.randrange(300)
