@@ -12,7 +12,7 @@ from reconcile.compare.knowledge import StatedQuorums
 from reconcile.deletes.approvals import name_loss
 from reconcile.deletes.own_root import read_policy
 from reconcile.deletes.policy import NO_POLICY
-from reconcile.estimates import Step
+from reconcile.estimates import Step, is_short
 from reconcile.jobs.approvals import NO_APPROVALS, Approvals
 from reconcile.jobs.capture import capture_store
 from reconcile.jobs.collect.disks import collect_all, see
@@ -146,10 +146,11 @@ def _recover(request: RecoverRequest, context: Context) -> Recovered:
     with context.reporter.progress("looking at what was given", "inventories"):
         for uri in (*([] if request.uri is None else [request.uri]), *request.snapshots):
             demand_store_uri(uri)
-        if request.disks or request.master is not None:
-            demand_spark(request.master or HERE, request.python)
         stated = StatedQuorums.read_for(request.quorums, has_references=bool(request.references))
         inventories = open_inventories(list_folders(request.inventories))
+        is_long = not is_short(Step.RECOVER, _count_rows(inventories, ()))
+        if request.disks or request.master is not None or is_long:
+            demand_spark(request.master or HERE, request.python)
         see(request.disks)
     listed = read_references(request.references, context)
     known = [*([] if listed is None else [listed]), *read_deleted(request.tombstones, context)]

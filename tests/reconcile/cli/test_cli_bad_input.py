@@ -529,6 +529,16 @@ def test_no_java(home: str | None, inventory: Path, tmp_path: Path) -> None:
     assert process(*words, env=env).code in (0, 3)
 
 
+def test_no_java_for_much(
+    recover: list[Any], tmp_path: Path, refused: Refusal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where there is more than this process does by itself, that is said before anything is written, too."""
+    monkeypatch.setattr("reconcile.estimates.HERE_S", -1)
+    monkeypatch.setattr("recovery.spark.java_problem", lambda: "finds no Java")
+    refused(recover, "finds no Java", "install Java 17")
+    assert not (tmp_path / "new").exists()
+
+
 def test_a_java_that_is_too_old_or_broken(inventory: Path, tmp_path: Path) -> None:
     """Its version is said; one that does not run is named."""
     java = tmp_path / "bin" / "java"
