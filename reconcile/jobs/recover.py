@@ -146,11 +146,13 @@ def _recover(request: RecoverRequest, context: Context) -> Recovered:
     with context.reporter.progress("looking at what was given", "inventories"):
         for uri in (*([] if request.uri is None else [request.uri]), *request.snapshots):
             demand_store_uri(uri)
+        wants_spark = bool(request.disks) or request.master is not None
+        if wants_spark:
+            demand_spark(request.master or HERE, request.python)
         stated = StatedQuorums.read_for(request.quorums, has_references=bool(request.references))
         inventories = open_inventories(list_folders(request.inventories))
-        is_long = not is_short(Step.RECOVER, _count_rows(inventories, ()))
-        if request.disks or request.master is not None or is_long:
-            demand_spark(request.master or HERE, request.python)
+        if not wants_spark and not is_short(Step.RECOVER, _count_rows(inventories, ())):
+            demand_spark(HERE, request.python)
         see(request.disks)
     listed = read_references(request.references, context)
     known = [*([] if listed is None else [listed]), *read_deleted(request.tombstones, context)]

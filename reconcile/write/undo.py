@@ -153,7 +153,7 @@ class _Reversal:
         if stored is None:
             return "it was removed since then"
         if stored.version != self.version or hashlib.sha256(stored.value).hexdigest() != self.digest:
-            return "somebody changed it since"
+            return "it was changed since then"
         return None
 
 

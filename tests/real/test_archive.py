@@ -100,7 +100,12 @@ def living(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Living]:
         for number in range(LEDGERS):
             # An entry without a digest cannot be seen to be damaged.
             digest = DIGESTS[number % 3]
-            ledgers.append(history.create(SHAPES[number % len(SHAPES)], digest=digest, password=PASSWORD))
+            shape = SHAPES[number % len(SHAPES)]
+            # The damaged bookie is a member of each, and not always the first that is asked.
+            turn = [(DAMAGED + number + step) % len(STORAGES) for step in range(len(STORAGES))]
+            turn = turn if shape[0] == len(STORAGES) else [DAMAGED, (DAMAGED + 1 + number % 2) % len(STORAGES)]
+            members = [history.id_of(n) for n in turn]
+            ledgers.append(history.create(shape, digest=digest, password=PASSWORD, members=members))
             history.add(ledgers[-1], [20 + 7 * entry for entry in range(number % 13)])
             history.close(ledgers[-1])
         members = [history.id_of(DAMAGED)]
@@ -154,6 +159,8 @@ def test_every_closed_ledger_is_archived_and_marked_and_damage_named(
     living: Living, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """From other copies; a ledger that has none is named, open ones are counted; who has the marks is said."""
+    if not living.place.exists():
+        living.archive(capsys)
     archived = {item.id.ledger: item for item in list_archived(living.place)}
     marks = show_marks(capsys, living)
     assert marks.keys() == archived.keys() == living.wanted.keys()
