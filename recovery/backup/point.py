@@ -70,7 +70,7 @@ def choose_point(backup: Backup, moment: str | None) -> ShownPoint:
         problem = f"begins at transaction {windows[0][1]:#x}, behind {txn:#x}"
         raise InputError(where, problem, _LIST)
     for gap in manifest.gaps:
-        if gap.after < txn < gap.until:
+        if gap.after < txn < gap.until or (at_ms is not None and gap.from_ms < at_ms < gap.until_ms):
             problem = f"has a gap there: {gap.why}; transactions from {gap.after:#x} to {gap.until:#x} are not in it"
             raise InputError(where, problem, f"name {gap.after} or {gap.until}")
     segments = tuple(link for link in manifest.segments if link.through > base.txn and link.after < txn)

@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -204,6 +205,26 @@ def test_a_gap_has_both_ends_and_nothing_is_shown_inside(tmp_path: Path) -> None
     with pytest.raises(InputError, match="has a gap there: etcd compacted it"):
         BackupStore(backup, str(before + 1))
     assert any("history has a gap" in note for note in BackupStore(backup).point().notes)
+
+
+def test_a_time_inside_of_a_gap_is_refused(tmp_path: Path) -> None:
+    """What was there at that time is not known; the state at the gap's begin is not given out for it."""
+    writer, store = make_backup(tmp_path / "b")
+    begin_ms = store.now_ms
+    for number in (50, 51):
+        store.put(name_ledger(number), b"in the gap")
+    write_base(writer, store, "etcd compacted it")
+    store.put(name_ledger(52), b"behind it")
+    seal_all(writer, store)
+    backup = open_backup(tmp_path / "b")
+
+    def show(ms: int) -> int | None:
+        return BackupStore(backup, datetime.fromtimestamp(ms / 1000, UTC).isoformat()).point().txn
+
+    [gap] = backup.manifest.gaps
+    assert (show(begin_ms), show(gap.until_ms)) == (gap.after, gap.until)
+    with pytest.raises(InputError, match="has a gap there: etcd compacted it"):
+        show(gap.until_ms - 1)
 
 
 def test_what_is_pruned_is_gone_and_the_rest_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
