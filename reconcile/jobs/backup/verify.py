@@ -80,24 +80,27 @@ def _verify_chain(backup: Backup, verified: VerifiedBackup, progress: Progress) 
     manifest = backup.manifest
     previous = manifest.start
     through: int | None = None
+    # A first base may lie behind what was sealed before it, and is gone by now.
+    is_base = False
     for number, link in enumerate(manifest.links):
         progress(number, len(manifest.links))
         try:
             if isinstance(link, SegmentLink):
                 hashed = _hash_segment(backup, link, previous, verified)
-                if through is not None and link.after != through:
+                if through is not None and link.after != through and not (is_base and link.after < through):
                     verified.problems.append(f"{link.part.file} begins behind {link.after:#x}, not behind {through:#x}")
-                through = link.through
+                through, is_base = link.through, False
             elif isinstance(link, BaseLink):
                 hashed = hash_base(previous, link.txn, link.digest)
                 with backup.open_base(link) as catalog:
                     catalog.verify()
                 verified.bases += 1
-                through = link.txn if through is None else through
+                if through is None:
+                    through, is_base = link.txn, True
             else:
                 hashed = hash_gap(previous, link.after, link.until, link.why)
                 verified.gaps += 1
-                through = link.until
+                through, is_base = link.until, False
         except DatasetError as error:
             verified.problems.append(str(error))
             hashed = link.hash
@@ -156,7 +159,8 @@ def _verify_bases(backup: Backup, verified: VerifiedBackup, progress: Progress) 
     bases = sorted(manifest.bases, key=lambda base: base.txn)
     for number, (earlier, later) in enumerate(pairwise(bases)):
         progress(number, len(bases))
-        if any(earlier.txn <= gap.after < later.txn for gap in manifest.gaps) or later.txn > manifest.through:
+        is_parted = any(gap.after < later.txn and earlier.txn < gap.until for gap in manifest.gaps)
+        if is_parted or later.txn > manifest.through:
             continue
         _compare(backup, earlier, later, verified)
         verified.rebuilt += 1
