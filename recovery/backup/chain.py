@@ -35,6 +35,7 @@ from recovery.backup.manifest import (
     BackupManifest,
     BaseLink,
     Link,
+    OtherVersionError,
     ReplacedFile,
     SegmentLink,
     make_base,
@@ -171,6 +172,8 @@ def open_backup(text: str | DatasetPlace) -> Backup:
             try:
                 manifest = parse_manifest(_locate(place, number).read_bytes(), str(_locate(place, number)))
                 return Backup(place, manifest, tuple(damaged))
+            except OtherVersionError:
+                raise
             except (DatasetError, FileNotFoundError):
                 damaged.append(number)
     except OSError as error:
@@ -220,8 +223,9 @@ class BackupWriter:
         try:
             for name in ("", _MANIFESTS, _SEGMENTS, _BASES):
                 (place / name if name else place).mkdir(mode=0o700, parents=True, exist_ok=True)
-            if _find_highest(place):
-                self.manifest = open_backup(place).manifest
+            if number := _find_highest(place):
+                # What a damaged manifest said comes again; its number does not.
+                self.manifest = replace(open_backup(place).manifest, number=number)
             else:
                 self.manifest = BackupManifest(dict(binding), encryption=tool)
         except OSError as error:

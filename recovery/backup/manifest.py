@@ -33,6 +33,12 @@ from recovery.manifest import Part, digest_of
 from recovery.model import tables
 
 KIND: Final = "backup"
+
+
+class OtherVersionError(DatasetError):
+    """A manifest that another version of the program wrote: it is whole, and no other one counts instead of it."""
+
+
 _REMEDY: Final = "name a folder that bkmeta backup follow wrote"
 
 
@@ -200,6 +206,7 @@ def parse_manifest(raw: bytes, where: str) -> BackupManifest:
     """Return what a JSON object says.
 
     Raises:
+        OtherVersionError: another version of the program wrote it.
         DatasetError: it is cut, altered, or none of ours.
     """
     try:
@@ -207,7 +214,8 @@ def parse_manifest(raw: bytes, where: str) -> BackupManifest:
         if body["kind"] != KIND:
             raise DatasetError(where, f"is of kind {body['kind']}, not {KIND}", _REMEDY)
         if body["schema_version"][0] != tables.SCHEMA_VERSION[0]:
-            raise DatasetError(where, f"has schema version {body['schema_version'][0]}", "use the bkmeta that wrote it")
+            problem = f"has schema version {body['schema_version'][0]}"
+            raise OtherVersionError(where, problem, "use the bkmeta that wrote it")
         if body["digest"] != digest_of(body):
             raise DatasetError(where, "does not agree with its digest", "copy the backup again")
         values = {name: body[name] for name in _FIELDS}

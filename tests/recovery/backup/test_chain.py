@@ -168,6 +168,32 @@ def test_a_damaged_head_or_manifest_is_passed_over(tmp_path: Path) -> None:
     assert opened.manifest.number == writer.manifest.number - 1
 
 
+def test_a_follower_goes_on_behind_a_damaged_manifest(tmp_path: Path) -> None:
+    """Its number stays taken: what it had sealed is sealed again under the next one."""
+    writer, store = make_backup(tmp_path / "b")
+    store.put(name_ledger(30), b"sealed last")
+    seal_all(writer, store)
+    last = tmp_path / "b" / "manifests" / f"{writer.manifest.number:010d}.json"
+    last.write_bytes(last.read_bytes()[:-9])
+    after = BackupWriter(tmp_path / "b", BINDING)
+    assert after.manifest.through < store.txn
+    seal_all(after, store)
+    backup = open_backup(tmp_path / "b")
+    assert (backup.manifest.number, backup.damaged) == (writer.manifest.number + 1, ())
+    assert list_states(BackupStore(backup)) == list_states(store)
+
+
+def test_a_manifest_of_another_version_is_not_passed_over(tmp_path: Path) -> None:
+    """An older program neither shows what was before it, nor writes behind it."""
+    writer, _ = make_backup(tmp_path / "b")
+    last = tmp_path / "b" / "manifests" / f"{writer.manifest.number:010d}.json"
+    body = json.loads(last.read_bytes())
+    last.write_text(json.dumps(body | {"schema_version": [body["schema_version"][0] + 1, 0]}))
+    for open_ in (open_backup, lambda place: BackupWriter(place, BINDING)):
+        with pytest.raises(DatasetError, match="has schema version"):
+            open_(tmp_path / "b")
+
+
 def test_what_is_no_backup_is_said_to_be_none(tmp_path: Path) -> None:
     """An empty folder, one that is not there, and a dataset of another kind."""
     with pytest.raises(DatasetError, match="holds no backup"):
