@@ -452,12 +452,13 @@ class BackupWriter:
         """Write a manifest under the next number; nothing counts before it is there."""
         number = self.manifest.number + 1
         target = _locate(self._place, number)
-        self._demand_own()
         manifest = replace(manifest, number=number)
         raw = render_manifest(manifest)
         try:
+            self._demand_own()
             if isinstance(target, Path):
                 _create(target, raw)
+                self._demand_last(target)
             elif target.is_file():
                 raise BackupTakenError(str(target), "was written by another follower", "let one follow at a time")
             else:
@@ -477,8 +478,18 @@ class BackupWriter:
         place = _locate(self._place, self.manifest.number)
         if self._last is None or isinstance(place, Path):
             return
-        if place.read_bytes() != self._last:
+        try:
+            found = place.read_bytes()
+        except FileNotFoundError:
+            found = b""
+        if found != self._last:
             raise BackupTakenError(str(place), "was written by another follower", "let one follow at a time")
+
+    def _demand_last(self, target: Path) -> None:
+        """See that the manifest before a new one is there: else another one is far ahead, and the number was free."""
+        if self.manifest.number and not _locate(self._place, self.manifest.number).is_file():
+            target.unlink()
+            raise BackupTakenError(str(self._place), "is written by another follower", "let one follow at a time")
 
     def _remove_replaced(self, now_ms: int) -> None:
         old = [file for file in self.manifest.replaced if now_ms - file.since_ms > _GRACE_MS]

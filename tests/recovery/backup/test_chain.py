@@ -152,6 +152,19 @@ def test_a_second_follower_goes_on_and_the_first_one_stops(tmp_path: Path) -> No
     assert list_states(BackupStore(open_backup(tmp_path / "b"))) == list_states(store)
 
 
+def test_a_follower_that_was_held_up_for_long_stops(tmp_path: Path) -> None:
+    """Its next number is free again, as earlier manifests go: it is not written, and the head stays the other's."""
+    first, store = make_backup(tmp_path / "b")
+    second = BackupWriter(tmp_path / "b", BINDING)
+    for number in range(KEPT + 1):
+        store.put(name_ledger(30 + number), b"second")
+        seal_all(second, store)
+    with pytest.raises(BackupTakenError, match="another follower"):
+        seal_all(first, store)
+    assert open_backup(tmp_path / "b").manifest == second.manifest
+    assert list_states(BackupStore(open_backup(tmp_path / "b"))) == list_states(store)
+
+
 def test_a_damaged_head_or_manifest_is_passed_over(tmp_path: Path) -> None:
     """The head is a hint; of manifests the last whole one counts, and the damaged one is named."""
     writer, _ = make_backup(tmp_path / "b")
