@@ -174,6 +174,8 @@ class ZooKeeperLogFeed:
         self._shown: int | None = None
         self._samples: deque[tuple[int, int]] = deque(maxlen=_SAMPLES)
         self._until_ms = 0
+        # A base must lie behind the gap that it is for.
+        self._gap_after: int | None = None
 
     @property
     def uri(self) -> str:
@@ -203,7 +205,10 @@ class ZooKeeperLogFeed:
                 if begun is not None:
                     try:
                         if self._reach_proven(begun, problems):
-                            return self._show(begun)
+                            if self._gap_after is None or begun.tree.zxid > self._gap_after:
+                                return self._show(begun)
+                            reached = f"{begun.tree.zxid:#x}, not behind {self._gap_after:#x}"
+                            problems.append(f"{path} and the logs reach {reached}, where changes are missing")
                     finally:
                         begun.log.close()
         raise UnavailableError(self._uri, f"no snapshot serves as a base yet: {'; '.join(problems[-3:]) or 'none'}")
@@ -218,6 +223,7 @@ class ZooKeeperLogFeed:
                 self._closed.wait(self._pause_s)
                 continue
             if isinstance(begun, FeedGap):
+                self._gap_after = begun.after
                 yield begun
                 return
             try:
@@ -355,6 +361,7 @@ class ZooKeeperLogFeed:
 
     def _follow(self, begun: _Begun, through: int) -> Iterator[Followed | FeedGap]:
         tree, log = begun.tree, begun.log
+        self._gap_after = None
         yield self._make_idle(through)
         while not self._closed.is_set():
             began_ms = self._clock_ms()
@@ -380,6 +387,7 @@ class ZooKeeperLogFeed:
                 self._look_until(begun, began_ms)
             yield Followed(tree.take_rows(), tree.zxid, self._until_ms)
             if gap is not None:
+                self._gap_after = tree.zxid
                 yield FeedGap(tree.zxid, gap)
                 return
             self._closed.wait(self._pause_s)

@@ -130,6 +130,25 @@ def test_files_that_begin_behind_a_transaction_are_a_gap(tmp_path: Path) -> None
     assert _base(_feed(copy)).point().txn == 0x2D
 
 
+def test_no_base_is_older_than_the_gap_that_it_is_for(tmp_path: Path) -> None:
+    """A log is gone, or damaged, and no snapshot is later: a base of what was before would take the backup back."""
+    gone = Path(shutil.copytree(DATA / "v39-plain", tmp_path / "gone")) / "version-2"
+    for name in ("snapshot.28", "log.1"):
+        (gone / name).unlink()
+    damaged = Path(shutil.copytree(DATA / "v39-plain", tmp_path / "damaged")) / "version-2"
+    raw = bytearray((damaged / "log.29").read_bytes())
+    raw[len(raw.rstrip(b"\0")) // 2] ^= 0xFF
+    (damaged / "log.29").write_bytes(raw)
+    for folder, after in ((gone, 0x28), (damaged, 0x28)):
+        feed = _feed(folder)
+        _base(feed)
+        gap = list(_steps(feed, after))[-1]
+        assert isinstance(gap, FeedGap)
+        assert gap.after >= after
+        with pytest.raises(UnavailableError, match="where changes are missing"):
+            feed.open_base()
+
+
 def test_another_history_is_not_followed() -> None:
     """Clients are shown less than was followed: it is another store; where no client says so, it is waited for."""
     with pytest.raises(CorruptStoreError, match="another history"):
