@@ -191,7 +191,7 @@ class _Run:
         self._report = report
         self._status = FollowStatus(through=writer.manifest.through, until_ms=writer.manifest.until_ms)
         self._capturing: _BaseThread | None = None
-        self._next_base_ms = 0
+        self._next_base_ms = 0.0
 
     def run(self) -> FollowStatus:
         """Follow."""
@@ -267,6 +267,8 @@ class _Run:
         self._add_base(thread, gap)
 
     def _begin_base(self, *, at_once: bool = False) -> "_BaseThread":
+        # Where nothing happens, a base shows an old moment: that one is due again says the time of the last capture.
+        self._next_base_ms = self._now_ms() + self._request.base_every / timedelta(milliseconds=1)
         thread = _BaseThread(self._request, self._context, self._feed, self._address, self._writer.begin_base())
         if at_once:
             thread.run()
