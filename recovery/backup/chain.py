@@ -368,6 +368,14 @@ class BackupWriter:
             return self._place / name
         return Path(tempfile.mkdtemp(prefix="bkmeta-base-")) / "base"
 
+    def give_up_base(self, folder: DatasetPlace) -> None:
+        """Remove what there is of a base that is not added, of which an encrypted one is not encrypted yet.
+
+        Args:
+            folder: from `begin_base`.
+        """
+        remove_tree(folder if self._recipient is None else Path(str(folder)).parent)
+
     def add_base(self, folder: DatasetPlace, txn: int, until_ms: int, now_ms: int, gap: str | None = None) -> None:
         """Seal a base; what was changed up to it and is not sealed is a gap.
 

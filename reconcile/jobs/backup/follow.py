@@ -196,12 +196,16 @@ class _Run:
     def run(self) -> FollowStatus:
         """Follow."""
         gap: str | None = None
-        if not self._writer.has_base:
-            self._capture_base(None)
-        while not self._ended.is_set():
-            if gap is not None:
-                self._capture_base(gap)
-            gap = self._follow()
+        try:
+            if not self._writer.has_base:
+                self._capture_base(None)
+            while not self._ended.is_set():
+                if gap is not None:
+                    self._capture_base(gap)
+                gap = self._follow()
+        finally:
+            if self._capturing is not None:
+                self._writer.give_up_base(self._capturing.folder)
         return self._status
 
     def _now_ms(self) -> int:
@@ -255,9 +259,11 @@ class _Run:
         if self._capturing is not None:
             # What it captures begins before the gap's end is known.
             self._capturing.join()
+            self._writer.give_up_base(self._capturing.folder)
             self._capturing = None
         thread = self._begin_base(at_once=True)
         while thread.error is not None:
+            self._writer.give_up_base(thread.folder)
             if gap is None or not isinstance(thread.error, UnavailableError):
                 raise thread.error
             _LOG.warning("no base yet: %s", thread.error)
@@ -286,6 +292,7 @@ class _Run:
             if thread.error is None:
                 self._add_base(thread, None)
             else:
+                self._writer.give_up_base(thread.folder)
                 _LOG.warning("no new base: %s", thread.error)
                 self._next_base_ms = now_ms + _AGAIN_MS
             return

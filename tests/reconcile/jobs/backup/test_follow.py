@@ -1,5 +1,6 @@
 """A follower of files that nobody writes any more: what it captures, and what it leaves on the disk."""
 
+import tempfile
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +14,8 @@ from reconcile.jobs.backup import follow
 from reconcile.jobs.backup.follow import FollowRequest, FollowStatus, follow_store
 from reconcile.jobs.context import Context
 from reconcile.stores import NOBODY
+from recovery.backup.encryption import Recipient
+from recovery.errors import DatasetError
 from tests.support import cases
 
 URI = "zk+hierarchical://127.0.0.1:1/ledgers"
@@ -46,3 +49,21 @@ def test_a_store_in_which_nothing_happens_is_captured_once_in_a_while(
     assert (status.bases, status.gaps) == (1, 0)
     assert len(list((tmp_path / "b" / "bases").iterdir())) == 1
     assert _follow(tmp_path / "b", monkeypatch, 80).bases == 1
+
+
+@pytest.mark.parametrize("tool", [None, "age"])
+def test_a_base_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tool: str | None) -> None:
+    """A full disk while it is captured: what was written of it goes, also what was not encrypted yet."""
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+
+    def capture(_opened: Any, folder: Path, *_: Any, **__: Any) -> None:
+        folder.mkdir()
+        (folder / "part").write_bytes(b"a password")
+        raise DatasetError(str(folder), "the disk is full", "make room")
+
+    monkeypatch.setattr(follow, "capture_store", capture)
+    with pytest.raises(DatasetError, match="the disk is full"):
+        _follow(tmp_path / "b", monkeypatch, 80, recipient=None if tool is None else Recipient(tool, "age1x"))
+    assert [path.name for path in [*(tmp_path / "b" / "bases").iterdir(), *temporary.iterdir()]] == []
