@@ -17,6 +17,7 @@ Source: Apache ZooKeeper, "ZooKeeper Stat Structure".
 import logging
 import threading
 import time
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -190,12 +191,15 @@ class PollingFeed:
             ready = [row for row in held if row[1] <= read.through]
             held = held[len(ready) :]
             self._tree = tree = read
+            while len(ready) > _ROWS:
+                # A transaction is never split, and that of the last row may have more.
+                split = bisect_left(ready, ready[_ROWS][1], key=lambda row: row[1])
+                split = split or bisect_right(ready, ready[0][1], key=lambda row: row[1])
+                part, ready = ready[:split], ready[split:]
+                through = max(through, part[-1][1])
+                yield Followed(_make_table(part), through, until_ms)
             through, until_ms = max(through, read.through), read.at_ms
-            for start in range(0, max(len(ready), 1), _ROWS):
-                part = ready[start : start + _ROWS]
-                is_last = start + _ROWS >= len(ready)
-                # A transaction is never split: what is complete so far is what was before this pass.
-                yield Followed(_make_table(part), through if is_last else part[0][1] - 1, until_ms)
+            yield Followed(_make_table(ready), through, until_ms)
             self._closed.wait(self._pause_s)
 
     def _read(self, known: _Tree | None) -> Iterator[_Tree | None]:

@@ -11,6 +11,7 @@ from kazoo.exceptions import KazooException
 from kazoo.security import make_acl
 
 from backends.protocols import FeedGap, Followed
+from backends.zookeeper import polling
 from backends.zookeeper.polling import PolledTree, PollingFeed
 from backends.zookeeper.reader import ZooKeeperReader
 from tests.support.zookeeper_server import ZooKeeperServer
@@ -73,8 +74,15 @@ def _change(client: KazooClient, top: str, chance: random.Random) -> None:
         pass  # not every change can be made
 
 
-def test_a_base_with_its_rows_is_what_stands_there(zookeeper_server: ZooKeeperServer, client: KazooClient) -> None:
-    """After each pass behind the last change, keys, values, versions, rights of creation, owners and counters agree."""
+@pytest.mark.parametrize("rows", [polling._ROWS, 3])
+def test_a_base_with_its_rows_is_what_stands_there(
+    rows: int, zookeeper_server: ZooKeeperServer, client: KazooClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After each pass behind the last change, keys, values, versions, rights of creation, owners and counters agree.
+
+    So it is where a pass is given in several parts, each of whole transactions.
+    """
+    monkeypatch.setattr(polling, "_ROWS", rows)
     top = f"/poll-{uuid4()}"
     client.create(top)
     chance = random.Random(35)
@@ -82,7 +90,8 @@ def test_a_base_with_its_rows_is_what_stands_there(zookeeper_server: ZooKeeperSe
     try:
         base = feed.open_base()
         shown = _show(base, top)
-        steps = feed.follow(base.point().txn or 0)
+        given = base.point().txn or 0
+        steps = feed.follow(given)
         for _ in range(12):
             for _ in range(25):
                 _change(client, top, chance)
@@ -90,7 +99,8 @@ def test_a_base_with_its_rows_is_what_stands_there(zookeeper_server: ZooKeeperSe
             last = client.last_zxid
             for step in steps:
                 assert isinstance(step, Followed)
-                assert all(txn <= step.through for txn in step.rows["txn"].to_pylist())
+                assert all(given < txn <= step.through for txn in step.rows["txn"].to_pylist())
+                given = step.through
                 _fold(shown, step)
                 if step.through >= last:
                     break
