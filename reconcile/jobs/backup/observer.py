@@ -32,6 +32,8 @@ _CONFIG_KEY: Final = "/zookeeper/config"
 _LARGEST_NUMBER: Final = 254
 _LIKELY_NUMBER: Final = 200
 """Servers are numbered from 1 on by people: an observer of one's own is above them."""
+_SECRET: Final = re.compile(r"-D[^=]*password=", re.IGNORECASE)
+"""Of Java's options: `…PasswordPath=` is none."""
 _SERVER: Final = re.compile(r"server\.([0-9]{1,3})=(\S+)")
 _OURS: Final = (
     "dataDir",
@@ -157,6 +159,9 @@ def _read_settings(path: Path | None) -> _Settings:
         key, separator, value = line.partition("=")
         if not line or line.startswith("#"):
             continue
+        if _SECRET.match(line) is not None:
+            remedy = "give it as a line of zoo.cfg, as ssl.quorum.keyStore.password=…, or its file, …passwordPath=…"
+            raise InputError(f"{path}, line {place}", "a password on Java's command line is seen by all", remedy)
         if line.startswith("-"):
             options.append(line)
         elif (match := _SERVER.fullmatch(line)) is not None:

@@ -76,13 +76,16 @@ def test_all_that_is_missing_is_named_at_once(tmp_path: Path) -> None:
         ("clientPortAddress=0.0.0.0", "clientPortAddress is not yours"),
         ("syncEnabled=false", "syncEnabled is not yours"),
         ("nothing", "not key=value"),
+        ("-Dzookeeper.ssl.quorum.keyStore.password=secret", "line 1: a password on Java's command line is seen by all"),
+        ("-Djavax.net.ssl.keyStorePassword=secret", "give it as a line of zoo.cfg"),
     ],
 )
 def test_settings_that_would_harm_are_refused(line: str, problem: str, tmp_path: Path) -> None:
     """What makes an observer useless, or reachable, is not taken from a file; the line is named."""
     settings = _write_settings(tmp_path / "more", line)
-    with pytest.raises(InputError, match=problem):
+    with pytest.raises(InputError, match=problem) as refused:
         prepare_observer(_request(tmp_path / "o", settings=settings), make_context())
+    assert "secret" not in str(refused.value)
 
 
 def test_a_folder_of_others_and_a_low_number_are_refused(tmp_path: Path) -> None:
