@@ -10,6 +10,7 @@
 Source: etcd-io/etcd v3.5, server/mvcc/watchable_store.go; issue 15220 of etcd-io/etcd; run against 3.5.1.
 """
 
+import logging
 import queue
 import threading
 import time
@@ -31,6 +32,7 @@ from backends.etcd.store import EtcdStore
 from backends.protocols import FOLLOWED, FeedGap, Followed, Tls
 
 MEANS: Final = "watch"
+_LOG: Final = logging.getLogger(__name__)
 _TICK_S: Final = 0.5
 """Between two looks at the store's revision."""
 _WAITING: Final = 64
@@ -128,7 +130,7 @@ class EtcdFeed:
         return EtcdStore(self._hosts, **options, revision=revision)
 
     def follow(self, after: int) -> Iterator[Followed | FeedGap]:
-        through, until_ms = after, 0
+        through, until_ms, said = after, 0, ""
         while not self._channel.closed:
             begun = through
             connection = _Connection(self._channel, self._low, self._high, begun + 1)
@@ -140,13 +142,16 @@ class EtcdFeed:
                     if isinstance(item, AccessDeniedError):
                         raise item
                     if isinstance(item, Exception):
+                        if str(item) != said:
+                            _LOG.warning("changes after revision %d are waited for: %s", through, item)
+                        said = str(item)
                         break
                     if isinstance(item, _Compacted):
                         yield FeedGap(through, f"etcd compacted its history up to revision {item.revision - 1}")
                         return
                     rows = FOLLOWED.empty_table()
                     if isinstance(item, _Seen):
-                        latest = item
+                        latest, said = item, ""
                         # It may have been read before the last changes came.
                         if item.revision < begun:
                             problem = f"its revision is {item.revision}, and changes up to {begun} were given before"

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from itertools import islice
 from pathlib import Path
 
 import pyarrow as pa
@@ -136,3 +137,14 @@ def test_a_feed_that_is_closed_ends(etcd_server: EtcdServer, feed: EtcdFeed) -> 
     next(given)
     threading.Thread(target=feed.close).start()
     assert all(isinstance(item, Followed) for item in given)
+
+
+def test_an_etcd_that_does_not_answer_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing is sealed meanwhile, so the log alone says why: once, not with each attempt."""
+    feed = EtcdFeed("127.0.0.1:1", ["/ledgers"], session_s=1, patience_s=1)
+    steps = list(islice(feed.follow(5), 3))
+    feed.close()
+    assert all(isinstance(step, Followed) and step.through == 5 for step in steps)
+    [record] = [record for record in caplog.records if record.name == "backends.etcd.feed"]
+    assert "changes after revision 5 are waited for" in record.message
+    assert "127.0.0.1:1" in record.message
