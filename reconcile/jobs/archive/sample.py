@@ -1,21 +1,28 @@
 """Some of the ledgers that archive marks name, read back from the places of these marks: `delete verify`.
 
 a mark that is drawn               is
-of an archive of ours              read back: every entry, digest and hash, and the mark's checksum compared
+of an archive of ours              read back: every entry, digest and hash; the mark's checksum and the ledger's record
+                                   in the store compared: a copy of another end or history is none of this ledger
+of a place where nothing is        not read: an archive that is gone is no other application's copy
 of another application's copy      passed over: nothing here can read it
 """
 
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 
 from reconcile.deletes.records import ArchiveMark
-from recovery.archive.reader import find_ledger, prove_ledger, read_about
+from recovery.archive.objects import RUNS, list_names
+from recovery.archive.reader import find_ledger, prove_ledger, read_about, unreadable
 from recovery.errors import DatasetError, InputError
 from recovery.model.ids import LedgerId
-from recovery.place import to_place
+from recovery.model.metadata import LedgerMetadata
+from recovery.place import DatasetPlace, to_place
+
+_IDENTITY: Final = ("last_entry", "length", "digest", "ctime", "password")
 
 
 @dataclass(slots=True)
@@ -33,8 +40,16 @@ class ArchiveSample:
     unread: dict[LedgerId, str] = field(default_factory=dict)
 
 
-def prove_sample(marks: Mapping[LedgerId, ArchiveMark], count: int) -> ArchiveSample:
-    """Read so many ledgers back, drawn anew from those whose mark is of an archive of ours."""
+def prove_sample(
+    marks: Mapping[LedgerId, ArchiveMark], records: Mapping[LedgerId, LedgerMetadata], count: int
+) -> ArchiveSample:
+    """Read so many ledgers back, drawn anew from those whose mark is of an archive of ours.
+
+    Args:
+        marks: of ledgers.
+        records: of these ledgers in the store; of one that has none only the copy itself is looked at.
+        count: how many are read.
+    """
     sample = ArchiveSample()
     is_ours: dict[str, bool | str] = {}
     drawn = np.random.default_rng(secrets.randbits(64)).permutation(len(marks))
@@ -48,19 +63,35 @@ def prove_sample(marks: Mapping[LedgerId, ArchiveMark], count: int) -> ArchiveSa
         if isinstance(known, str):
             sample.unread[mark.ledger] = known
         elif known:
-            _prove(mark, sample)
+            _prove(mark, records.get(mark.ledger), sample)
     return sample
 
 
-def _is_ours(place: str) -> bool | str:
+def _is_ours(where: str) -> bool | str:
     """Whether an archive of ours is at a place; or why that cannot be seen."""
+    if not where:
+        return False
     try:
-        return bool(place) and read_about(to_place(place)) is not None
+        place = to_place(where)
+        return read_about(place) is not None or _find_loss(place)
     except (DatasetError, InputError) as error:
         return str(error)
 
 
-def _prove(mark: ArchiveMark, sample: ArchiveSample) -> None:
+def _find_loss(place: DatasetPlace) -> bool | str:
+    """Return what is gone of a place that says of itself nothing; False: another application's copy may be there."""
+    try:
+        if place.is_file():
+            return False
+        names = list_names(place)
+    except OSError as error:
+        raise unreadable(str(place), error) from error
+    if not names:
+        return f"{place}: nothing is there: see that it is mounted, or archive the ledger again, into another place"
+    return f"{place}: says no more that it is an archive: put its archive.json back" if RUNS in names else False
+
+
+def _prove(mark: ArchiveMark, record: LedgerMetadata | None, sample: ArchiveSample) -> None:
     place = to_place(mark.place)
     try:
         ledger = find_ledger(place, mark.ledger)
@@ -70,10 +101,16 @@ def _prove(mark: ArchiveMark, sample: ArchiveSample) -> None:
     if ledger is None:
         sample.bad[mark.ledger] = f"{place} does not have it"
         return
-    problem = prove_ledger(place, ledger).problem
+    problem = "" if record is None or _is_same(ledger.record, record) else "it is of another end or history"
+    problem = problem or prove_ledger(place, ledger).problem
     if not problem and mark.checksum and mark.checksum != f"sha256:{ledger.sha256}":
         problem = "the checksum of its mark is of other bytes"
     if problem:
         sample.bad[mark.ledger] = problem
     else:
         sample.proven += 1
+
+
+def _is_same(one: LedgerMetadata, other: LedgerMetadata) -> bool:
+    """Whether two records say the same, as far as a closed ledger's never changes."""
+    return all(getattr(one, name) == getattr(other, name) for name in _IDENTITY)

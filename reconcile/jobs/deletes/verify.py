@@ -3,7 +3,7 @@
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -57,10 +57,12 @@ from reconcile.jobs.deletes.clusters import (
 from reconcile.jobs.deletes.listings import ListedReferences, list_references, measure_since_listing
 from reconcile.jobs.deletes.looks import Looks, gather_inventories
 from reconcile.jobs.deletes.quarantine import end_where_bookies_left
+from recovery.codecs import ledger_metadata
 from recovery.codecs.store_kind import kind_of
 from recovery.dataset import Dataset, open_dataset
 from recovery.errors import FormatError, InputError
 from recovery.model.ids import LedgerId
+from recovery.model.metadata import LedgerMetadata
 from recovery.place import DatasetPlace
 
 _ROWS = 200
@@ -243,7 +245,7 @@ def _gather_evidence(request: VerifyRequest, context: Context) -> Iterator[_Gath
         copies = ArchiveSample()
         if rules.archived and request.archive_sample and marks:
             with context.reporter.progress("reading archived copies back", "ledgers"):
-                copies = prove_sample(marks, request.archive_sample)
+                copies = prove_sample(marks, _decode_all(_read_raws(wanted, second)), request.archive_sample)
         evidence = Evidence(
             captures=(first, second),
             listings=(first_listing.listing, second_listing.listing),
@@ -316,6 +318,15 @@ def _read_raws(wanted: Wanted, capture: Dataset) -> dict[LedgerId, bytes]:
     for rows, ledger_numbers in wanted.read(capture, "ledgers", ("raw",)):
         raws.update(zip((wanted.ledgers[n] for n in ledger_numbers.tolist()), rows["raw"].to_pylist(), strict=True))
     return raws
+
+
+def _decode_all(raws: Mapping[LedgerId, bytes]) -> dict[LedgerId, LedgerMetadata]:
+    """Return the records that can be read; the others are objected to anyway."""
+    records = {}
+    for ledger, raw in raws.items():
+        with suppress(FormatError):
+            records[ledger] = ledger_metadata.decode(raw)
+    return records
 
 
 def _read_archive(own: OwnRoot | None, ledgers: Sequence[LedgerId]) -> dict[LedgerId, ArchiveMark] | None:
