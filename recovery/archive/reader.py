@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -30,6 +31,8 @@ from recovery.model.ids import LedgerId
 from recovery.model.metadata import LedgerMetadata
 from recovery.model.tables import ARCHIVED
 from recovery.place import DatasetPlace, open_system
+
+Mask = npt.NDArray[np.bool_]
 
 KIND: Final = "bkmeta archive"
 VERSION: Final = 1
@@ -142,6 +145,33 @@ def read_known(
     wanted = (index for index in indexes if index.first < buckets.stop and index.last >= buckets.start)
     parts = (read_index(place, index, columns, buckets) for index in wanted)
     return drop_repeated(pa.concat_tables([schema.empty_table(), *parts]))
+
+
+def find_lacking(place: DatasetPlace, rows: pa.Table) -> Mask:
+    """Return of which ledgers an object is gone, or too short: seen by its size alone, nothing of it is read.
+
+    Args:
+        place: of the archive.
+        rows: pieces, of ARCHIVED.
+
+    Raises:
+        DatasetError: the place cannot be read.
+    """
+    lacking = np.zeros(rows.num_rows, np.bool_)
+    pieces = rows["pieces"].combine_chunks()
+    items = pieces.flatten()
+    if not len(items):
+        return lacking
+    coded = items.field("object").dictionary_encode()
+    try:
+        system, root = open_system(str(place))
+        files = system.get_file_info([f"{root}/{name}" for name in coded.dictionary.to_pylist()])
+    except (OSError, pa.ArrowException) as error:
+        raise unreadable(str(place), error) from error
+    sizes = np.array([file.size or 0 if file.is_file else -1 for file in files], np.int64)
+    ends = items.field("offset").to_numpy() + items.field("size").to_numpy()
+    lacking[pc.list_parent_indices(pieces).to_numpy()[ends > sizes[coded.indices.to_numpy()]]] = True
+    return lacking
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,9 +23,8 @@ import pyarrow as pa
 
 from backends.bookie.client import Options
 from reconcile.deletes.own_root import read_instance_id
-from reconcile.deletes.packed import Decision
-from reconcile.deletes.records import ArchiveMark
 from reconcile.errors import GuardRefusedError
+from reconcile.jobs.archive.copy_marks import CopyMarks, list_ids
 from reconcile.jobs.capture import capture_store
 from reconcile.jobs.context import Context, Wire, start_spark, throttle
 from reconcile.jobs.deletes.clusters import OpenDeletes, Target, now_ms, open_deletes
@@ -33,7 +32,7 @@ from reconcile.jobs.undelete.topics import parse_pattern
 from recovery import __version__
 from recovery.archive import choice as choices
 from recovery.archive.bookies import DiskSource, RunningSource, Source
-from recovery.archive.choice import Choice, choose, measure_frames
+from recovery.archive.choice import KNOWN, Choice, choose, measure_frames
 from recovery.archive.objects import (
     ARCHIVE_FILE,
     RUN_FILE,
@@ -63,8 +62,7 @@ _OF_TASK: Final = 1 << 30
 """Bytes that a task copies, about: a run that is killed copies no more than what its tasks had begun again."""
 _WAVES: Final = 4
 """Tasks of each core between two times that marks are written."""
-_ROWS: Final = 500
-"""Marks in a transaction."""
+_MARKED: Final = ("scope", "ledger", "sha256", "pieces")
 _IN_FLIGHT_BYTES: Final = 32 << 20
 """Of one bookie, about, that are asked for and not here yet."""
 _IN_FLIGHT: Final = (8, 1000)
@@ -113,6 +111,7 @@ class Archived:
         damaged: the first copies whose digest does not agree.
         unused: bookie → what was wrong with copies of it → how many.
         others: ledgers that the archive has with another history, the first ones.
+        lacking: ledgers that the archive's index has, and whose objects are gone or too short, likewise.
         gaps: parts of the store that could not be read.
         removed: objects that earlier runs had left unfinished, and that are gone now.
     """
@@ -124,6 +123,7 @@ class Archived:
     damaged: tuple[Mapping[str, Any], ...]
     unused: Mapping[str, Mapping[str, int]]
     others: tuple[str, ...]
+    lacking: tuple[str, ...]
     gaps: tuple[str, ...]
     removed: int
 
@@ -157,7 +157,9 @@ def archive(request: RunRequest, context: Context) -> Archived:
         if run_of.sizes.any():
             with start_spark(request.master, request.python, context) as spark:
                 run_of.copy(spark)
-        target.log.end({name: count for name, count in run_of.counts.items() if name in ("marked", "copied")}, 0)
+        target.log.end(
+            {name: count for name, count in run_of.counts.items() if name in ("marked", "unmarked", "copied")}, 0
+        )
         return run_of.make_result(tuple(captured.gaps), removed)
 
 
@@ -240,7 +242,9 @@ class _Run:
         self.sizes = np.zeros(BUCKETS, np.int64)
         """Bytes to be copied of each bucket, and one for each ledger, so that none counts as nothing."""
         self._largest = 1.0
+        self._marks = CopyMarks(target.own, target.log, target.by, place)
         self._others: list[str] = []
+        self._lacking: list[str] = []
         self._failed: list[Mapping[str, Any]] = []
         self._damaged: list[Mapping[str, Any]] = []
         self._unused: dict[str, Counter[str]] = {}
@@ -252,7 +256,7 @@ class _Run:
         with self._context.reporter.progress("choosing ledgers", "parts") as progress:
             for done, batch in enumerate(batches, 1):
                 stored = self._catalog.read("ledgers", buckets=batch, columns=list(choices.COLUMNS))
-                known = read_known(self._place, self._known, batch)
+                known = read_known(self._place, self._known, batch, (*KNOWN, "pieces"))
                 chosen = choose(stored, known, self._choice)
                 self.counts.update(chosen.counts)
                 rows = stored.take(pa.array(chosen.rows))
@@ -260,7 +264,10 @@ class _Run:
                 np.add.at(self.sizes, rows["bucket"].to_numpy(), sizes + 1)
                 means = sizes / np.maximum(rows["last_entry"].to_numpy() + 1, 1)
                 self._largest = max(self._largest, float(means.max(initial=1.0)))
-                self._others += _name(stored, chosen.others)[: _NAMED - len(self._others)]
+                others = list_ids(stored.take(pa.array(chosen.others)))
+                self._others += map(str, others[: _NAMED - len(self._others)])
+                # What the archive has is another ledger: a mark of it would let this one be deleted.
+                self.counts["unmarked"] += self._marks.remove(others)
                 self._mark(known.take(pa.array(chosen.known_rows)))
                 progress(done, len(batches))
         missing = len(self._request.ledgers) - sum(self.counts[name] for name in _OF_STORE)
@@ -314,28 +321,14 @@ class _Run:
             self._unused.setdefault(bookie, Counter()).update(problems)
         for file in answer["indexes"]:
             self._written.append(file)
-            self._mark(read_index(self._place, IndexFile(file, 0, BUCKETS - 1), ("scope", "ledger", "sha256")))
+            self._mark(read_index(self._place, IndexFile(file, 0, BUCKETS - 1), _MARKED))
 
     def _mark(self, rows: pa.Table) -> None:
-        """Mark ledgers that the archive has; a mark of another place is left as it is."""
-        if not rows.num_rows:
-            return
-        columns = (rows[name].to_pylist() for name in ("scope", "ledger", "sha256"))
-        sums = {LedgerId(scope, ledger): f"sha256:{digest}" for scope, ledger, digest in zip(*columns, strict=True)}
-        where, by, at_ms = str(self._place), self._target.by, now_ms(self._context)
-        marked, elsewhere = set[LedgerId](), set[LedgerId]()
-
-        def decide(ledger: LedgerId, mark: ArchiveMark | None) -> Decision[ArchiveMark] | None:
-            if mark is not None and mark.place != where:
-                elsewhere.add(ledger)
-            if mark is not None and (mark.place != where or mark.checksum == sums[ledger]):
-                return None
-            marked.add(ledger)
-            return Decision(ArchiveMark(ledger, by, where, sums[ledger], at_ms))
-
-        self._target.own.archive.change(tuple(sums), decide, self._target.log, rows=_ROWS)
-        self.counts["marked"] += len(marked)
-        self.counts["marked_elsewhere"] += len(elsewhere)
+        done = self._marks.write(rows, now_ms(self._context))
+        self.counts.update(
+            marked=done.marked, marked_elsewhere=done.elsewhere, unmarked=done.unmarked, lacking=len(done.lacking)
+        )
+        self._lacking += map(str, done.lacking[: _NAMED - len(self._lacking)])
 
     def _write_run(self) -> None:
         body = {
@@ -358,6 +351,7 @@ class _Run:
             tuple(self._damaged),
             {bookie: dict(problems) for bookie, problems in sorted(self._unused.items())},
             tuple(self._others),
+            tuple(self._lacking),
             gaps,
             removed,
         )
@@ -365,11 +359,6 @@ class _Run:
 
 _OF_STORE: Final = ("unreadable", "open", "other_topics", "unknown_age", "young", "archived", "other_history", "taken")
 """What becomes of a ledger that the store lists and a person asks for."""
-
-
-def _name(stored: pa.Table, rows: Ints) -> list[str]:
-    own = stored.take(pa.array(rows[:_NAMED]))
-    return [str(LedgerId(*ids)) for ids in zip(own["scope"].to_pylist(), own["ledger"].to_pylist(), strict=True)]
 
 
 def _cut_ranges(sizes: Ints, cores: int) -> list[range]:

@@ -59,7 +59,7 @@ _REASONS: Final = {"unanswered": "bookies did not answer for it", "absent": "no 
         Exit.FAILED: "the store did not answer, the disk of --to or of the journal is full, Spark or the tool failed",
         Exit.USAGE: "ledgers, a URI, a place, folders or files that cannot be used; no Java, no Spark",
         Exit.FOUND: "copies are damaged; or ledgers are not archived: no copy of an entry is good, their record cannot "
-        "be read, or the archive has another ledger of that id",
+        "be read, or the archive has another ledger of that id, or has lost objects",
         Exit.UNDECIDABLE: "nothing of that, but ledgers are not archived: bookies did not answer; or the store was not "
         "listed whole",
         Exit.REFUSED: "the archive is of another cluster, or what stands at the key of bkmeta's own root is not ours",
@@ -162,13 +162,14 @@ def _make_result(done: "Archived", place: DatasetPlace) -> Result:
     if done.gaps or unanswered:
         code, why = Exit.UNDECIDABLE, f"bookies did not answer for {count_noun(unanswered, 'ledger')}"
         verdict = f"{why if unanswered else 'the store was not listed whole'}: {verdict}"
-    if bad or damaged or counts["unreadable"] or counts["other_history"]:
+    if bad or damaged or counts["unreadable"] or counts["other_history"] or counts["lacking"]:
         code = Exit.FOUND
         findings = [
             *([f"{count_noun(damaged, 'copy', 'copies')} of entries damaged"] if damaged else []),
             *([f"no good copy of some entry of {count_noun(bad, 'ledger')}"] if bad else []),
             *([f"{count_noun(counts['unreadable'], 'record')} that cannot be read"] if counts["unreadable"] else []),
             *([f"{count_noun(counts['other_history'], 'ledger')} of another history"] if done.others else []),
+            *([f"objects of {count_noun(counts['lacking'], 'ledger')} gone"] if counts["lacking"] else []),
         ]
         verdict = f"{', '.join(findings)}: {verdict}"
     is_worth_again = code is not Exit.DONE and bool(unanswered or bad)
@@ -188,12 +189,14 @@ def _make_result(done: "Archived", place: DatasetPlace) -> Result:
             "damaged": list(done.damaged),
             "bookies": {bookie: dict(problems) for bookie, problems in done.unused.items()},
             "other_history": list(done.others),
+            "lacking": list(done.lacking),
         },
     )
 
 
 _COUNTS: Final = (
-    "taken", "copied", "entries", "bytes", "marked", "marked_elsewhere", "unreadable", "other_history",
+    "taken", "copied", "entries", "bytes", "marked", "marked_elsewhere", "unmarked", "unreadable", "other_history",
+    "lacking",
 )  # fmt: skip
 
 
@@ -213,6 +216,10 @@ def _describe(done: "Archived", counts: Mapping[str, int]) -> Iterator[str]:
         words = _REASONS.get(row["problem"], "no copy has a digest that agrees")
         yield f"ledger {row['ledger']} is not archived: entry {row['entry']}, {words}"
     for ledger in done.others[:_SHOWN]:
-        yield f"ledger {ledger}: the archive has another ledger of this id, and keeps it"
+        yield f"ledger {ledger}: the archive has another ledger of this id, and keeps it: archive it into another place"
+    for ledger in done.lacking[:_SHOWN]:
+        yield f"ledger {ledger}: objects of it are gone: put them back, or archive it into another place"
+    if counts["unmarked"]:
+        yield f"marks removed of {count_noun(counts['unmarked'], 'ledger')} that the archive does not have"
     if done.removed:
         yield f"{count_noun(done.removed, 'object')} that an earlier run had left unfinished removed"
