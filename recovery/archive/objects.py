@@ -13,6 +13,7 @@ object without an index is of nobody. A ledger is in the archive once the index 
 """
 
 import hashlib
+import json
 import os
 import re
 import secrets
@@ -129,16 +130,34 @@ def hash_index(raw: "bytes | pa.Buffer") -> str:
 def list_unfinished(place: DatasetPlace) -> list[str]:
     """Return the objects, whole or not, that no index names: what runs left that were killed.
 
+    Objects of an index that is gone are none of them, where the list of its run has it: their bytes are what is left.
+
     Raises:
         OSError: the place cannot be read.
     """
     names_found = []
     for run in list_names(place / RUNS):
         folder = place / RUNS / run
-        indexed = {name.rpartition("-")[0] for name in list_names(folder / INDEX) if _NAME.fullmatch(name)}
+        file = folder / RUN_FILE
+        try:
+            written = read_run(file) if file.is_file() else []
+        except (ValueError, KeyError, TypeError, RecursionError):
+            continue  # nothing shows what of it is left over
+        known = [*list_names(folder / INDEX), *(name.rpartition("/")[2] for name in written)]
+        indexed = {name.rpartition("-")[0] for name in known if _NAME.fullmatch(name)}
         names = (name for name in list_names(folder / ENTRIES) if name.rpartition("-")[0] not in indexed)
         names_found += [f"{RUNS}/{run}/{ENTRIES}/{name}" for name in names]
     return names_found
+
+
+def read_run(file: DatasetPlace) -> list[str]:
+    """Return the index files that a run lists, below the archive's place.
+
+    Raises:
+        OSError: the list cannot be read.
+        ValueError, KeyError, TypeError, RecursionError: it is damaged.
+    """
+    return [str(name) for name in json.loads(file.read_bytes())["indexes"]]
 
 
 @dataclass(slots=True)

@@ -1,6 +1,5 @@
 """An archive proven by itself: every digest, and that nothing is missing: `archive verify`."""
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ import pyarrow as pa
 
 from reconcile.jobs.context import Context, start_spark, throttle
 from recovery.archive.choice import drop_repeated
-from recovery.archive.objects import RUN_FILE, RUNS, IndexFile, list_indexes, list_names, list_unfinished
+from recovery.archive.objects import RUN_FILE, RUNS, IndexFile, list_indexes, list_names, list_unfinished, read_run
 from recovery.archive.reader import (
     Proof,
     find_ledger,
@@ -134,7 +133,7 @@ def _check_runs(place: DatasetPlace, indexes: Sequence[IndexFile]) -> tuple[list
                 unlisted.append(run)
             continue
         try:
-            listed = [str(name) for name in json.loads(file.read_bytes())["indexes"]]
+            listed = read_run(file)
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             broken.append(f"{RUNS}/{run}/{RUN_FILE}")
             continue

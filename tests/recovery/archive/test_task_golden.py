@@ -1,5 +1,6 @@
 """Ledgers of real bookies' disks copied into an archive, and read out of it."""
 
+import json
 import shutil
 import struct
 from collections.abc import Callable
@@ -193,6 +194,22 @@ def test_a_task_that_is_tried_again_copies_nothing_twice(tmp_path: Path) -> None
     first, second = task(ALL), task(ALL)
     assert first["indexes"] == second["indexes"]
     assert len(list_archived(tmp_path / "place")) == first["counts"]["copied"]
+
+
+def test_objects_of_an_index_that_is_gone_are_not_taken_for_leftovers(tmp_path: Path) -> None:
+    """The list of its run has the index: what is removed before the next run is only what no run ended with."""
+    place = tmp_path / "place"
+    [file] = make_task(capture_case(DAMAGED, tmp_path / "catalog"), place, disks_of(DAMAGED))(ALL)["indexes"]
+    (place / file).unlink()
+    objects_there = list_unfinished(place)
+    assert objects_there
+    listed = place / "runs/run-1/run.json"
+    listed.write_text(json.dumps({"indexes": [file]}))
+    assert list_unfinished(place) == []
+    (place / f"{objects_there[0].rpartition('/')[0]}/0000-0001-00000000-0.entries.tmp").write_bytes(b"")
+    assert [name.rpartition("/")[2] for name in list_unfinished(place)] == ["0000-0001-00000000-0.entries.tmp"]
+    listed.write_text("{")
+    assert list_unfinished(place) == []
 
 
 def test_large_ledgers_are_cut_into_objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
