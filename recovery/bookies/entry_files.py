@@ -224,7 +224,6 @@ class _MessageWriter:
         self._topic = topic
 
     def write(self, batch: EntryBatch) -> None:
-        lines: list[Mapping[str, object]] = []
         for _, fields, payload in _list_rows(batch):
             try:
                 messages = [] if payload is None else unpack(payload)
@@ -232,12 +231,11 @@ class _MessageWriter:
                 messages = []
             if not messages:
                 self.counts["not_messages"] += 1
-            for message in messages:
-                self.counts["messages"] += 1
-                self.counts["encrypted"] += bool(message.encrypted)
-                self.counts["chunks"] += message.chunk is not None
-                lines.append(_make_message(message, self._topic, batch.ledger, fields[0]))
-        self._sink.write(_dump(lines))
+            self.counts["messages"] += len(messages)
+            self.counts["encrypted"] += sum(bool(message.encrypted) for message in messages)
+            self.counts["chunks"] += sum(message.chunk is not None for message in messages)
+            # One entry at a time: what some bytes of a batch are without compression may fill the memory.
+            self._sink.write(_dump(_make_message(item, self._topic, batch.ledger, fields[0]) for item in messages))
 
     def close(self) -> None:
         """Nothing is held back."""
