@@ -229,11 +229,15 @@ def _prove_named(
     with context.reporter.progress("proving", "ledgers") as progress:
         show = throttle(progress)
         for done, ledger in enumerate(ledgers, 1):
-            archived = find_ledger(place, ledger, indexes)
-            if archived is None:
-                missing.append(str(ledger))
+            try:
+                archived = find_ledger(place, ledger, indexes)
+            except DatasetError as error:
+                _count(Proof(ledger, f"{error.path}: {error.problem}"), counts, problems)
             else:
-                _count(prove_ledger(place, archived), counts, problems)
+                if archived is None:
+                    missing.append(str(ledger))
+                else:
+                    _count(prove_ledger(place, archived), counts, problems)
             show(done, len(ledgers))
     return {"counts": counts, "problems": problems, "missing": missing}
 
