@@ -4,6 +4,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,7 +41,8 @@ def test_a_copy_of_another_end_or_history_is_bad(archive: Archive) -> None:
     _, marks, records = archive
     others = [("last_entry", 1 << 20), ("length", 1 << 40), ("ctime", 1), ("password", b"another")]
     for name, value in others:
-        sample = prove_sample(marks, {k: replace(v, **{name: value}) for k, v in records.items()}, len(marks))
+        change: dict[str, Any] = {name: value}
+        sample = prove_sample(marks, {k: replace(v, **change) for k, v in records.items()}, len(marks))
         assert sample.proven == 0
         assert set(sample.bad.values()) == {"it is of another end or history"}
         assert sample.bad.keys() == marks.keys()
