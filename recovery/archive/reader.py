@@ -6,7 +6,7 @@
     nobody altered it  the SHA-256 of its bytes, of each piece and of all
 
 A record of format 1 says neither digest nor password: of its entries that have an HMAC only the ids and the SHA-256 are
-proven, and said so.
+proven, and said so; so it is of a ledger whose digest is DUMMY.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ from recovery.codecs import ledger_metadata
 from recovery.codecs.entry_frames import read_headers, split_frames
 from recovery.errors import DatasetError, FormatError
 from recovery.model.ids import LedgerId
-from recovery.model.metadata import LedgerMetadata
+from recovery.model.metadata import Digest, LedgerMetadata
 from recovery.model.tables import ARCHIVED
 from recovery.place import DatasetPlace, open_system
 
@@ -361,7 +361,7 @@ def prove_ledger(place: DatasetPlace, ledger: ArchivedLedger) -> Proof:
         for number, records in read_records(place, ledger, watch=watch):
             for at, raw in enumerate(records, number):
                 verdict = judge(raw, ledger.id, record.digest, record.password or b"", at)
-                if verdict is Copy.UNPROVEN:
+                if verdict is Copy.UNPROVEN or (verdict is Copy.GOOD and record.digest is Digest.DUMMY):
                     unproven += 1
                 elif verdict is not Copy.GOOD:
                     problem = problem or f"the digest of entry {at} does not agree"
