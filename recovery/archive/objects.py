@@ -113,13 +113,23 @@ def write_index(place: DatasetPlace, run: str, name: str, rows: pa.Table) -> str
     file = f"{name}-{hash_index(raw)}.parquet"
     folder = place / RUNS / run / INDEX
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _make_folder(folder)
         with write_whole(folder / file, secret=True) as whole:
             whole.sink.write(raw)
         sync_folder(folder)
     except OSError as error:
         raise disk_error(folder, error) from error
     return f"{RUNS}/{run}/{INDEX}/{file}"
+
+
+def _make_folder(folder: DatasetPlace) -> None:
+    """Make a folder, and have each that was not there survive a loss of power: a mark says that what is in it does."""
+    if not isinstance(folder, Path):
+        return
+    made = [new for new in (folder, *folder.parents) if not new.exists()]
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for new in made:
+        sync_folder(new.parent)
 
 
 def hash_index(raw: "bytes | pa.Buffer") -> str:
@@ -287,7 +297,7 @@ class ObjectWriter:
             self._number += 1
             try:
                 if isinstance(self._folder, Path):
-                    self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                    _make_folder(self._folder)
                     path = self._folder / f"{name}.tmp"
                 else:
                     self._scratch = self._scratch or Path(tempfile.mkdtemp(prefix="bkmeta-object-"))

@@ -216,6 +216,24 @@ def test_objects_of_an_index_that_is_gone_are_not_taken_for_leftovers(tmp_path: 
     assert list_unfinished(place) == []
 
 
+def test_each_new_folder_is_on_the_disk_before_its_index_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mark outlives a loss of power, for it is in a store: so must the whole way to the objects."""
+    place, synced = tmp_path / "place", set[Path]()
+    sync = objects.sync_folder
+
+    def note(folder: Path) -> None:
+        synced.add(folder)
+        sync(folder)
+
+    task = make_task(capture_case(DAMAGED, tmp_path / "catalog"), place, disks_of(DAMAGED))
+    monkeypatch.setattr(objects, "sync_folder", note)
+    task(ALL)
+    run = place / "runs/run-1"
+    assert {place, place / "runs", run, run / "entries", run / "index"} <= synced
+
+
 def test_large_ledgers_are_cut_into_objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that is larger than an object has several pieces, in objects of its own; small ones share one."""
     name = "c01-clean-sorted"
