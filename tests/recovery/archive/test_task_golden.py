@@ -19,6 +19,7 @@ from recovery.dataset import read_part
 from recovery.model.ids import LedgerId
 from recovery.model.metadata import Digest
 from recovery.model.tables import UNUSED_COPIES
+from recovery.out_folder import sync_folder
 from tests.support import cases
 from tests.support.archives import (
     ALL,
@@ -221,11 +222,10 @@ def test_each_new_folder_is_on_the_disk_before_its_index_is_named(
 ) -> None:
     """A mark outlives a loss of power, for it is in a store: so must the whole way to the objects."""
     place, synced = tmp_path / "place", set[Path]()
-    sync = objects.sync_folder
 
     def note(folder: Path) -> None:
         synced.add(folder)
-        sync(folder)
+        sync_folder(folder)
 
     task = make_task(capture_case(DAMAGED, tmp_path / "catalog"), place, disks_of(DAMAGED))
     monkeypatch.setattr(objects, "sync_folder", note)

@@ -3,6 +3,7 @@
 import io
 import json
 import struct
+from typing import Any
 
 import google_crc32c
 import pyarrow as pa
@@ -23,7 +24,7 @@ class Watched(io.BytesIO):
 
     most = 0
 
-    def write(self, data: bytes) -> int:  # type: ignore[override]
+    def write(self, data: Any, /) -> int:  # noqa: ANN401 - what any file takes
         """Take bytes."""
         self.most = max(self.most, len(data))
         return super().write(data)
