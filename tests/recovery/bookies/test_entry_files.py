@@ -24,7 +24,7 @@ class Watched(io.BytesIO):
 
     most = 0
 
-    def write(self, data: Any, /) -> int:  # noqa: ANN401 - what any file takes
+    def write(self, data: Any, /) -> int:
         """Take bytes."""
         self.most = max(self.most, len(data))
         return super().write(data)
