@@ -167,6 +167,7 @@ class Mapped:
         self.view = memoryview(self._map or b"")
         self.unreadable: list[tuple[int, int]] = []
         self._released = 0
+        self._of_file = self.size
         self._not_cached: list[int] = []
         self._scratch = memoryview(bytearray(min(_PIECE, self.size)))
 
@@ -179,7 +180,8 @@ class Mapped:
     def close(self) -> None:
         """Close the file; the mapping ends with the last view of it."""
         if self._map is not None and self._not_cached:
-            self._map.madvise(mmap.MADV_DONTNEED)  # what is mapped stays in the page cache
+            # What is mapped stays in the page cache; what is held apart from the file would be lost.
+            self._map.madvise(mmap.MADV_DONTNEED, 0, self._of_file)
         for start in self._not_cached:
             os.posix_fadvise(self._fd, start, _PIECE, os.POSIX_FADV_DONTNEED)
         os.close(self._fd)
@@ -214,6 +216,7 @@ class Mapped:
 
     def release(self, end: int) -> None:
         """Give back the memory up to a position; it can still be touched."""
+        end = min(end, self._of_file)
         if self._map is not None and end - self._released >= _WINDOW:
             start, self._released = self._released, end - end % mmap.PAGESIZE
             self._map.madvise(mmap.MADV_DONTNEED, start, self._released - start)
@@ -236,6 +239,7 @@ class Mapped:
         made = _map_pages(address, self.size - page, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0)
         if made != address:
             raise OSError(ctypes.get_errno(), "no memory for the end of a file")
+        self._of_file = page
         ctypes.memmove(address, begun, len(begun))
 
     def _patch(self) -> None:

@@ -43,6 +43,22 @@ def test_a_file_stays_as_it_was_when_it_was_loaded(begun: int, tmp_path: Path) -
     assert path.read_bytes() == b"\x01" * begun + b"\x02" * (size - begun)
 
 
+@pytest.mark.parametrize("rate", [None, 1e12])
+def test_what_is_given_back_can_still_be_touched(rate: float | None, tmp_path: Path) -> None:
+    """The page that holds the last byte is not the file's any longer: whoever gives it back loses what it has."""
+    path, size, begun = tmp_path / "5.txn", 10 << 20, (9 << 20) + 5
+    with path.open("wb") as writer:
+        writer.truncate(size)
+        writer.seek(begun - 100)
+        writer.write(b"\x01" * 100)
+    with Mapped(path, Meter(rate, lambda _: None)) as file:
+        file.load()
+        file.release(size)
+        view = file.view
+        assert bytes(view[begun - 100 : begun + 100]) == b"\x01" * 100 + bytes(100)
+    assert bytes(view[begun - 100 : begun + 100]) == b"\x01" * 100 + bytes(100)
+
+
 def test_a_record_that_is_written_while_its_journal_ends_is_no_damage(
     made: BookieDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
