@@ -38,7 +38,7 @@ from reconcile.cli.rescue.record import Phase, Question, Record
 from reconcile.cli.rescue.transports import HostError, require_done, run_script
 from reconcile.cli.wording.topics import describe_topic
 from reconcile.compare.evidence import sort_newest_first
-from reconcile.errors import GuardRefusedError
+from reconcile.errors import GuardRefusedError, PlanError
 from reconcile.estimates import Step, estimate_s, in_words
 from reconcile.jobs.context import connect
 from reconcile.jobs.plans.review import list_plan_ledgers
@@ -48,6 +48,7 @@ from reconcile.plan.views.open_points import count_rights, count_unopened
 from reconcile.stores import catalog_path
 from reconcile.words import count_noun, list_names
 from reconcile.write.guards import OPEN_ACL, choose_acl, demand_layout, list_registered
+from reconcile.write.plan_actions import demand_acl
 from recovery.codecs.store import Layout
 from recovery.dataset import SNAPSHOTS, Dataset, open_dataset
 
@@ -421,7 +422,22 @@ class Conductor:
                 secured = str(error)
         if not secured and set(rights.named) <= {OPEN_ACL}:
             return None
-        return self._answer(questions.ask_for_rights(rights.created, rights.lacking, rights.named, secured))
+        return self._answer_rights(questions.ask_for_rights(rights.created, rights.lacking, rights.named, secured))
+
+    def _answer_rights(self, question: Question) -> str:
+        """Return the rights that a person names. What is none is forgotten: `apply` would refuse it each time.
+
+        Raises:
+            GuardRefusedError: the answer is not rights.
+        """
+        rights = self._answer(question)
+        try:
+            demand_acl(rights)
+        except PlanError as error:
+            self._forget(question.id)
+            problem = f"are answered {rights!r}, which is not scheme:id:perms,…"
+            raise GuardRefusedError("the rights", problem, "run this again, and write them so") from error
+        return rights
 
     def _undelete(self) -> dict[str, Any]:
         """Show who deleted what, ask which of it was a mistake, and make a plan that brings it back."""

@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,10 +14,14 @@ import pytest
 from backends.registry import open_store
 from reconcile.cli.command import Exit
 from reconcile.cli.options import now
+from reconcile.cli.output import Output
+from reconcile.cli.rescue import questions
+from reconcile.cli.rescue.conductor import Conductor
 from reconcile.cli.rescue.hosts import Host, Transport, read_hosts
-from reconcile.cli.rescue.record import Phase, Record, read_answers, read_record
+from reconcile.cli.rescue.record import Phase, Question, Record, read_answers, read_record
 from reconcile.cli.rescue.scripts import build_kill, build_start, build_stop, parse_processes
 from reconcile.cli.rescue.transports import HostError, make_command, require_done, run_script
+from reconcile.errors import GuardRefusedError
 from recovery.codecs.store import Layout
 from recovery.errors import InputError
 from recovery.model.ids import LedgerId
@@ -256,6 +260,27 @@ def test_answers_and_records_are_checked(tmp_path: Path) -> None:
     (tmp_path / "rescue.json").write_text('{"schema": "other"}')
     with pytest.raises(InputError, match="is not a record of a rescue"):
         read_record(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_one"), [("world:anyone:cdrwa", True), ("cdrwa", False), ("from-snapshot", False)]
+)
+def test_rights_that_are_none_are_asked_for_again(answer: str, is_one: bool, tmp_path: Path) -> None:
+    """Apply would refuse them each time: the answer is forgotten before anything is confirmed."""
+    record = Record.open(tmp_path, "zk://a/l", now)
+    question = questions.ask_for_rights(5, 2, {}, "")
+
+    def ask(asked: Sequence[Question]) -> None:
+        record.take_answer(asked[0], answer)
+
+    hosts = read_hosts(write_hosts(tmp_path))
+    conductor = Conductor(hosts, "zk://a/l", record, Output(as_json=True, progress="none"), lambda _: None, ask)
+    if is_one:
+        assert conductor._answer_rights(question) == record.find_answer("rights") == answer
+        return
+    with pytest.raises(GuardRefusedError, match=f"'{answer}', which is not scheme:id:perms"):
+        conductor._answer_rights(question)
+    assert record.find_answer("rights") is None
 
 
 def test_a_dry_run_prints_every_step_and_makes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
