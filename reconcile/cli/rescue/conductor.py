@@ -43,7 +43,7 @@ from reconcile.estimates import Step, estimate_s, in_words
 from reconcile.jobs.context import connect
 from reconcile.jobs.plans.review import list_plan_ledgers
 from reconcile.jobs.upper_layers import have_topics
-from reconcile.plan.views.ledger_lists import Choice
+from reconcile.plan.views.ledger_lists import Choice, HeldChoice, select_held
 from reconcile.plan.views.open_points import count_rights, count_unopened
 from reconcile.stores import catalog_path
 from reconcile.words import count_noun, list_names
@@ -370,7 +370,11 @@ class Conductor:
         reused = plan["counts"].get("ids_reused", 0)
         if not reused:
             return
-        ledgers = [str(line.ledger) for line in list_plan_ledgers(Path(plan["plan"]), Choice(category=_REUSED))]
+        path = Path(plan["plan"])
+        several = [line.ledger for line in list_plan_ledgers(path, Choice(category=_REUSED))]
+        # Of others the store has neither ledger: they are held, and to give these up would lose both.
+        held = select_held(open_dataset(path, "plan"), HeldChoice(among=frozenset(several)))
+        ledgers = [str(ledger) for ledger in several if ledger not in held]
         self._record.find_phase(Phase.DECIDE)["older"] = ledgers
         match self._answer(questions.ask_for_older_ledgers(reused)):
             case "lost":

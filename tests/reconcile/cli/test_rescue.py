@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
+import pyarrow as pa
 import pytest
 
 from backends.registry import open_store
@@ -24,9 +25,13 @@ from reconcile.cli.rescue.transports import HostError, make_command, require_don
 from reconcile.errors import GuardRefusedError
 from recovery.codecs.store import Layout
 from recovery.errors import InputError
+from recovery.model import tables
 from recovery.model.ids import LedgerId
 from tests.support.command import PROGRAM, environment, process, run
 from tests.support.deletes import Ledger, fill_store
+from tests.support.inventories import fill_row
+from tests.support.plan_folder import Ledger as PlanLedger
+from tests.support.plan_folder import write_plan
 from tests.support.waiting import until
 from tests.support.zookeeper_server import ZooKeeperServer
 
@@ -281,6 +286,29 @@ def test_rights_that_are_none_are_asked_for_again(answer: str, is_one: bool, tmp
     with pytest.raises(GuardRefusedError, match=f"'{answer}', which is not scheme:id:perms"):
         conductor._answer_rights(question)
     assert record.find_answer("rights") is None
+
+
+def test_only_older_ledgers_of_ids_in_the_store_are_given_up(tmp_path: Path) -> None:
+    """The question is about these; an id of which the store has neither ledger is held, and stays so."""
+    whole = [(0, ["b1", "b2", "b3"])]
+    rows = [
+        fill_row(
+            tables.FINDINGS,
+            {"id": b"", "bucket": ledger.bucket, "scope": 0, "ledger": ledger.ledger, "category": "ID_REUSE"},
+        )
+        for ledger in sorted((LedgerId(0, 7), LedgerId(0, 9)), key=lambda ledger: ledger.bucket)
+    ]
+    findings = pa.Table.from_pylist(rows, schema=tables.FINDINGS)
+    plan = write_plan(
+        tmp_path / "plan", [PlanLedger(7, whole, reason="two_keys")], findings=findings, reused=[LedgerId(0, 9)]
+    )
+    record = Record.open(tmp_path, "zk://a/l", now)
+    record.take_answer(questions.ask_for_older_ledgers(1), "lost")
+    output = Output(as_json=True, progress="none")
+    conductor = Conductor(read_hosts(write_hosts(tmp_path)), "zk://a/l", record, output, lambda _: None, lambda _: None)
+    words = list(conductor._settle_older({"plan": str(plan.path), "counts": plan.manifest["counts"]}))
+    assert words == ["--accept-loss", "9"]
+    assert record.find_phase(Phase.DECIDE)["older"] == ["9"]
 
 
 def test_a_dry_run_prints_every_step_and_makes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
