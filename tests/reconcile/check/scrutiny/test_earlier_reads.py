@@ -86,6 +86,8 @@ def test_earlier_reads_count_beside_answers_of_this_run() -> None:
     assert list_entries(known, "held") == {(1, "bk0"): {0, 1, 2, 3, 5, 8}, (2, "bk1"): {0}}
     assert list_entries(known, "lacks") == {(1, "bk0"): {4}}
     assert age == ReadAge(3, BEGIN)
+    twice = pa.concat_tables([reads, reads])
+    assert add_earlier(make_samples(asked, make_sample(2, "bk1", held=range(1))), twice) == (known, age)
     for odd in ({"failed": 1}, {"no_ledger": True}):
         partly = make_samples({**asked, **odd})
         assert add_earlier(partly, reads) == (partly, ReadAge())
