@@ -43,7 +43,7 @@ from reconcile.estimates import Step, estimate_s, in_words
 from reconcile.jobs.context import connect
 from reconcile.jobs.plans.review import list_plan_ledgers
 from reconcile.jobs.upper_layers import have_topics
-from reconcile.plan.views.ledger_lists import Choice, HeldChoice, select_held
+from reconcile.plan.views.ledger_lists import Choice, HeldChoice, list_reuse_locked, select_held
 from reconcile.plan.views.open_points import count_rights, count_unopened
 from reconcile.stores import catalog_path
 from reconcile.words import count_noun, list_names
@@ -378,8 +378,10 @@ class Conductor:
         self._record.find_phase(Phase.DECIDE)["older"] = ledgers
         match self._answer(questions.ask_for_older_ledgers(reused)):
             case "lost":
+                # Without a lock the plan keeps nothing of the older ledger, and has nothing to give up.
+                locked = {str(ledger) for ledger in list_reuse_locked(open_dataset(path, "plan"))}
                 for ledger in ledgers:
-                    yield from ("--accept-loss", ledger)
+                    yield from ("--accept-loss", ledger) if ledger in locked else ()
             case "export":
                 ids, disks = (self._record.find_phase(Phase.COLLECT)[name] for name in ("bookies", "disks"))
                 for bookie in self._hosts.bookies:
