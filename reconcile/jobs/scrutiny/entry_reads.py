@@ -4,7 +4,7 @@ the bookie                                      so
 has an entry that its inventory lacks           it has it: the inventory is older
 has each that it was asked for, of more         nobody knows: the ledger is undecided
 does not answer, or not all                     likewise
-says about one that it has it not                  the inventory is believed
+says about one that it has it not               the inventory is believed
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence

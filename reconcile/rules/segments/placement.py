@@ -244,7 +244,7 @@ def _judge_racks(sets: Ints, locations: Locations, settings: PlacementSettings) 
 def _judge_regions(regions: Ints, ack: int, wanted: int) -> npt.NDArray[np.int8]:
     unknown = (regions == NO_LOCATION).sum(-1)
     largest = _find_largest(regions, wanted - 1)
-    # Those without a location may each are in a region of their own, or all in the one with most.
+    # Those without a location may each be in a region of their own, or all in the one with most.
     own = np.minimum(unknown, (largest == 0).sum(-1))
     return _grade(largest.sum(-1) + own >= ack, largest.sum(-1) + unknown >= ack)
 
