@@ -383,13 +383,33 @@ class Conductor:
                 for ledger in ledgers:
                     yield from ("--accept-loss", ledger) if ledger in locked else ()
             case "export":
-                ids, disks = (self._record.find_phase(Phase.COLLECT)[name] for name in ("bookies", "disks"))
-                for bookie in self._hosts.bookies:
-                    if (name := ids.get(bookie.name)) is not None:
-                        self._say(f"{bookie.name}: {bookie.program} export of {count_noun(len(ledgers), 'ledger')}")
-                        folder = self._out / _OLDER
-                        said = export_ledgers(bookie, name, disks[name], ledgers, folder, self._passwords)
-                        self._say(f"  {said}")
+                self._export_older(ledgers)
+
+    def _export_older(self, ledgers: Sequence[str]) -> None:
+        """Save what each bookie has of the older ledgers; where some may have more, go on only if a person says so.
+
+        Raises:
+            GuardRefusedError: no person does.
+        """
+        ids, disks = (self._record.find_phase(Phase.COLLECT)[name] for name in ("bookies", "disks"))
+        saved: dict[str, str] = self._record.find_phase(Phase.DECIDE).setdefault("saved", {})
+        for bookie in self._hosts.bookies:
+            name = ids.get(bookie.name)
+            if name is None:
+                saved[bookie.name] = "its disks were not read"
+            elif saved.get(bookie.name) != "":
+                self._say(f"{bookie.name}: {bookie.program} export of {count_noun(len(ledgers), 'ledger')}")
+                done = export_ledgers(bookie, name, disks[name], ledgers, self._out / _OLDER, self._passwords)
+                saved[bookie.name] = done.problem
+                self._say(f"  {done.verdict}")
+            self._record.save()
+        lacking = [f"{name}: {problem}" for name, problem in saved.items() if problem]
+        if lacking:
+            question = questions.ask_for_unsaved(lacking)
+            if self._answer(question) == "no":
+                self._forget(question.id)
+                remedy = "save the rest with bkmeta export, then run this again and answer yes"
+                raise GuardRefusedError("what was saved of older ledgers", f"may not be all: {lacking[0]}", remedy)
 
     def _settle_sessions(self, plan: Mapping[str, Any]) -> Iterator[str]:
         for row in (row for row in plan["deletions"] if row["undecided"]):

@@ -14,6 +14,7 @@ from typing import Any, Final
 from reconcile.cli.rescue import scripts
 from reconcile.cli.rescue.hosts import BookieHost, ServerHost, Transport
 from reconcile.cli.rescue.transports import HostError, make_own_command, require_done, run_script
+from reconcile.words import count_noun
 from recovery.dataset import MANIFEST, open_dataset
 from recovery.errors import Reason, RecoveryError
 
@@ -49,6 +50,19 @@ class CollectedBookie:
     verdict: str
     gaps: tuple[Gap, ...] = ()
     disks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SavedLedgers:
+    """What was saved of a bookie's disks.
+
+    Attributes:
+        verdict: one line.
+        problem: why they may have more; empty: they have no more.
+    """
+
+    verdict: str
+    problem: str
 
 
 def copy_server(server: ServerHost, folder: Path) -> None:
@@ -133,7 +147,7 @@ def export_ledgers(
     ledgers: Sequence[str],
     folder: Path,
     passwords: Path | None,
-) -> str:
+) -> "SavedLedgers":
     """Write what a bookie's disks have of some ledgers, whatever their records say, below a folder of this machine.
 
     Args:
@@ -141,18 +155,13 @@ def export_ledgers(
         collected: its id.
         disks: its folders, on its host.
         ledgers: their ids.
-        folder: gets a folder of the bookie's name, unless that is there.
+        folder: gets a folder of the bookie's name, in place of one that is there.
         passwords: file of candidates; None: none.
-
-    Returns:
-        One line.
 
     Raises:
         HostError: the host cannot be reached, or nothing was written there.
     """
     target = folder / bookie.name
-    if target.exists():
-        return f"written to {target} before"
     folder.mkdir(parents=True, exist_ok=True)
     room = _Room.make(bookie, target, passwords)
     named = " ".join(f"--disk {shlex.quote(f'{collected}={disk}')}" for disk in disks)
@@ -161,12 +170,17 @@ def export_ledgers(
     script = f"{words} --out {room.path}/try-$$; code=$?; {keep};; esac; exit $code"
     answer = run_script(bookie.host, script)
     result = _require_done(bookie.name, "export", answer.code, answer.out or answer.err.encode())
+    incomplete = dict(result["coverage"]["incomplete"])
+    unreadable = int(result["counts"]["unreadable"])
+    problem = next((f"{reasons[0] if reasons else 'no cookie'}" for reasons in incomplete.values()), "")
+    problem = problem or (f"{count_noun(unreadable, 'entry', 'entries')} cannot be read" if unreadable else "")
     fresh = target.with_name(f".{target.name}.new")
     shutil.rmtree(fresh, ignore_errors=True)
     room.fetch("out", fresh)
+    shutil.rmtree(target, ignore_errors=True)
     fresh.rename(target)
     room.remove()
-    return f"written to {target}: {result['verdict']}"
+    return SavedLedgers(f"written to {target}: {result['verdict']}", problem)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """The questions of a rescue: each with what is known, what an answer costs, and a recommendation."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from reconcile.cli.rescue.copies import CollectedBookie, Gap
@@ -171,6 +171,20 @@ def ask_for_older_ledgers(ids: int) -> Question:
             "lost": "what only the older ones had is given up, by name, in the plan",
         },
         "export",
+    )
+
+
+def ask_for_unsaved(lacking: Sequence[str]) -> Question:
+    """Return the question whether to go on though bookies may have more of the older ledgers than was saved."""
+    return Question(
+        "older ledgers, not all saved",
+        f"{count_noun(len(lacking), 'bookie')} may have more of the older ledgers than was saved. Go on?",
+        tuple(lacking),
+        {
+            "no": "it ends here; repair what is in the way, then run this again",
+            "yes": "what was not saved is collected by bookies when the younger ledger is trimmed or deleted",
+        },
+        "no",
     )
 
 

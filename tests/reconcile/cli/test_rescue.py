@@ -18,6 +18,7 @@ from reconcile.cli.options import now
 from reconcile.cli.output import Output
 from reconcile.cli.rescue import questions
 from reconcile.cli.rescue.conductor import Conductor
+from reconcile.cli.rescue.copies import SavedLedgers
 from reconcile.cli.rescue.hosts import Host, Transport, read_hosts
 from reconcile.cli.rescue.record import Phase, Question, Record, read_answers, read_record
 from reconcile.cli.rescue.scripts import build_kill, build_start, build_stop, parse_processes
@@ -309,6 +310,36 @@ def test_only_older_ledgers_of_ids_in_the_store_are_given_up(tmp_path: Path) -> 
     words = list(conductor._settle_older({"plan": str(plan.path), "counts": plan.manifest["counts"]}))
     assert words == ["--accept-loss", "9"]
     assert record.find_phase(Phase.DECIDE)["older"] == sorted("89", key=lambda n: LedgerId(0, int(n)).bucket)
+
+
+@pytest.mark.parametrize(("problem", "answer"), [("", None), ("no cookie", "yes"), ("no cookie", "no")])
+def test_older_ledgers_that_may_not_all_be_saved_are_asked_about(
+    problem: str, answer: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bookie whose disks may have more stops it, unless a person says to go on; one that was saved whole does not."""
+    record = Record.open(tmp_path, "zk://a/l", now)
+    record.find_phase(Phase.COLLECT).update(bookies={"bk1": "b1:3181"}, disks={"b1:3181": ["/disk"]})
+    question = questions.ask_for_unsaved([f"bk1: {problem}"])
+    if answer is not None:
+        record.take_answer(question, answer)
+    asked: list[object] = []
+
+    def save(*words: object) -> SavedLedgers:
+        asked.append(words)
+        return SavedLedgers("written", problem)
+
+    monkeypatch.setattr("reconcile.cli.rescue.conductor.export_ledgers", save)
+    output = Output(as_json=True, progress="none")
+    conductor = Conductor(read_hosts(write_hosts(tmp_path)), "zk://a/l", record, output, lambda _: None, lambda _: None)
+    if answer == "no":
+        with pytest.raises(GuardRefusedError, match="may not be all: bk1: no cookie"):
+            conductor._export_older(["8"])
+        assert record.find_answer(question.id) is None
+    else:
+        conductor._export_older(["8"])
+        conductor._export_older(["8"])
+    # What was saved whole is not saved again.
+    assert len(asked) == (2 if answer == "yes" else 1)
 
 
 def test_a_dry_run_prints_every_step_and_makes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
