@@ -40,8 +40,21 @@ class Reporter(Protocol):
 
         Args:
             step: which.
-            things: how many of what its rate is of.
+            things: how many things it works on, in the unit of its rate.
         """
+
+
+class SilentReporter:
+    """Shows nothing."""
+
+    @contextmanager
+    def progress(self, title: str, unit: str) -> Iterator[Progress]:
+        """Give a function that drops what it is given."""
+        del title, unit
+        yield lambda done, total, stage="": None  # noqa: ARG005 - the protocol's names
+
+    def expect(self, step: Step, things: int) -> None:
+        """Show nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +138,7 @@ def choose_spark(
 
     Args:
         step: which.
-        things: how many of what its rate is of.
+        things: how many things it works on, in the unit of its rate.
         master: as `spark-submit --master` takes it; None: a session on this host, and only where the step is long.
         python: what executors run as their Python; None: what they have.
         context: of the job.

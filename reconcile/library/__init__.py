@@ -1,8 +1,8 @@
 """bkmeta as a library: `import bkmeta` is this module. Each function does what the command of its name does.
 
 Functions take keyword arguments with the defaults of the command line, read credentials from the same environment
-variables, print nothing and return typed results. Nothing is loaded before it is needed: Spark by `recover`, and by the
-others where a store has very many ledgers.
+variables, print nothing and return typed results. Nothing is loaded before it is needed: Spark and
+Java only for large clusters, or where `master` names Spark.
 
     import bkmeta
 
@@ -15,8 +15,8 @@ Errors are those of `recovery.errors`, `reconcile.errors` and `backends.errors`:
 and what to do.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from os import PathLike
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from reconcile.deletes.certificate import CertificateCheck
     from reconcile.jobs.collect.bookie import CollectedBookie
-    from reconcile.jobs.context import Context, Progress, Wire
+    from reconcile.jobs.context import Context, Wire
     from reconcile.jobs.deletes.verify import VerifiedDeletes
     from reconcile.jobs.impact.question import ImpactAnswer
     from reconcile.jobs.recover import Recovered
@@ -70,7 +70,7 @@ class OpenDataset:
     Attributes:
         path: of its folder.
         kind: inventory, plan, scrutiny or orphans.
-        manifest: what it says of itself, as `manifest.json` has it.
+        manifest: its description, as `manifest.json` has it.
         rows: table → how many rows it has.
     """
 
@@ -232,7 +232,7 @@ def capture(
         out: a new folder for the catalog; it will hold passwords.
         at: a transaction number or an ISO 8601 time; None: the latest.
         ops_s: reads a second, at most; None: no limit.
-        subtrees: keys of the store of which everything below is read, too.
+        subtrees: keys of the store; everything below them is read, too.
         pulsar: read what Pulsar keeps beside the ledgers.
 
     Raises:
@@ -269,7 +269,8 @@ def recover(
 ) -> "Recovered":
     """Turn inventories into a plan that brings lost ledger metadata back. Nothing but the plan is written.
 
-    Needs Java and the extra `spark`. A session that this process has already is ended with the call.
+    Needs the extra `spark`. Above a million copies of ledgers, or where `master` is given, Spark does the work: it
+    needs Java, and a session that this process has already is ended with the call.
 
     Args:
         out: a new folder for the plan; it will hold passwords.
@@ -490,7 +491,7 @@ def verify_deletes(
     absent: int | None = None,
     journal: File | None = None,
 ) -> "VerifiedDeletes":
-    """Say of each ledger whether it may be deleted. Writes tombstones; deletes nothing.
+    """Decide for each ledger whether it may be deleted. Writes tombstones; deletes nothing.
 
     Args:
         metadata: URI of the store.
@@ -562,29 +563,11 @@ def check_certificate(
     return job.check(request, _make_context())
 
 
-class _Quiet:
-    """Shows nothing of how far a job is."""
-
-    @contextmanager
-    def progress(self, title: str, unit: str) -> Iterator["Progress"]:
-        """Give a function that takes how much is done, and drops it."""
-        del title, unit
-
-        def drop(done: int, total: int, stage: str = "") -> None:
-            del done, total, stage
-
-        yield drop
-
-    def expect(self, step: object, things: int) -> None:
-        """Drop how long a step will take."""
-        del step, things
-
-
 def _make_context() -> "Context":
     from reconcile.cli.access import EnvironmentAccess
-    from reconcile.jobs.context import Context
+    from reconcile.jobs.context import Context, SilentReporter
 
-    return Context(EnvironmentAccess(), _Quiet(), lambda: datetime.now(UTC))
+    return Context(EnvironmentAccess(), SilentReporter(), lambda: datetime.now(UTC))
 
 
 def _open(path: Place, kind: str) -> OpenDataset:

@@ -9,8 +9,8 @@ Where changes are missing, a new base is captured, and the gap is sealed with it
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
@@ -21,10 +21,9 @@ import pyarrow.compute as pc
 from backends.errors import UnavailableError
 from backends.protocols import ChangeFeed, FeedGap, Followed, LiveStore, ScannableStore
 from backends.registry import OpenStore, StoreAddress, open_feed, parse_store_uri
-from reconcile.estimates import Step
 from reconcile.jobs.backup.prune import forget_before
 from reconcile.jobs.capture import capture_store
-from reconcile.jobs.context import Context, Progress
+from reconcile.jobs.context import Context, SilentReporter
 from reconcile.stores import choose_identity
 from recovery.backup.chain import BackupWriter
 from recovery.backup.encryption import Recipient
@@ -93,18 +92,6 @@ class FollowStatus:
         return max(0, now_ms - self.until_ms) / 1000
 
 
-class _Quiet:
-    """Shows nothing of a base that is captured beside the changes."""
-
-    @contextmanager
-    def progress(self, title: str, unit: str) -> Iterator[Progress]:
-        del title, unit
-        yield lambda done, total, stage="": None  # noqa: ARG005 - the protocol's names
-
-    def expect(self, step: Step, things: int) -> None:
-        """Say nothing."""
-
-
 @dataclass(slots=True)
 class _Waiting:
     """Changes that are not sealed yet."""
@@ -127,7 +114,7 @@ class _Waiting:
 def follow_store(
     request: FollowRequest, context: Context, ended: threading.Event, report: Callable[[FollowStatus], None]
 ) -> FollowStatus:
-    """Follow a store until it is told to end; return how far it came.
+    """Follow a store until `ended` is set; return how far it came.
 
     Args:
         request: what, and where to.
@@ -212,7 +199,7 @@ class _Run:
         return int(self._context.now().timestamp() * 1000)
 
     def _follow(self) -> str | None:
-        """Seal what the feed gives; return why there is a gap, or None where it was told to end."""
+        """Seal what the feed gives; return why there is a gap, or None where it was stopped."""
         manifest = self._writer.manifest
         waiting = _Waiting(manifest.through, manifest.until_ms)
         sealed_ms = self._now_ms()
@@ -339,7 +326,8 @@ class _BaseThread(threading.Thread):
         self._request = request
         self._feed = feed
         self._address = address
-        self._context = Context(context.access, _Quiet(), context.now)
+        # A base that is captured beside the changes shows no progress.
+        self._context = Context(context.access, SilentReporter(), context.now)
         self.folder = folder
         self.summary: CaptureSummary | None = None
         self.txn = 0
