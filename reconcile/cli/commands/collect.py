@@ -89,7 +89,7 @@ def _parse_txn(_context: click.Context, _parameter: click.Parameter, value: str 
     callback=_parse_txn,
     help="The store's transaction or revision from before the collection, where this host cannot reach the store.",
 )
-@click.option("--wire", is_flag=True, help="Ask running bookies instead of reading disks; needs Spark.")
+@click.option("--wire", is_flag=True, help="Ask running bookies instead of reading disks.")
 @click.option("--bookies", metavar="ID,...", help="With --wire: only these. [default: all that the store knows]")
 @master_option
 @executor_option
