@@ -1,4 +1,4 @@
-"""Regular files opened, and nothing else: where a pipe or a device is in the place of one, nobody waits for it."""
+"""Regular files opened, and nothing else: where a pipe or a device is in the place of one, no reader waits for it."""
 
 import errno
 import os

@@ -4,7 +4,7 @@ A server writes a transaction down before it is committed; after an election som
 
     whose log                           it is committed when
     a standalone server's               it is in the log: the server applies all that is there when it starts
-    an observer's                       it is in the log: an observer is told only of committed ones
+    an observer's                       it is in the log: an observer receives only committed ones
     a participant's, of epoch e         clients were shown a state of epoch e that is as late
                                         or the logs of most participants have it, all of them still in epoch e
                                         or a later epoch goes on from it, and the digest of the tree agrees with that
@@ -148,7 +148,8 @@ class CommittedLog:
         goes_on: whether a later epoch was seen to go on from the state that it began with, by a digest.
 
     Args:
-        servers: of one ensemble; the first one is read, the others prove and stand in for it.
+        servers: of one ensemble; the first one is read, the others prove its transactions and replace it if
+            need be.
         begun: zxid of the state that they come after.
         judge: tells how many of some transactions belong before later ones, by the digests of the tree that all before
             them made; None: no number of them does.

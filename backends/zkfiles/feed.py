@@ -247,7 +247,7 @@ class ZooKeeperLogFeed:
         return sorted(listed, key=reach, reverse=True)
 
     def _begin_at(self, server: Server, path: Path, until: int | None, problems: list[str]) -> _Begun | None:
-        """Return the state of a snapshot, if it serves as one of which nothing is later than `until`."""
+        """Return the state of a snapshot; None if it has something later than `until`, or is of no use."""
         begun = snapshot.zxid_of(path.name)
         if begun is None or (until is not None and begun > until):
             return None

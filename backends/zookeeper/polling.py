@@ -277,7 +277,7 @@ def _compare(old: _Tree, new: _Tree, received_ms: int) -> list[Row]:
 
 
 def _make_removal(old: _Tree, new: _Tree, key: str, received_ms: int) -> Row:
-    """Return the row of a removal: its transaction is at most what its parent, or what stands there now, says."""
+    """Return the row of a removal: its transaction is at most that of its parent, or of what has its key now."""
     node, now = old.nodes[key], new.nodes.get(key)
     txn = None if now is None else now.created_txn
     place = key

@@ -96,8 +96,8 @@ class Traits:
         of_copies: how far copies are from what a record asks for, which may change between two looks of `scrutinize`.
         sought_everywhere: entries are searched for on every bookie before `scrutinize` says it.
         of_share: it is of no ledger, and the ledgers of a share decide it: another share's scrutiny says nothing of it.
-        shell_repairs: the shell's `recover` repairs it, so `scrutinize` writes that command. What is lost or stands
-            elsewhere no shell repairs; copies too many need no mending.
+        shell_repairs: the shell's `recover` repairs it, so `scrutinize` writes that command. The shell repairs
+            neither lost nor misplaced entries; surplus copies need no repair.
     """
 
     severity: str

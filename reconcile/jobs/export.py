@@ -67,7 +67,7 @@ class ExportedLedger:
         unreadable: ids that a bookie has a place for, and that are not there, by number.
         is_sure: whether nothing was in the way of looking at all disks for it.
         listed: the first ids of each of the last three, by name.
-        messages: of Pulsar, where they were asked for: how many of which kind.
+        messages: kind of Pulsar's messages → how many; empty if no messages were asked for.
     """
 
     ledger: LedgerId

@@ -58,7 +58,7 @@ class ServiceView:
         notes: category → how many findings are notes.
         passed_over: reason → ledgers that were not judged.
         trend: scrutinies, the oldest first.
-        backup: what the backup is worth now, a sentence; empty: there is none.
+        backup: which moments the backup can restore now, a sentence; empty: there is no backup.
     """
 
     instance: str

@@ -1,11 +1,11 @@
 """Entries of closed ledgers read from the bookies that their records name, copy after copy, until a digest agrees.
 
-    of a copy      is said where
+    verdict        when
     good           the entry has these ids, and the digest that its record asks for agrees
     unproven       it has these ids, and neither record nor bytes say by which digest it could be checked
     damaged        it has these ids, and its digest does not agree
     absent         the bookie says that it has none; or what is at its place is another entry
-    unanswered     nothing was said of it
+    unanswered     the bookie did not answer
 
 The first good copy is taken, whichever bookie has it; what was wrong with the copies before it is noted. Which bookie
 is asked first differs from ledger to ledger, so that all bookies give about as much: of a ledger that each member has

@@ -8,8 +8,8 @@
     PLACE/runs/<run>/run.json                     the index files of a run that came to its end
     name                                          first bucket, last bucket, and a word of its own
 
-Nothing is written twice: names are drawn, so a task that is tried again writes beside what it wrote before, and an
-object without an index is of nobody. A ledger is in the archive once the index that has it is there.
+Nothing is written twice: names are drawn, so a task that is tried again writes beside what it wrote before, and no
+reader sees an object without an index. A ledger is in the archive once the index that has it is there.
 """
 
 import hashlib
@@ -187,7 +187,7 @@ class ObjectWriter:
 
     Args:
         place: of the archive.
-        run: of which.
+        run: name of the run.
         name: see `draw_name`.
         most: bytes from which on the next object is begun.
     """

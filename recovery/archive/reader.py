@@ -3,7 +3,7 @@
     of a ledger        is shown by
     it is complete     entries 0 to the last one of its record, each once, in their order
     it is what it was  each entry's digest, of the type and with the password of its record
-    nobody altered it  the SHA-256 of its bytes, of each piece and of all
+    it is unaltered    the SHA-256 of its bytes, of each piece and of all
 
 A record of format 1 says neither digest nor password: of its entries that have an HMAC only the ids and the SHA-256 are
 proven, and said so; so it is of a ledger whose digest is DUMMY.
@@ -47,7 +47,7 @@ _NAME_ONE: Final = "name the place that `bkmeta archive run` wrote to"
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What an archive says of itself.
+    """The description of an archive.
 
     Attributes:
         instance_id: of the cluster whose ledgers it has; empty: it had none.
@@ -64,7 +64,7 @@ class About:
 
 
 def read_about(place: DatasetPlace) -> About | None:
-    """Return what an archive says of itself; None: nothing is there.
+    """Return the description of an archive; None: nothing is there.
 
     Raises:
         DatasetError: what is there is no archive, or one of a later version; or the place cannot be read.
@@ -91,7 +91,7 @@ def read_about(place: DatasetPlace) -> About | None:
 
 
 def require_archive(place: DatasetPlace) -> About:
-    """Return what an archive says of itself.
+    """Return the description of an archive.
 
     Raises:
         DatasetError: there is none.
@@ -264,7 +264,7 @@ def read_bytes(
 
 
 Watch = Callable[[Mapping[str, Any], bytes], None]
-"""Is told each block that is read, with its piece."""
+"""Takes each block that is read, with its piece."""
 
 
 def read_records(

@@ -1,4 +1,4 @@
-"""A backup in its folder: manifests under numbers, of which the highest whole one counts, and the files that they name.
+"""A backup in its folder: numbered manifests, and the files that they name. The highest whole manifest counts.
 
     head.json                        number of the last manifest; a hint: what comes behind it is searched for
     manifests/NUMBER.json            `recovery.backup.manifest`; the last `KEPT` stay

@@ -1,4 +1,4 @@
-"""Files encrypted for somebody, by the system's own tools.
+"""Files encrypted for a recipient, by the system's own tools.
 
 age1…        age -r RECIPIENT; read again with age -d -i FILE, where BKMETA_AGE_IDENTITY names the file
 gpg:KEY      gpg --encrypt --recipient KEY; read again with gpg --decrypt, by the keys of this user

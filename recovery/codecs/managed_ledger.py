@@ -132,7 +132,7 @@ def append_ledgers(raw: bytes, closed: Sequence[Listed], at_ms: int) -> bytes:
     message = ManagedLedgerInfo()
     _parse(message, plain, "managed ledger")
     if message.HasField("terminatedPosition"):
-        raise ValueError("the topic was ended, and takes no more messages")
+        raise ValueError("the topic was ended, and no longer takes messages")
     infos = {info.ledgerId: info for info in message.ledgerInfo}
     last = max(infos, default=-1)
     for ledger in closed:

@@ -69,7 +69,7 @@ def _split(_context: click.Context, _option: click.Parameter, values: tuple[str,
         Exit.FAILED: "the store did not answer, or the disk of --out or --catalog is full",
         Exit.USAGE: "a bookie, a domain, a URI or a file that cannot be used",
         Exit.FOUND: "UNSAFE: the answer says what would be lost, ledger by ledger",
-        Exit.UNDECIDABLE: "UNDECIDED: something that matters could not be looked at",
+        Exit.UNDECIDABLE: "UNDECIDED: something that matters could not be checked",
     },
     epilog="Example: bkmeta check-impact --metadata zk+hierarchical://zk1:2181/ledgers --bookies bk1:3181,bk2:3181",
 )

@@ -77,7 +77,7 @@ _VALUE: Final = 18
         "none is lacking",
         Exit.FAILED: "the store did not answer, or the tool failed",
         Exit.USAGE: "an id, a URI or datasets that cannot be used",
-        Exit.FOUND: "it is held or guarded, something disagrees, or nothing knows it and all was looked at; of a "
+        Exit.FOUND: "it is held or guarded, something disagrees, or nothing knows it and every bookie was read; of a "
         "bookie: entries stand on it alone, or are lacking",
         Exit.UNDECIDABLE: "nothing knows it, and not every bookie was read; of a bookie: it was not collected",
     },

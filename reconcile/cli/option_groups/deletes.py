@@ -125,7 +125,7 @@ def take_copies(values: dict[str, Any], place: str, checksum: str) -> "dict[Ledg
     for ledger, row in _take_rows(values).items():
         said = (row.get("to", place), row.get("checksum", checksum))
         if not all(isinstance(text, str) for text in said):
-            raise InputError(source, f"says of ledger {ledger} a copy or checksum that is not text", _COPY_REMEDY)
+            raise InputError(source, f"has a copy or checksum of ledger {ledger} that is not text", _COPY_REMEDY)
         copies[ledger] = said
     return copies
 

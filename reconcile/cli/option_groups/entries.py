@@ -28,7 +28,7 @@ def format_option(command: Callable[P, R]) -> Callable[P, R]:
 
 
 def describe_messages(counts: Mapping[str, int]) -> list[str]:
-    """Return what is said of messages of Pulsar; nothing where none were asked for."""
+    """Return the counts of Pulsar's messages, in words; empty where no messages were asked for."""
     if "messages" not in counts:
         return []
     lines = [count_noun(counts["messages"], "message")]

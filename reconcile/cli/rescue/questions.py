@@ -59,7 +59,7 @@ def ask_for_host(name: str, error: Exception) -> Question:
 
 
 def ask_for_disks(item: CollectedBookie) -> Question:
-    """Return the question for a bookie that was not collected, or of which it is not known what is missing."""
+    """Return the question for a bookie that was not collected, or whose missing part is not known."""
     text = f"{item.name}: {item.verdict}. May what is missing come back?"
     return Question(f"disks of {item.name}", text, (), _COMES_BACK, "back")
 
@@ -127,7 +127,7 @@ def ask_for_passwords(ledgers: int, keys: int, file: str | None) -> Question:
     known = [f"they have {count_noun(keys, 'password')}, known by the hash of the key that bookies store"]
     choices = {"none": "their records come back without a password: clients that know it read them all the same"}
     if file is not None:
-        known.append(f"candidates stand in {file}, one a line")
+        known.append(f"candidates are in {file}, one a line")
         choices = {"added": f"you added some to {file}: the plan is made again with them", **choices}
     else:
         known.append('name a file of candidates: passwords = "FILE" in [incident], then run this again')
@@ -154,7 +154,7 @@ def ask_for_rights(created: int, lacking: int, named: Mapping[str, int], secured
     known += [secured] if secured else []
     known.append("write scheme:id:perms,…; what the snapshot has rights of keeps them")
     likely = max(named, key=lambda rights: named[rights], default=None)
-    text = f"the store is secured: which rights shall the other {count_noun(lacking, 'key')} have?"
+    text = f"the store is secured: which rights must the other {count_noun(lacking, 'key')} have?"
     return Question("rights", text, tuple(known), {}, likely)
 
 

@@ -39,7 +39,7 @@ def describe_topic(row: Mapping[str, Any]) -> str:
     ledgers, entries = count_noun(row["ledgers"], "ledger"), count_noun(row["entries"], "entry", "entries")
     line = f"{row['topic']}: {ledgers} with {entries}"
     if row["not_closed"]:
-        line += f" and those of {count_noun(row['not_closed'], 'ledger')} that nobody closed"
+        line += f" and those of {count_noun(row['not_closed'], 'ledger')} that are not closed"
     line += f", closed until {row['until']}" if row["until"] else ""
     if row["to_the_end"]:
         line += ", and its last ledger" if row["until"] else ", its last ledger among them"

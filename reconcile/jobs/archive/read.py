@@ -42,7 +42,7 @@ class ReadLedger:
         entries: that were given.
         unproven: of these, those whose digest does not agree, or that no digest proves.
         last_entry: the end of the ledger.
-        messages: of Pulsar, where they were asked for: how many of which kind.
+        messages: kind of Pulsar's messages → how many; empty if no messages were asked for.
     """
 
     entries: int
@@ -52,7 +52,7 @@ class ReadLedger:
 
 
 def read_ledger(request: ReadRequest, sink: BinaryIO, context: Context) -> ReadLedger:
-    """Write entries of a ledger to a file, ascending, each with its digest looked at.
+    """Write entries of a ledger to a file, ascending, each with its digest checked.
 
     Raises:
         DatasetError: the place is no archive, or an object of it is gone or damaged.

@@ -1,7 +1,7 @@
 """Closed ledgers copied into an archive, then marked: `archive run`.
 
 in this order                                     killed there
-objects, then the index of each few               objects without an index are of nobody
+objects, then the index of each few               no reader sees objects without an index
 marks of the ledgers that an index has            the next run marks what the archive has, and does not copy it again
 the list of the run's indexes                     the archive is whole without it; `archive verify` says that it lacks
 """
@@ -59,7 +59,7 @@ _CATALOG: Final = "catalog"
 _LEAST_OBJECT: Final = 64 << 20
 """Bytes that a task copies at least, where there are so many."""
 _OF_TASK: Final = 1 << 30
-"""Bytes that a task copies, about: a run that is killed copies no more than what its tasks had begun again."""
+"""About how many bytes a task copies. After a kill only the tasks that had begun are copied again."""
 _WAVES: Final = 4
 """Tasks of each core between two times that marks are written."""
 _MARKED: Final = ("scope", "ledger", "sha256", "pieces")
@@ -186,7 +186,7 @@ def _claim_place(place: DatasetPlace, about: About) -> None:
 
 
 def _remove_unfinished(place: Path) -> int:
-    """Remove what killed runs left; nobody else writes there, for the place is locked."""
+    """Remove what killed runs left; no other run writes there, for the place is locked."""
     try:
         left = list_unfinished(place)
         for name in left:

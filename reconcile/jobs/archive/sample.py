@@ -43,7 +43,7 @@ class ArchiveSample:
 def prove_sample(
     marks: Mapping[LedgerId, ArchiveMark], records: Mapping[LedgerId, LedgerMetadata], count: int
 ) -> ArchiveSample:
-    """Read so many ledgers back, drawn anew from those whose mark is of an archive of ours.
+    """Read a random sample of the ledgers back whose mark names an archive of bkmeta's.
 
     Args:
         marks: of ledgers.

@@ -1,4 +1,4 @@
-"""An observer of one's own: a server that is told of every committed transaction and has no vote, with files to follow.
+"""An observer of one's own: a server that receives every committed transaction and has no vote, with files to follow.
 
 Its folder gets ``zoo.cfg`` and ``data``; what runs is ZooKeeper's own class, from jars that are there. Clients reach it
 on loopback only, and no server has to reach it: it connects to the ensemble's servers, whose numbers are lower.
@@ -75,7 +75,7 @@ class ObserverRequest:
         number: of the observer in the ensemble; None: one above those of all servers.
         port: for clients, on loopback; the two behind it are the observer's own for the quorum.
         settings: file of more settings; None: none.
-        jars: folder of ZooKeeper's jars, or one jar; None: they are looked for.
+        jars: folder of ZooKeeper's jars, or one jar; None: they are searched for.
         environ: where ``JAVA_HOME``, ``ZOOKEEPER_HOME`` and ``PATH`` are looked up.
     """
 

@@ -9,7 +9,7 @@ from recovery.place import DatasetPlace
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A stretch of which every transaction can be restored.
+    """A stretch in which every transaction can be restored.
 
     Attributes:
         first, last: its transactions.

@@ -1,4 +1,4 @@
-"""Records that changed after a bookie that they name was looked at: what it lacks of them says nothing."""
+"""Records that changed after a bookie that they name was read: entries that it lacks of them prove nothing."""
 
 from collections.abc import Mapping
 
@@ -19,7 +19,7 @@ def find_newer(stored: pa.Table, sight: Sight) -> Mask:
     """Return which records are newer than what was seen of a bookie that they name, and that still runs.
 
     A client writes a ledger's record before it sends the bookies anything, so such a ledger may have been created, or
-    written on, since. A record of which nothing tells when it changed may be newer.
+    written on, since. A record without a known time of change may be newer.
 
     Args:
         stored: CATALOG_LEDGERS.
@@ -39,6 +39,6 @@ def find_newer(stored: pa.Table, sight: Sight) -> Mask:
 
 
 def _find_limits(looked: Mapping[str, int], names: list[str], number: Ints) -> Ints:
-    """Return of each member when it was looked at; `_NEVER`: it is not known so, or it has nothing newer."""
+    """Return for each member when it was read; `_NEVER`: that is not known, or it has nothing newer."""
     limits = np.array([looked.get(name, _NEVER) for name in names], np.int64)
     return limits[number] if len(limits) else np.empty(0, np.int64)

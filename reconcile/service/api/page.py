@@ -96,7 +96,7 @@ def make_page(instance: Instance) -> str:
 
 
 def _describe_backup(place: str, now_ms: int) -> str:
-    """Return in a sentence what the backup is worth now; empty: none is configured."""
+    """Return in a sentence which moments the backup can restore; empty: no backup is configured."""
     if not place:
         return ""
     try:

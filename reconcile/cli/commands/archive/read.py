@@ -54,7 +54,7 @@ def _parse_entries(_context: click.Context, _parameter: click.Parameter, value: 
 @click.option("--from", "place", type=PLACE, required=True, metavar="PLACE", help="The archive.")
 @click.option("--entries", callback=_parse_entries, metavar="A-B", help="Only these entries. [default: all]")
 @format_option
-@click.option("--out", type=FILE, help="A new file, which nobody else may read. [default: stdout]")
+@click.option("--out", type=FILE, help="A new file, which only you may read. [default: stdout]")
 @output_options
 def read(
     ledger: str | None,
@@ -68,7 +68,7 @@ def read(
 ) -> None:
     """Give the entries of LEDGER out of an archive. Reads no store and no bookie.
 
-    Without --out they go to stdout, and what is to be said of them to stderr.
+    Without --out the entries go to stdout, and the summary to stderr.
     """
     from reconcile.jobs.archive.read import ReadRequest, read_ledger
     from recovery.bookies.entry_files import EntryFormat

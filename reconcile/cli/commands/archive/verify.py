@@ -39,7 +39,7 @@ _SHOWN: Final = 10
 @click.argument("ledgers", metavar="[LEDGER]...", nargs=-1)
 @names_options
 @click.option("--from", "place", type=PLACE, required=True, metavar="PLACE", help="The archive.")
-@click.option("--sample", type=click.IntRange(min=1), metavar="N", help="So many ledgers, drawn anew. [default: all]")
+@click.option("--sample", type=click.IntRange(min=1), metavar="N", help="N ledgers, chosen at random. [default: all]")
 @click.option("--master", metavar="MASTER", help="Spark's master, whose tasks read. [default: this process reads]")
 @executor_option
 @output_options

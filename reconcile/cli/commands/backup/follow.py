@@ -50,7 +50,7 @@ class _SealAfter(click.ParamType[tuple[timedelta, int]]):
 @click.command(
     cls=Command,
     exits={
-        Exit.DONE: "it was told to end, and has; all that was received is sealed",
+        Exit.DONE: "it was stopped as you asked; all that was received is sealed",
         Exit.FAILED: "the disk is full, or the store did not answer before there was a base",
         Exit.USAGE: "a URI, a folder or a recipient that cannot be used, or another follower writes the backup",
     },
@@ -100,10 +100,10 @@ def follow(
     pulsar: bool,
     **shared: Any,  # noqa: ANN401 - the shared options
 ) -> None:
-    """Follow a store: a base first, then every change, sealed every few seconds, until it is told to end.
+    """Follow a store: a base first, then every change, sealed every few seconds, until you stop it.
 
-    A backup that is there is gone on with. What it could not see is a gap with both ends, and a new base. The store
-    is only read.
+    An existing backup is continued. Changes that could not be seen become a gap with both ends, and a new base. The
+    store is only read.
     """
     from reconcile.jobs.backup.follow import FollowRequest, follow_store
     from recovery.backup.encryption import Recipient

@@ -69,7 +69,7 @@ def observer(
 ) -> None:
     """Run a ZooKeeper observer: it has no vote, and its files have committed transactions only.
 
-    ZooKeeper's own class runs in this process, until it is told to end. Follow its folder with `backup follow --logs`.
+    ZooKeeper's own class runs in this process, until you stop it. Follow its folder with `backup follow --logs`.
     The ensemble needs no change: it is not told of the observer's ports, which are open on loopback only.
     """
     from reconcile.jobs.backup.observer import ObserverRequest, prepare_observer
