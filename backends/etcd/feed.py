@@ -130,7 +130,7 @@ class EtcdFeed:
         return EtcdStore(self._hosts, **options, revision=revision)
 
     def follow(self, after: int) -> Iterator[Followed | FeedGap]:
-        through, until_ms, said = after, 0, ""
+        through, until_ms, problem_before = after, 0, ""
         while not self._channel.closed:
             begun = through
             connection = _Connection(self._channel, self._low, self._high, begun + 1)
@@ -142,16 +142,16 @@ class EtcdFeed:
                     if isinstance(item, AccessDeniedError):
                         raise item
                     if isinstance(item, Exception):
-                        if str(item) != said:
+                        if str(item) != problem_before:
                             _LOG.warning("changes after revision %d are waited for: %s", through, item)
-                        said = str(item)
+                        problem_before = str(item)
                         break
                     if isinstance(item, _Compacted):
                         yield FeedGap(through, f"etcd compacted its history up to revision {item.revision - 1}")
                         return
                     rows = FOLLOWED.empty_table()
                     if isinstance(item, _Seen):
-                        latest, said = item, ""
+                        latest, problem_before = item, ""
                         # It may have been read before the last changes came.
                         if item.revision < begun:
                             problem = f"its revision is {item.revision}, and changes up to {begun} were given before"

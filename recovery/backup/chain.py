@@ -487,10 +487,10 @@ class BackupWriter:
         if self._last is None or isinstance(place, Path):
             return
         try:
-            found = place.read_bytes()
+            manifest = place.read_bytes()
         except FileNotFoundError:
-            found = b""
-        if found != self._last:
+            manifest = b""
+        if manifest != self._last:
             raise BackupTakenError(str(place), "was written by another follower", "let one follow at a time")
 
     def _demand_last(self, target: Path) -> None:

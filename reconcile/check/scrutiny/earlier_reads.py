@@ -112,8 +112,9 @@ def add_earlier(samples: pa.Table, reads: pa.Table) -> tuple[pa.Table, ReadAge]:
     nothing = pa.array([[]] * reads.num_rows, SAMPLES.field("lacks").type)
     columns = {name: reads[name] for name in SAMPLES.names if name in READS.names}
     columns |= {"lacks": nothing, "lacking": zero, "failed": zero, "no_ledger": no}
-    known = pa.table({name: columns[name] for name in SAMPLES.names}, schema=SAMPLES)
-    age = ReadAge(pc.sum(reads["entries"]).as_py(), pc.min(reads["read"]).as_py())
+    # Two looks of one run, or two runs, may have read the same entry.
+    known = merge_samples(pa.table({name: columns[name] for name in SAMPLES.names}, schema=SAMPLES))
+    age = ReadAge(pc.sum(known["entries"]).as_py(), pc.min(reads["read"]).as_py())
     return merge_samples(pa.concat_tables([samples, known])), age
 
 

@@ -264,10 +264,10 @@ class _Run:
                 np.add.at(self.sizes, rows["bucket"].to_numpy(), sizes + 1)
                 means = sizes / np.maximum(rows["last_entry"].to_numpy() + 1, 1)
                 self._largest = max(self._largest, float(means.max(initial=1.0)))
-                others = list_ids(stored.take(pa.array(chosen.others)))
-                self._others += map(str, others[: _NAMED - len(self._others)])
+                other_histories = list_ids(stored.take(pa.array(chosen.others)))
+                self._others += map(str, other_histories[: _NAMED - len(self._others)])
                 # What the archive has is another ledger: a mark of it would let this one be deleted.
-                self.counts["unmarked"] += self._marks.remove(others)
+                self.counts["unmarked"] += self._marks.remove(other_histories)
                 self._mark(known.take(pa.array(chosen.known_rows)))
                 progress(done, len(batches))
         missing = len(self._request.ledgers) - sum(self.counts[name] for name in _OF_STORE)
