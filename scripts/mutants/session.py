@@ -47,6 +47,8 @@ SPOKEN: Final = "mutants.out"
 _RUNNING: Final = "mutants.test"
 _LINES: Final = "mutants.lines"
 """In the copy of the tree: what tests printed, the test that runs, and what a test executed."""
+_LATE: Final = ("pandas", "scipy.optimize")
+"""Modules that are loaded where they are first needed."""
 _LEAST_S: Final = 4
 _LOADING_S: Final = 20
 _SLOWER: Final = 5
@@ -188,6 +190,9 @@ class _Session(_Steady):
             module = importlib.import_module(path.removesuffix(".py").removesuffix("/__init__").replace("/", "."))
             if module.__file__ != f"{folder}/{path}":
                 raise RuntimeError(f"{path} was imported from {module.__file__}, not from the copy")
+        # What is loaded late, each fork would load again: that takes longer than most tests.
+        for name in _LATE:
+            importlib.import_module(name)
         gc.unfreeze()
         for each in gc.get_objects():
             if isinstance(each, FunctionType) and each.__code__.co_filename.startswith(folder):
