@@ -52,7 +52,7 @@ class SnapshotDoubts(NamedTuple):
 
     hidden: Ints
     kept: Kept
-    may_stay_open: bool = True
+    may_stay_open: bool
 
 
 class Contradiction(NamedTuple):

@@ -81,7 +81,7 @@ def apply_snapshot(
     numbers, places = match_records(known, catalog)
     if not len(numbers):
         return rows
-    usable = pc.and_(pc.is_null(catalog["error"]), pc.is_valid(catalog["ensemble_size"])).to_numpy()
+    usable = pc.is_valid(catalog["ensemble_size"]).to_numpy()
     numbers, places = numbers[usable[places]], places[usable[places]]
     shown, records = rows.take(pa.array(numbers)), catalog.take(pa.array(places))
     agrees = mark_agreeing(known, numbers, shown, records)
@@ -116,7 +116,7 @@ def _mark_last(known: Facts, numbers: Ints, records: pa.Table, alive: pa.Table |
     place_of[ledgers] = places
     found = np.flatnonzero(place_of[numbers] >= 0)
     same = pc.equal(alive["raw"].take(pa.array(place_of[numbers[found]])), records["raw"].take(pa.array(found)))
-    is_last[found] = pc.fill_null(same, fill_value=False).to_numpy()
+    is_last[found] = same.to_numpy()
     return is_last
 
 
@@ -142,12 +142,11 @@ def restore_as_recorded(records: pa.Table) -> pa.Table:
     Args:
         records: CATALOG_LEDGERS of closed ledgers.
     """
-    count = records.num_rows
     ends = pc.max_element_wise(records["last_entry"], NO_ENTRY).to_numpy().astype(np.int64)
     missing = (ends + 1) * records["write_quorum"].to_numpy().astype(np.int64)
     unproved = pa.array(np.where(ends < 0, "clean", "undecided"), pa.string())
     blank = _fill_rows(records, "restored", {"class": unproved, "missing": pa.array(missing)})
-    return _restore_records(blank, records) if count else blank
+    return _restore_records(blank, records)
 
 
 def hold_by_members(records: pa.Table, looked_at: Sequence[str], hiding: Sequence[str]) -> pa.Table:
@@ -247,7 +246,7 @@ def _decide(
     against = find_contradictions(known, ledger, row, stored, record.key)
     if row.reason in KEPT:
         return _add_contradictions(row, against)
-    if against and [(c.field, c.refusal) for c in against] == [("length", Refusal.TWO_HISTORIES)]:
+    if [(c.field, c.refusal) for c in against] == [("length", Refusal.TWO_HISTORIES)]:
         return _guard(_restore_closed(known, ledger, row, record, doubts), against[0])
     if against:
         return _refuse(row, against)
@@ -255,7 +254,8 @@ def _decide(
         return _restore_closed(known, ledger, row, record, doubts)
     if is_last and stored.state is State.OPEN and (left_open := _leave_open(known, ledger, row, record, doubts)):
         return left_open
-    if row.outcome not in ("restored", "guarded") or row.last_entry is None:
+    if row.last_entry is None:
+        # It is held, or left open.
         return row
     if (row.ensemble_size, row.write_quorum) != (stored.ensemble_size, stored.write_quorum):
         solution = _solve(known, ledger, stored, row.last_entry)
@@ -327,7 +327,7 @@ def _restore_closed(known: Facts, ledger: int, row: LedgerRow, record: _Record, 
         class_="clean" if row.class_ == "undecided" else row.class_,
         acked_high=end,
     )
-    if end >= 0 and not placed.readable:
+    if not placed.readable:
         solution = _solve(known, ledger, stored, until)
         if solution is None:
             return _add_contradictions(_hold(row, Refusal.FRAGMENTED), against)
