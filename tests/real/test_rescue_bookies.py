@@ -46,6 +46,8 @@ CASE: Final = "c01-clean-sorted"
 ROOT: Final = "/ledgers"
 ON_ETCD: Final = ("-Dbookkeeper.metadata.bookie.drivers=Etcd$BookieDriver",)
 """Where BookKeeper's own main program finds a driver of etcd."""
+KNOWN: Final[Mapping[str, Any]] = {"digest": "CRC32C", "password": encoded(b"pw"), "custom": {}}
+"""Of the ledgers that a test writes."""
 SSHD: Final = """Port {port}
 ListenAddress 127.0.0.1
 HostKey {folder}/host
@@ -476,11 +478,9 @@ def can_write(cluster: Cluster, known: Mapping[str, Any]) -> bool:
     return True
 
 
-def test_etcd_is_gone_and_yesterdays_snapshot_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing can be frozen: bookies stay stopped until all is written; what came after the snapshot is inferred.
-
-    A password that was forgotten is asked for, and the plan made again with it.
-    """
+@pytest.fixture
+def site_on_etcd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Site, EtcdServer]]:
+    """Three bookies on etcd, that the Java client has found."""
     home = tmp_path / "home"
     home.mkdir()
     monkeypatch.chdir(home)
@@ -498,36 +498,74 @@ def test_etcd_is_gone_and_yesterdays_snapshot_is_there(tmp_path: Path, monkeypat
             bookie = Bookie(n, f"127.0.0.1:{port}", "db", [f"b{n}/journal"], [f"b{n}/ledgers"], port=port)
             processes.append(BookieProcess(bookie, home, tmp_path / f"bk{n}.conf", uri, {}, options=ON_ETCD))
         stack.enter_context(running(processes))
-        known = {"digest": "CRC32C", "password": encoded(b"pw"), "custom": {}}
-        until(lambda: can_write(cluster, known), "the client knows all bookies")
-        written = {}
-        for number in range(8):
-            if number == 4:
-                server.etcdctl("snapshot", "save", str(tmp_path / "yesterday.db"))
-            ledger = cluster("create", E=3, W=3 if number % 2 else 2, A=2, **known)
-            cluster("add", ledger=ledger, sizes=[50] * 12, ids=None)
-            cluster("close", ledger=ledger)
-            written[ledger] = 12
-        server.kill()
-        shutil.rmtree(server.data)
-        server.start()
+        until(lambda: can_write(cluster, KNOWN), "the client knows all bookies")
         (tmp_path / "passwords.txt").touch(0o600)
         (tmp_path / "bkmeta").write_text(f'#!/bin/sh\ncd {home} && exec {PROGRAM} "$@"\n')
         (tmp_path / "bkmeta").chmod(0o755)
-        incident = f'passwords = "passwords.txt"\nsnapshots = [{json.dumps(str(tmp_path / "yesterday.db"))}]'
-        site = Site(tmp_path, cluster, processes, uri, incident)
-        answers = {"confirm": "any", "quorums": "unknown"}
-        waiting = site.rescue(answers=answers)
-        [question] = waiting.result["questions"]
-        assert question["text"].startswith("4 ledgers open with none of the known passwords"), waiting.err
-        assert any("1 password" in line for line in question["known"])
-        (tmp_path / "passwords.txt").write_text("pw\n")
-        done = site.rescue(answers={**answers, "passwords": "added"})
-        assert done.code == 0, done.out + done.err
-        record = json.loads((site.out / "rescue.json").read_text())
-        assert count_unopened(open_dataset(Path(record["phases"]["decide"]["plan"]), "plan")).ledgers == 0
-        for ledger, entries in written.items():
-            found = cluster("read", ledger=ledger, recovery=False, digest="CRC32C", password=known["password"])
-            assert len(found["entries"]) == entries, (ledger, found)
-        names = [row["command"].split()[1] for row in json.loads((site.out / "rescue.json").read_text())["commands"]]
-        assert "freeze" not in names
+        yield Site(tmp_path, cluster, processes, uri), server
+
+
+def write_ledger(cluster: Cluster, quorum: int = 3) -> int:
+    """Write a closed ledger of twelve entries."""
+    ledger: int = cluster("create", E=3, W=quorum, A=2, **KNOWN)
+    cluster("add", ledger=ledger, sizes=[50] * 12, ids=None)
+    cluster("close", ledger=ledger)
+    return ledger
+
+
+def count_read(cluster: Cluster, ledger: int) -> int:
+    """Return how many entries the Java client reads of a ledger."""
+    found = cluster("read", ledger=ledger, recovery=False, digest="CRC32C", password=KNOWN["password"])
+    return len(found["entries"])
+
+
+def test_deletes_on_etcd_are_taken_back_with_the_bookies_stopped(site_on_etcd: tuple[Site, EtcdServer]) -> None:
+    """Nothing of etcd's can be frozen: bookies are stopped, and started again when all is back; it asks before."""
+    site, _ = site_on_etcd
+    ledgers = [write_ledger(site.cluster) for _ in range(4)]
+    for ledger in ledgers[1:]:
+        site.cluster("delete", ledger=ledger)
+    asked = site.rescue(answers={"kind": "deletes"})
+    [question] = asked.result["questions"]
+    assert (asked.code, question["id"], question["recommended"]) == (4, "stop", "stop"), asked.err
+    assert all(psutil.Process(bookie.pid).status() != psutil.STATUS_STOPPED for bookie in site.bookies)
+    waiting = site.rescue(answers={"stop": "stop"})
+    [session] = waiting.result["questions"]
+    assert "deleted 3 ledgers" in session["text"], waiting.err
+    assert all(psutil.Process(bookie.pid).status() == psutil.STATUS_STOPPED for bookie in site.bookies)
+    done = site.rescue(answers={session["id"]: "mistake", "confirm": "any"})
+    assert (done.code, done.result["kind"]) == (0, "deletes"), done.out + done.err
+    assert [count_read(site.cluster, ledger) for ledger in ledgers] == [12] * 4
+    record = json.loads((site.out / "rescue.json").read_text())
+    assert sorted(record["phases"]["start"]["started"].values()) == sorted(b.bookie.id for b in site.bookies)
+    [apply] = [row["command"] for row in record["commands"] if row["command"].startswith("bkmeta apply")]
+    assert "--accept-unfrozen" not in apply
+
+
+def test_etcd_is_gone_and_yesterdays_snapshot_is_there(site_on_etcd: tuple[Site, EtcdServer]) -> None:
+    """Nothing can be frozen: bookies stay stopped until all is written; what came after the snapshot is inferred.
+
+    A password that was forgotten is asked for, and the plan made again with it.
+    """
+    (site, server), snapshot = site_on_etcd, site_on_etcd[0].work / "yesterday.db"
+    written = []
+    for number in range(8):
+        if number == 4:
+            server.etcdctl("snapshot", "save", str(snapshot))
+        written.append(write_ledger(site.cluster, quorum=3 if number % 2 else 2))
+    server.kill()
+    shutil.rmtree(server.data)
+    server.start()
+    site.incident = f'passwords = "passwords.txt"\nsnapshots = [{json.dumps(str(snapshot))}]'
+    answers = {"confirm": "any", "quorums": "unknown"}
+    waiting = site.rescue(answers=answers)
+    [question] = waiting.result["questions"]
+    assert question["text"].startswith("4 ledgers open with none of the known passwords"), waiting.err
+    assert any("1 password" in line for line in question["known"])
+    (site.work / "passwords.txt").write_text("pw\n")
+    done = site.rescue(answers={**answers, "passwords": "added"})
+    assert done.code == 0, done.out + done.err
+    record = json.loads((site.out / "rescue.json").read_text())
+    assert count_unopened(open_dataset(Path(record["phases"]["decide"]["plan"]), "plan")).ledgers == 0
+    assert [count_read(site.cluster, ledger) for ledger in written] == [12] * 8
+    assert "freeze" not in [row["command"].split()[1] for row in record["commands"]]

@@ -210,9 +210,11 @@ def _show_status(out: Path) -> Result:
 
 def _list_steps(hosts: "Hosts", uri: str, out: Path, topic: str | None) -> Iterator[str]:
     """Yield every step with what it runs, as far as that is known before anything was looked at."""
+    from backends.registry import parse_store_uri
     from reconcile.cli.rescue import scripts
     from reconcile.cli.rescue.transports import make_command
 
+    has_rights = parse_store_uri(uri).kind == "zookeeper"
     incident, plan = out / "incident.toml", out / "plan-1"
     freeze = f"  $ {quote_command('bkmeta', 'freeze', '--incident', incident)}"
     yield "0 look"
@@ -221,7 +223,7 @@ def _list_steps(hosts: "Hosts", uri: str, out: Path, topic: str | None) -> Itera
     for server in hosts.servers:
         for folder in server.folders:
             yield f"  {server.host.name}: {quote_command(*make_command(server.host, scripts.build_copy(folder)))}"
-    if topic is None:
+    if is_stopped := topic is None or not has_rights:
         for bookie in hosts.bookies:
             yield f"  {bookie.name}: kill -STOP of the Java that has {bookie.process!r} in its command line"
     else:
@@ -239,10 +241,12 @@ def _list_steps(hosts: "Hosts", uri: str, out: Path, topic: str | None) -> Itera
     yield "5 restore"
     yield f"  $ {quote_command('bkmeta', 'apply', plan, '--incident', incident, '--confirm', 'HASH')}"
     yield "6 start"
-    if topic is None:
+    if topic is None and has_rights:
         yield freeze
+    if is_stopped:
         for bookie in hosts.bookies:
             yield f"  {bookie.name}: {bookie.start or 'a person starts it'}"
     words = ("bkmeta", "verify", plan, "--incident", incident, "--sample", "all", "--wire")
     yield f"  $ {quote_command(*words)}"
-    yield f"  $ {quote_command('bkmeta', 'thaw', '--incident', incident)}"
+    if has_rights:
+        yield f"  $ {quote_command('bkmeta', 'thaw', '--incident', incident)}"

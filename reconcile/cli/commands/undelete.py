@@ -352,7 +352,7 @@ def _describe_bookies(done: "Undeleted", now: datetime) -> Iterator[str]:
         minutes = max(0, int(now.timestamp() * 1000) - done.first_at_ms) // _MINUTE_MS
         ago = f" The first was deleted {count_noun(minutes, 'minute')} ago."
     yield (
-        "bookies collect what the store does not list, at each garbage collection (gcWaitTime, 15 minutes by default; "
+        "bookies collect what the store does not list, at each garbage collection (gcWaitTime, 10 minutes by default; "
         f"entry logs go by compaction, later).{ago} Until this is applied, keep them from it: freeze, or stop them"
     )
     if done.gone is None:

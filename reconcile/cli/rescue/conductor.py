@@ -9,6 +9,7 @@
     start      freeze, bookies in their order, read back over the wire, thaw; what is left
 
 Of deletes on a cluster that lives, and of topics: freeze instead of stop, no collect, `undelete` instead of `recover`.
+Where the store cannot be frozen, bookies are stopped for these, too.
 """
 
 import json
@@ -18,7 +19,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -65,6 +65,7 @@ _TOPICS: Final = 10
 """Topics that are named before the plan is confirmed."""
 _OLDER: Final = "older"
 """Folder of what bookies have of older ledgers, whose ids were given out again."""
+_NOT_READ: Final = {"may_start": False, "reason": "its disks were not read"}
 _SETTLES: Final = {"mistake": "--restore-deleted-by", "wanted": "--accept-deleted-by"}
 _PATIENCE_S: Final = 180
 """For a bookie to register, or for the session of one that was killed to end."""
@@ -145,18 +146,35 @@ class Conductor:
         ledgers = seen["counts"].get("ledgers_listed")
         facts["bookies"] = [row["id"] for row in seen.get("bookies", [])]
         facts["ledgers"] = ledgers or 0
-        if not ledgers and self._topic is not None:
-            problem = "lists no ledgers, or does not answer: that is more than a topic"
-            raise GuardRefusedError("the store", problem, "bring all of it back: leave --topic out")
         if not ledgers:
+            self._require_lost(seen)
             facts["kind"] = LOST
-            self._say("the store lists no ledgers, or does not answer: it counts as lost, and every bookie is stopped")
+            self._say("the store lists no ledgers: it counts as lost, and every bookie is stopped")
             return
         if self._topic is not None:
             facts["kind"] = DELETES
-            self._say("topics come back to a store that is whole: nothing is stopped")
+            self._say("topics come back to a store that is whole")
             return
-        facts["kind"] = self._answer(questions.ask_what_happened(ledgers, seen))
+        facts["kind"] = self._answer(questions.ask_what_happened(ledgers, seen, can_freeze=self._has_rights))
+
+    def _require_lost(self, seen: Mapping[str, Any]) -> None:
+        """Ask whether a store is lost that was not seen to be.
+
+        Raises:
+            GuardRefusedError: it is not, or only topics were to come back.
+        """
+        if self._topic is not None:
+            problem = f"lists no ledgers: {seen['verdict']}"
+            raise GuardRefusedError("the store", problem, "where more than a topic is lost, leave --topic out")
+        if seen.get("root") == "missing" or (seen["counts"].get("ledgers_listed") == 0 and _is_listed_whole(seen)):
+            return
+        question = questions.ask_whether_lost(seen["verdict"])
+        if self._answer(question) == "no":
+            self._forget(question.id)
+            remedy = (
+                "make it answer, then run this again; a store that comes back empty makes bookies delete everything"
+            )
+            raise GuardRefusedError("the store", f"was not seen: {seen['verdict']}", remedy)
 
     def _stop(self) -> None:
         for server in self._hosts.servers:
@@ -164,11 +182,18 @@ class Conductor:
         self._at_each(lambda server: copy_server(server, self._out / "servers"), self._hosts.servers)
         if self._kind == DELETES:
             self._write_incident()
-            if not self._has_rights:
-                self._say("etcd cannot be frozen: bookies may collect what is not back yet. Stop them if you can")
-            elif self._answer(self._ask_to_freeze()) == "freeze":
+            if self._answer(self._ask_to_keep()) == "freeze":
                 self._freeze()
-            return
+        if self._is_stopped:
+            self._stop_bookies()
+
+    def _stop_bookies(self) -> None:
+        """Stop every bookie where it is, and see that none answers.
+
+        Raises:
+            GuardRefusedError: one runs on, or may.
+            HostError: a host was not reached, and its bookie may run.
+        """
         for bookie in self._hosts.bookies:
             self._say(f"{bookie.name}: kill -STOP of the Java that has {bookie.process!r} in its command line")
         stops = self._at_each(self._stop_bookie, self._hosts.bookies)
@@ -258,7 +283,9 @@ class Conductor:
         plan, unseen = facts["plan"], int(facts.get("unseen", 0))
         words = ["apply", plan, "--incident", self._incident, "--confirm", facts["hash"], "--reason", "rescue"]
         words += [*facts.get("rights", []), *(["--accept-unseen", str(unseen)] if unseen else [])]
-        words += ["--accept-unfrozen"] if self._kind == DELETES and not self._is_frozen else []
+        if self._kind == DELETES and self._is_stopped:
+            self._await(lambda: not self._list_registered(), "the sessions of all bookies ended")
+        words += ["--accept-unfrozen"] if self._kind == DELETES and not (self._is_frozen or self._is_stopped) else []
         words += ["--resume"] if (Path(plan) / "journal").exists() else []
         if "rehearsed_s" in facts:
             self._say(f"  apply takes {in_words(facts['rehearsed_s'])}, as its rehearsal did")
@@ -274,9 +301,9 @@ class Conductor:
 
     def _start(self) -> None:
         plan = self._record.find_phase(Phase.DECIDE)["plan"]
-        if self._kind == LOST:
-            if self._is_frozen:
-                self._freeze()
+        if self._kind == LOST and self._is_frozen:
+            self._freeze()
+        if self._is_stopped:
             self._start_bookies()
         words = ["verify", plan, "--incident", self._incident, "--sample", "all", "--wire"]
         read = self._read_back("wire read", words)
@@ -313,11 +340,20 @@ class Conductor:
     def _is_frozen(self) -> bool:
         """Whether this rescue freezes: bookies of the flat layout do not start frozen, and etcd has no rights."""
         if self._kind == DELETES:
-            return self._has_rights and self._record.find_answer(self._ask_to_freeze().id) == "freeze"
+            return self._record.find_answer(self._ask_to_keep().id) == "freeze"
         return self._has_rights and not self._is_flat
 
-    def _ask_to_freeze(self) -> Question:
-        return questions.ask_to_freeze(self._record.find_phase(Phase.LOOK).get("ledgers", 0))
+    @property
+    def _is_stopped(self) -> bool:
+        """Whether this rescue stops every bookie: all is lost, or nothing else keeps bookies from deleting."""
+        return self._kind == LOST or self._record.find_answer(self._ask_to_keep().id) == "stop"
+
+    def _ask_to_keep(self) -> Question:
+        """Return the question how bookies are kept from deleting on a cluster that lives."""
+        facts = self._record.find_phase(Phase.LOOK)
+        if self._has_rights:
+            return questions.ask_to_freeze(facts.get("ledgers", 0))
+        return questions.ask_to_stop(len(facts.get("bookies", ())), len(self._hosts.bookies))
 
     @property
     def _incident(self) -> Path:
@@ -505,6 +541,8 @@ class Conductor:
 
     def _name_thaw(self) -> str:
         """Return how to leave off before anything is written: the freeze is all that was done."""
+        if self._is_stopped:
+            return "or leave it: kill -KILL every bookie, and start it again; nothing else was changed"
         if not self._is_frozen:
             return "or leave it: nothing was changed"
         words = ["thaw", "--incident", self._incident, "--journal", self._out / "freeze"]
@@ -554,33 +592,48 @@ class Conductor:
 
     def _start_bookies(self) -> None:
         starts = {row["bookie"]: row for row in self._record.find_phase(Phase.RESTORE)["starts"]}
-        ids = self._record.find_phase(Phase.COLLECT)["bookies"]
+        ids = self._record.find_phase(Phase.COLLECT).get("bookies", {})
         for bookie in self._hosts.bookies:
-            row = starts.get(ids.get(bookie.name) or bookie.bookie)
+            name = ids.get(bookie.name) or bookie.bookie
             if self._record.find_answer(f"host {bookie.name}") == "down":
                 self._say(f"{bookie.name} was not reached, and stays off")
                 continue
-            if row is None or not row["may_start"]:
-                self._say(f"{bookie.name} stays stopped: " + (row["reason"] if row else "its disks were not read"))
+            # Of deletes no disks were read: what the bookies had is what they have.
+            if self._kind == LOST and not (row := starts.get(name, _NOT_READ))["may_start"]:
+                self._say(f"{bookie.name} stays stopped: {row['reason']}")
                 continue
-            name, started = str(row["bookie"]), self._record.find_phase(Phase.START).setdefault("started", [])
-            if bookie.name in started and self._is_registered(name):
-                continue
-            left = scripts.parse_processes(
-                require_done(bookie.host, run_script(bookie.host, scripts.build_kill(bookie.process)), "kill").out
-            )
-            if left:
-                raise GuardRefusedError(bookie.name, f"process {left[0].pid} cannot be killed", "kill it from its node")
-            # Its session may outlive it: what is registered then is not the bookie that is started.
-            self._await(partial(self._is_gone, name), f"{bookie.name}: the session of {name} ended")
-            if bookie.start is None:
-                self._answer(Question(f"started {bookie.name}", f"start {bookie.name} by hand, then say: done"))
-            else:
-                self._say(f"{bookie.name}: {bookie.start}")
-                require_done(bookie.host, run_script(bookie.host, scripts.build_start(bookie.start)), "its start")
-            self._await(partial(self._is_registered, name), f"{bookie.name}: {name} is registered")
-            started.append(bookie.name)
-            self._record.save()
+            self._start_bookie(bookie, name)
+
+    def _start_bookie(self, bookie: BookieHost, name: str | None) -> None:
+        """Kill what was stopped, start it, and wait until it is registered.
+
+        Args:
+            bookie: its host.
+            name: its id; None: it is not known. All other bookies that run were started here.
+        """
+        started: dict[str, str] = self._record.find_phase(Phase.START).setdefault("started", {})
+
+        def find() -> set[str]:
+            registered = self._list_registered()
+            return registered - set(started.values()) if name is None else registered & {name}
+
+        if started.get(bookie.name) in self._list_registered():
+            return
+        left = scripts.parse_processes(
+            require_done(bookie.host, run_script(bookie.host, scripts.build_kill(bookie.process)), "kill").out
+        )
+        if left:
+            raise GuardRefusedError(bookie.name, f"process {left[0].pid} cannot be killed", "kill it from its node")
+        # Its session may outlive it: what is registered then is not the bookie that is started.
+        self._await(lambda: not find(), f"{bookie.name}: its session ended")
+        if bookie.start is None:
+            self._answer(Question(f"started {bookie.name}", f"start {bookie.name} by hand, then say: done"))
+        else:
+            self._say(f"{bookie.name}: {bookie.start}")
+            require_done(bookie.host, run_script(bookie.host, scripts.build_start(bookie.start)), "its start")
+        self._await(lambda: bool(find()), f"{bookie.name}: it is registered")
+        started[bookie.name] = min(find())
+        self._record.save()
 
     def _await(self, is_so: Callable[[], bool], what_came: str) -> None:
         """Wait until something is so, and say that it came.
@@ -596,12 +649,9 @@ class Conductor:
             time.sleep(1)
         self._say(what_came)
 
-    def _is_registered(self, bookie: str) -> bool:
+    def _list_registered(self) -> set[str]:
         with connect(self._uri, make_context(self._output, self._find_identity())) as opened:
-            return any(name == bookie for _, name in list_registered(opened.store, opened.root.rstrip("/")))
-
-    def _is_gone(self, bookie: str) -> bool:
-        return not self._is_registered(bookie)
+            return {name for _, name in list_registered(opened.store, opened.root.rstrip("/"))}
 
     def _stop_bookie(self, bookie: BookieHost) -> tuple[str, list[scripts.Process] | HostError]:
         try:
@@ -787,6 +837,10 @@ def _ask_for_gaps(item: CollectedBookie) -> list[Question]:
     if item.bookie is None or not item.gaps:
         return [questions.ask_for_disks(item)]
     return [questions.ask_for_folder(item, gap) for gap in item.gaps]
+
+
+def _is_listed_whole(seen: Mapping[str, Any]) -> bool:
+    return bool(seen["coverage"].get("listed_whole"))
 
 
 def _list_disks(item: CollectedBookie) -> list[str]:

@@ -9,23 +9,39 @@ from reconcile.words import count_noun, list_names
 
 _LIKELY: Final = 0.5
 """Share of the evidence from which on quorums are asked about."""
+_PASSES: Final = "bookies collect at each pass (gcWaitTime, 10 minutes by default)"
 _COMES_BACK: Final = {
     "back": "its ledgers are guarded: readable, every copy kept, to be settled when it is back",
     "gone": "what only it had is given up, by name, in the plan; nothing waits for it",
 }
 
 
-def ask_what_happened(ledgers: int, seen: Mapping[str, Any]) -> Question:
+def ask_what_happened(ledgers: int, seen: Mapping[str, Any], *, can_freeze: bool) -> Question:
     """Return the question what kind of disaster it is, of a store that lists ledgers."""
+    kept = "nothing is stopped" if can_freeze else "etcd cannot be frozen, so bookies are stopped if you say so"
     return Question(
         "kind",
         "what happened?",
         (f"the store lists {count_noun(ledgers, 'ledger')}", f"preflight: {seen['verdict']}"),
         {
             "lost": "the store was lost, emptied, or put back from an older copy: every bookie is stopped at once",
-            "deletes": "ledgers of a live cluster were deleted by mistake: nothing is stopped, and they come back",
+            "deletes": f"ledgers of a live cluster were deleted by mistake: they come back; {kept}",
         },
         "lost" if seen.get("level") == "critical" else "deletes",
+    )
+
+
+def ask_whether_lost(verdict: str) -> Question:
+    """Return the question whether a store is lost that did not answer, or was not listed whole."""
+    return Question(
+        "store",
+        "the store was not seen to be empty: is it lost?",
+        (f"preflight: {verdict}", "while no bookie can list it either, none deletes"),
+        {
+            "no": "it ends here, and nothing is stopped; make the store answer, then run this again",
+            "lost": "every bookie is stopped at once; before the restore a store must answer at this URI",
+        },
+        "no",
     )
 
 
@@ -34,13 +50,35 @@ def ask_to_freeze(ledgers: int) -> Question:
     return Question(
         "freeze",
         "freeze the deletes of bookies until all is back?",
-        (f"the store lists {count_noun(ledgers, 'ledger')}; bookies collect at each pass (gcWaitTime, 15 minutes)",),
+        (f"the store lists {count_noun(ledgers, 'ledger')}", _PASSES),
         {
             "freeze": "nothing is deleted until the thaw; no client gets an id for a new ledger: writers that need one "
             "wait, or fail",
             "no": "writers go on; what bookies collect before it is back is gone",
         },
         "freeze",
+    )
+
+
+def ask_to_stop(registered: int, named: int) -> Question:
+    """Return the question whether bookies are stopped on a cluster that clients write to, and that cannot be frozen.
+
+    Args:
+        registered: bookies in the store.
+        named: bookies in the file of hosts.
+    """
+    return Question(
+        "stop",
+        "etcd cannot be frozen: stop every bookie until all is back?",
+        (
+            f"the store knows {count_noun(registered, 'bookie')}, the file of hosts {named}",
+            _PASSES,
+        ),
+        {
+            "stop": "nothing is deleted; no client reads or writes until they are started again",
+            "no": "clients go on; what bookies collect before it is back is gone",
+        },
+        "stop",
     )
 
 

@@ -33,7 +33,7 @@ from tests.support.deletes import Ledger, fill_store
 from tests.support.inventories import fill_row
 from tests.support.plan_folder import Ledger as PlanLedger
 from tests.support.plan_folder import write_plan
-from tests.support.waiting import until
+from tests.support.waiting import free_port, until
 from tests.support.zookeeper_server import ZooKeeperServer
 
 LOCAL = Host("here", Transport.LOCAL, "", "")
@@ -236,7 +236,12 @@ def test_a_person_is_asked_on_a_terminal(zookeeper_server: ZooKeeperServer, tmp_
         os.write(here, b"\x04")
         assert running.wait() == Exit.INTERRUPTED
     os.close(here)
-    for text in (b"what happened?", b"known: the store lists 1 ledger", b"and they come back", b"is not one of"):
+    for text in (
+        b"what happened?",
+        b"known: the store lists 1 ledger",
+        b"by mistake: they come back",
+        b"is not one of",
+    ):
         assert text in shown, shown
     record = read_record(tmp_path / "out")
     assert record is not None
@@ -340,6 +345,68 @@ def test_older_ledgers_that_may_not_all_be_saved_are_asked_about(
         conductor._export_older(["8"])
     # What was saved whole is not saved again.
     assert len(asked) == (2 if answer == "yes" else 1)
+
+
+@pytest.mark.real
+def test_a_store_that_does_not_answer_is_not_taken_for_lost(tmp_path: Path) -> None:
+    """It is asked about before any bookie is stopped."""
+    uri = f"zk+hierarchical://127.0.0.1:{free_port()}/ledgers"
+    hosts = write_hosts(tmp_path, BOOKIE.replace("/etc/bk.conf", str(tmp_path / "bk.conf")))
+    with fake_bookie(tmp_path) as running:
+        asked = process("rescue", "--metadata", uri, "--hosts", hosts, "--out", tmp_path / "out", "--json")
+        [question] = asked.result["questions"]
+        assert (asked.code, question["id"], question["recommended"]) == (4, "store", "no"), asked.err
+        assert psutil.Process(running.pid).status() != psutil.STATUS_STOPPED
+
+
+EMPTY = {
+    "verdict": "it is empty",
+    "root": "present",
+    "counts": {"ledgers_listed": 0},
+    "coverage": {"listed_whole": True},
+}
+
+
+@pytest.mark.parametrize(
+    ("seen", "answer", "said"),
+    [
+        (EMPTY, None, None),
+        (EMPTY | {"root": "missing", "coverage": {"listed_whole": False}}, None, None),
+        (EMPTY | {"coverage": {"listed_whole": False}}, "no", "was not seen: it is empty"),
+        ({"verdict": "silent", "counts": {}, "coverage": {"store": "not available"}}, "no", "was not seen: silent"),
+        ({"verdict": "silent", "counts": {}, "coverage": {"store": "not available"}}, "lost", None),
+    ],
+)
+def test_only_a_store_that_was_seen_empty_counts_as_lost(
+    seen: dict[str, object], answer: str | None, said: str | None, tmp_path: Path
+) -> None:
+    """Of any other a person says so; no ends the run, and is asked again."""
+    conductor, asked = make_conductor(tmp_path, {} if answer is None else {"store": answer})
+    if said is None:
+        conductor._require_lost(seen)
+    else:
+        with pytest.raises(GuardRefusedError, match=said):
+            conductor._require_lost(seen)
+        assert read_record(tmp_path)["answers"] == {}  # type: ignore[index]  # it is there
+    assert asked == ([] if answer is None else ["store"])
+    with pytest.raises(GuardRefusedError, match="leave --topic out"):
+        make_conductor(tmp_path / "topic", {}, topic="persistent://a/b/c")[0]._require_lost(seen)
+
+
+def make_conductor(
+    folder: Path, answers: dict[str, str], *, uri: str = "zk://a/l", topic: str | None = None, text: str = BOOKIE
+) -> tuple[Conductor, list[str]]:
+    """Return a rescue that is answered so, and what it has asked so far; a question without an answer is an error."""
+    folder.mkdir(exist_ok=True)
+    record, asked = Record.open(folder, uri, now, topic=topic), list[str]()
+
+    def ask(questions: Sequence[Question]) -> None:
+        for question in questions:
+            asked.append(question.id)
+            record.take_answer(question, answers[question.id])
+
+    output = Output(as_json=True, progress="none")
+    return Conductor(read_hosts(write_hosts(folder, text)), uri, record, output, lambda _: None, ask, topic), asked
 
 
 def test_a_dry_run_prints_every_step_and_makes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
