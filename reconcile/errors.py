@@ -41,6 +41,7 @@ class Advice(StrEnum):
     FREEZE_OR_ACCEPT_UNFROZEN = "stop them or freeze first, or accept that they run"
     COUNT_LOCKS_AGAIN = "make the plan again with this store: it counts the locks that are there"
     NAME_ACL_OF_LEDGERS = "name one, as ledgers of this cluster have it"
+    FREEZE_ALL = "freeze all, new ids too"
     FREEZE_OR_UNDO_REPLACED = "freeze it first (a store without ACLs cannot be), or put back only what was replaced"
     END_UNDO = "end the undo of {value}; then apply with a journal of its own"
     APPLY_WITH_NEW_JOURNAL = "to apply again, name a new journal, and do not go on with this one: {value}"

@@ -487,10 +487,12 @@ class _Look:
             self._say(Level.OK, "freeze", f"{self._kind.name} cannot be frozen, its keys have no rights: {advice}")
             return
         match state.state:
-            case freeze_state.State.FROZEN:
+            case freeze_state.State.FROZEN | freeze_state.State.DELETES:
                 # Without the hash of its password, which is nobody's to see who looks only.
                 freezer = (state.identity or "").rpartition(":")[0] or "no identity that could thaw it"
-                self._say(Level.OK, "freeze", f"frozen, by {freezer}")
+                is_partial = state.state is freeze_state.State.DELETES
+                what = "frozen for deletes only, clients go on" if is_partial else "frozen"
+                self._say(Level.OK, "freeze", f"{what}, by {freezer}")
             case freeze_state.State.PARTLY:
                 text = f"frozen only in part: {'; '.join(state.open)}"
                 self._find(Category.PARTLY_FROZEN, "freeze", text)

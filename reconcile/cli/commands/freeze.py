@@ -62,12 +62,19 @@ GOES_ON: Final = (
 )
 @click.option("--metadata", "uri", required=True, metavar="URI", help="The store, named as in bk_server.conf.")
 @click.option("--confirm", metavar="HASH", help="Make the changes: their hash, which a run without this option prints.")
+@click.option(
+    "--deletes-only",
+    is_flag=True,
+    help="Freeze what bookies delete, and nothing else: clients go on to create, write and delete ledgers. For deletes "
+    "on a cluster that lives; not for a store that was lost.",
+)
 @click.option("--journal", type=FOLDER, help="Where every change is recorded. [default: ./bkmeta-freeze-HOST-ROOT]")
 @reason_option
 @output_options
 def freeze(
     uri: str,
     confirm: str | None,
+    deletes_only: bool,  # noqa: FBT001 - click's option
     journal: Path | None,
     reason: str | None,
     **shared: Any,  # noqa: ANN401 - click's options
@@ -84,12 +91,19 @@ def freeze(
 
     output = make_output(shared)
     kept = take_identity(uri, journal, makes=True)
-    request = job.FreezeRequest(uri=uri, journal=journal or job.default_journal(uri), confirmed=confirm, reason=reason)
+    request = job.FreezeRequest(
+        uri=uri,
+        journal=journal or job.default_journal(uri),
+        confirmed=confirm,
+        reason=reason,
+        deletes_only=deletes_only,
+    )
+    options = [*carry_options("--metadata"), *(["--deletes-only"] if deletes_only else [])]
     with add_remedy(f"what was changed is recorded in {request.journal}, go on: run the same command again"):
         done = job.freeze(request, make_context(output, identity=kept), ask_for_hash)
     sys.exit(
         output.show(
-            make_waiting_result(done, request, kept, carry_options("--metadata"))
+            make_waiting_result(done, request, kept, options)
             if isinstance(done, job.Waiting)
             else _frozen_result(done, request, kept)
         )
@@ -100,10 +114,12 @@ def _frozen_result(frozen: "Frozen", request: "FreezeRequest", kept: Path | None
     """Say whether the freeze holds: what the rights are, and what was refused without our identity."""
     state, trials, silent, untried = frozen.state, frozen.trials, frozen.silent, frozen.untried
     tried_as = sorted({trial.principal for trial in trials})
-    verdict, code = _judge(frozen)
+    verdict, code = _judge(frozen, deletes_only=request.deletes_only)
     details = [f"refused: {act}" for act in dict.fromkeys(w for t in trials for w in t.proof.refused)]
     details += [f"LET PASS by {t.server} for {t.principal}: {act}" for t in trials for act in t.proof.allowed]
     details += [f"its rights are taken, and it was not tried: {principal}" for principal in untried]
+    if request.deletes_only:
+        details.append("not refused: clients create, write, close and delete ledgers as before")
     if not untried and not any(trial.proof.starts for trial in trials):
         details.append(f"{frozen.root} cannot be read without our identity: a bookie that restarts does not start")
     details.append("replication is disabled" if state.replication_disabled else "replication is NOT disabled")
@@ -128,6 +144,7 @@ def _frozen_result(frozen: "Frozen", request: "FreezeRequest", kept: Path | None
         facts={
             **change_facts(frozen.proposal, frozen.root, frozen.identity, request.journal),
             "identity_file": None if kept is None else str(kept),
+            "deletes_only": request.deletes_only,
             "state": str(state.state),
             "replication_disabled": state.replication_disabled,
             "trials": [
@@ -144,15 +161,17 @@ def _frozen_result(frozen: "Frozen", request: "FreezeRequest", kept: Path | None
     )
 
 
-def _judge(frozen: "Frozen") -> tuple[str, int]:
+def _judge(frozen: "Frozen", *, deletes_only: bool) -> tuple[str, int]:
     """Return the verdict and the exit code."""
+    from reconcile.write.freezing.freeze_state import State
+
     state, trials, silent, untried = frozen.state, frozen.trials, frozen.silent, frozen.untried
     for trial in trials:
         if trial.proof.allowed:
             why = "it ignores rights (skipACL), or the principal is its super user"
             let = f"{trial.server} let {trial.principal} {trial.proof.allowed[0]}"
             return f"NOT FROZEN: {let}: {why}", Exit.FOUND
-    if state.open:
+    if state.open and not (deletes_only and state.state is State.DELETES):
         return f"NOT FROZEN: {'; '.join([*state.open, *state.unknown])}", Exit.FOUND
     if state.unknown:
         return f"the rights are taken, but that they hold cannot be told: {'; '.join(state.unknown)}", Exit.UNDECIDABLE
@@ -164,4 +183,5 @@ def _judge(frozen: "Frozen") -> tuple[str, int]:
         return f"the rights are taken, but there was no connection to try as {', '.join(untried)}", Exit.UNDECIDABLE
     refused = sum(len(trial.proof.refused) for trial in trials)
     servers = len({trial.server for trial in trials})
-    return f"frozen: every server named ({servers}) refused all {refused} attempts without our identity", 0
+    what = "frozen for deletes only" if state.state is State.DELETES else "frozen"
+    return f"{what}: every server named ({servers}) refused all {refused} attempts without our identity", 0

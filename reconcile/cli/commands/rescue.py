@@ -227,7 +227,7 @@ def _list_steps(hosts: "Hosts", uri: str, out: Path, topic: str | None) -> Itera
         for bookie in hosts.bookies:
             yield f"  {bookie.name}: kill -STOP of the Java that has {bookie.process!r} in its command line"
     else:
-        yield freeze
+        yield f"{freeze} --deletes-only"
     yield "2 collect"
     for bookie in hosts.bookies if topic is None else ():
         yield f"  {bookie.name}: {quote_command(bookie.program, 'collect', '--bookie-conf', bookie.conf)}"

@@ -353,7 +353,8 @@ def _describe_bookies(done: "Undeleted", now: datetime) -> Iterator[str]:
         ago = f" The first was deleted {count_noun(minutes, 'minute')} ago."
     yield (
         "bookies collect what the store does not list, at each garbage collection (gcWaitTime, 10 minutes by default; "
-        f"entry logs go by compaction, later).{ago} Until this is applied, keep them from it: freeze, or stop them"
+        f"entry logs go by compaction, later).{ago} Until this is applied, keep them from it: "
+        "bkmeta freeze --deletes-only, or stop them"
     )
     if done.gone is None:
         yield "what bookies still have was not looked at: --inventory, or after apply bkmeta verify"

@@ -556,6 +556,7 @@ class Conductor:
 
     def _freeze(self) -> None:
         words = ["freeze", "--incident", self._incident, "--journal", self._out / "freeze"]
+        words += ["--deletes-only"] if self._kind == DELETES else []
         self._expect(Step.LIST, self._record.find_phase(Phase.LOOK).get("ledgers", 0))
         waiting = self._run(*words, codes=(Exit.REFUSED, Exit.FOUND, Exit.DONE, Exit.UNDECIDABLE))
         self._run(*words, "--confirm", waiting["hash"], "--reason", "rescue", codes=(Exit.DONE, Exit.UNDECIDABLE))

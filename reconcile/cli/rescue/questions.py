@@ -52,9 +52,8 @@ def ask_to_freeze(ledgers: int) -> Question:
         "freeze the deletes of bookies until all is back?",
         (f"the store lists {count_noun(ledgers, 'ledger')}", _PASSES),
         {
-            "freeze": "nothing is deleted until the thaw; no client gets an id for a new ledger: writers that need one "
-            "wait, or fail",
-            "no": "writers go on; what bookies collect before it is back is gone",
+            "freeze": "bookies delete nothing until the thaw; clients go on to create, write, read and delete ledgers",
+            "no": "what bookies collect before it is back is gone",
         },
         "freeze",
     )

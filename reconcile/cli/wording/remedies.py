@@ -36,6 +36,7 @@ _WORDS: Final[Mapping[Advice, str]] = {
     Advice.FREEZE_OR_ACCEPT_UNFROZEN: "stop them or freeze first (bkmeta freeze), or accept that: --accept-unfrozen",
     Advice.COUNT_LOCKS_AGAIN: "make the plan again with this store (--metadata): it counts the locks that are there",
     Advice.NAME_ACL_OF_LEDGERS: "name one: --acl scheme:id:perms,… as ledgers of this cluster have it",
+    Advice.FREEZE_ALL: "freeze all: leave --deletes-only out",
     Advice.FREEZE_OR_UNDO_REPLACED: "freeze it first (bkmeta freeze; a store without ACLs cannot be), or put back "
     "only what was replaced: --replaced-only",
     Advice.END_UNDO: "end it: bkmeta undo {value}; then apply with a journal of its own",

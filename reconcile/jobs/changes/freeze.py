@@ -53,6 +53,7 @@ class FreezeRequest:
         confirmed: hash of the changes that are confirmed; None: nobody confirmed any yet.
         reason: why, for the journal.
         approvals: that were given; to freeze is urgent, and needs none.
+        deletes_only: whether only what bookies delete is frozen, and clients go on.
     """
 
     uri: str
@@ -60,6 +61,7 @@ class FreezeRequest:
     confirmed: str | None = None
     reason: str | None = None
     approvals: Approvals = NO_APPROVALS
+    deletes_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +179,8 @@ def freeze(request: FreezeRequest, context: Context, ask: Ask) -> Waiting | Froz
         layout = guards.demand_layout(run.store, run.root, run.layout)
 
         def propose(past: FreezeHistory | None) -> engine.Proposal:
-            return engine.propose_freeze(run.store, run.root, run.identity, past, layout=layout)
+            only = request.deletes_only
+            return engine.propose_freeze(run.store, run.root, run.identity, past, layout=layout, deletes_only=only)
 
         waiting = run.change("freeze", propose, ask, {})
         return waiting or run.prove(propose(engine.read_history(request.journal, run.root)), layout)
@@ -329,7 +332,8 @@ class _Run:
         state = freeze_state.read_freeze_state(self.store, self.root)
         trials, silent = self._trials(layout)
         tried_as = {trial.principal for trial in trials}
-        untried = sorted({*freeze_state.list_other_principals(self.store, self.root, self.identity)} - tried_as)
+        nodes = freeze_state.select_kept(layout, deletes_only=self.request.deletes_only)
+        untried = sorted({*freeze_state.list_other_principals(self.store, self.root, self.identity, nodes)} - tried_as)
         has_journal = (self.request.journal / audit_journal.JOURNAL).exists()
         return Frozen(
             self.root, self.identity, proposal, state, tuple(trials), tuple(silent), tuple(untried), has_journal
@@ -351,7 +355,9 @@ class _Run:
                 session = list_session_principals(access, address, patience_s=_SERVER_PATIENCE_S)
                 for digest in (None, bookie) if bookie else (None,):
                     with _open_as(address, access, digest) as stranger:
-                        proof = freeze_state.prove_refusals(stranger.store, self.store, self.root, layout)
+                        proof = freeze_state.prove_refusals(
+                            stranger.store, self.store, self.root, layout, deletes_only=self.request.deletes_only
+                        )
                     tried = [digest_principal(digest)] if digest else session or [freeze_state.WORLD]
                     trials += [Trial(server, principal, proof) for principal in tried]
             except UnavailableError:

@@ -61,7 +61,11 @@ from recovery.codecs.store import (
 
 _REMOVED: Final = (SHORT_TREE, LONG_TREE)
 """What thaw removes if a freeze made it and it is empty; a process that runs may count on LOCKS by then."""
+_LISTED: Final = (ROOT, SHORT_TREE, LONG_TREE)
 _TOUCH: Final = "bkmeta-touch"
+_CLIENTS_GO_ON: Final = (
+    "clients go on to create, write, close and delete ledgers; what they delete bookies keep until the thaw"
+)
 _NO_NEW_LEDGERS: Final = "until the thaw no client can create a ledger: writers that need a new one wait or fail"
 
 
@@ -134,6 +138,7 @@ class Proposal:
         changes: in the order in which they are made.
         notes: what a person should know before confirming.
         former: rights that nodes get at the thaw which were absent before the freeze.
+        listed: nodes whose names bookies may have cached, and must ask for again.
     """
 
     kind: str
@@ -144,6 +149,7 @@ class Proposal:
     changes: tuple[AclChange, ...]
     notes: tuple[str, ...] = ()
     former: str = ""
+    listed: tuple[str, ...] = _LISTED
 
     @property
     def makes_root(self) -> bool:
@@ -198,6 +204,7 @@ def propose_freeze(
     history: FreezeHistory | None = None,
     *,
     layout: Layout = Layout.HIERARCHICAL,
+    deletes_only: bool = False,
 ) -> Proposal:
     """Return the changes that freeze a cluster, from the rights that it has now; what is closed already is left out.
 
@@ -207,14 +214,19 @@ def propose_freeze(
         identity: ``digest:user:hash``, which keeps every right.
         history: what the journal says.
         layout: of the ledgers; only flat is a case of its own.
+        deletes_only: freeze what bookies delete, and let clients go on.
 
     Raises:
-        GuardRefusedError: the identity may not change rights, or not make the root.
+        GuardRefusedError: the identity may not change rights, or not make the root; or clients were to go on in a root
+            that is absent.
     """
     node = store.get(root)
     if node is None or node.acl is None:
+        if deletes_only:
+            problem = "does not exist: ids that clients would get in an empty one were given out before"
+            raise GuardRefusedError(root, problem, Remedy(Advice.FREEZE_ALL))
         return _propose_root(store, root, identity, layout)
-    keep, made = select_kept(layout), list_made_nodes(layout)
+    keep, made = select_kept(layout, deletes_only=deletes_only), list_made_nodes(layout)
     former = (
         _select_originals(history, node.created_txn).get(ROOT)
         or (history.former if history is not None else "")
@@ -235,8 +247,10 @@ def propose_freeze(
     if read_acl(store, root, REPLICATION_DISABLED, identity) is None:
         demand_creation(store, root, REPLICATION_DISABLED, identity)
         disable = former
-    notes = (_NO_NEW_LEDGERS, *_note_principals(former, identity))
-    return Proposal("freeze", root, node.created_txn, identity, disable, tuple(changes), notes, former)
+    notes = (_CLIENTS_GO_ON if deletes_only else _NO_NEW_LEDGERS, *_note_principals(former, identity))
+    # Where the root stays as it is our identity may have no rights to it.
+    listed = tuple(key for key in _LISTED if key in keep)
+    return Proposal("freeze", root, node.created_txn, identity, disable, tuple(changes), notes, former, listed)
 
 
 def _propose_root(store: ControlledStore, root: str, identity: str, layout: Layout) -> Proposal:
@@ -473,8 +487,9 @@ class _Run:
 
         A change of rights notifies nobody; a child that comes and goes does.
         """
-        trees = (SHORT_TREE, LONG_TREE)
-        for key in (ROOT, *(key for key in trees if self._store.get_acl(self._target.make_absolute(key)) is not None)):
+        for key in self._proposal.listed:
+            if self._store.get_acl(self._target.make_absolute(key)) is None:
+                continue
             announcement = AclIntent(self._proposal.kind, "touch", key)
             make = partial(self._touch_one, f"{self._target.make_absolute(key)}/{_TOUCH}")
             self._writer.carry_out([Step([announcement], make, lambda _made: None)])

@@ -8,6 +8,9 @@
 
 In the flat layout ledgers are in the root itself: READ is taken there instead of on folders, and no bookie starts.
 
+Frozen for deletes only, the first two lines alone are, and of the folders only READ is taken: the listing fails, and
+clients go on to create, write, close and delete ledgers. What they delete bookies keep until the thaw.
+
 Others are all principals but one digest identity, which has every right. Where nobody else can read the root, that
 identity is the bookies' own, as in a cluster whose nodes are all their maker's, and nothing is frozen; where nobody
 else can register a bookie, it may be.
@@ -18,8 +21,8 @@ user, or a server that ignores rights (skipACL).
 Tried with BookKeeper 4.17.2 and Pulsar's driver 4.0.6.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
@@ -51,6 +54,9 @@ KEPT: Final[Mapping[str, str]] = {
 """Node → what other principals than the identity keep of their rights, in the order of a freeze."""
 KEPT_FLAT: Final[Mapping[str, str]] = {LOCKS: "dra", SHORT_GENERATOR: "a", LONG_GENERATOR: "a", ROOT: "a"}
 """As `KEPT`, of the flat layout, whose ledgers are in the root itself."""
+_KEPT_DELETES: Final[Mapping[str, str]] = {SHORT_TREE: "cdwa", LONG_TREE: "cdwa", LOCKS: "dra"}
+_KEPT_DELETES_FLAT: Final[Mapping[str, str]] = {LOCKS: "dra", ROOT: "cdwa"}
+"""As `KEPT` and `KEPT_FLAT`, where only what bookies delete is frozen."""
 _TAKEN: Final = {SHORT_TREE: "r", LONG_TREE: "r", LOCKS: "c", SHORT_GENERATOR: "c", LONG_GENERATOR: "c", ROOT: "c"}
 """Node → the right that nobody else may have while the cluster counts as frozen; of a flat root also to read it."""
 MADE: Final = (SHORT_TREE, LONG_TREE, LOCKS, SHORT_GENERATOR)
@@ -65,6 +71,7 @@ class State(StrEnum):
     """How far a cluster is frozen."""
 
     FROZEN = "frozen"
+    DELETES = "deletes-only"
     PARTLY = "partly"
     THAWED = "thawed"
     UNKNOWN = "unknown"
@@ -75,7 +82,8 @@ class FreezeState:
     """What the rights of a store say now; they are all that is looked at.
 
     Attributes:
-        state: FROZEN only if every node of the freeze is there and closed to all but one digest identity.
+        state: FROZEN only if every node of the freeze is there and closed to all but one digest identity; DELETES if
+            only those are that keep bookies from deleting.
         open: what is not closed, and to whom.
         unknown: what could not be read, and why.
         identity: the principal that still has every right; None if there is none, or several.
@@ -90,8 +98,8 @@ class FreezeState:
 
     @property
     def frozen(self) -> bool:
-        """Whether it may be counted on."""
-        return self.state is State.FROZEN
+        """Whether it may be counted on that bookies cannot list ledgers."""
+        return self.state in (State.FROZEN, State.DELETES)
 
 
 def read_freeze_state(store: MetadataStore, root: str) -> FreezeState:
@@ -102,12 +110,27 @@ def read_freeze_state(store: MetadataStore, root: str) -> FreezeState:
     """
     if not isinstance(store, AccessControl):
         return FreezeState(State.UNKNOWN, unknown=("this store has no rights",))
-    owners: set[str] = set()
-    opened, unknown, shut = [], [], 0
     acls, denied = _read_acls(store, root)
-    unknown += [f"{key}: its rights may not be read" for key in denied]
     is_flat = _is_flat(store, root, acls)
-    for key, perm in _list_taken(is_flat):
+    try:
+        disabled: bool | None = store.children(join_key(root, REPLICATION_DISABLED)) is not None
+    except AccessDeniedError:
+        disabled = None
+    state = replace(_judge_rights(acls, denied, is_flat=is_flat), replication_disabled=disabled)
+    if state.state in (State.PARTLY, State.THAWED):
+        deletes = _judge_rights(acls, denied, is_flat=is_flat, deletes_only=True)
+        if deletes.state is State.FROZEN:
+            return replace(state, state=State.DELETES, identity=deletes.identity)
+    return state
+
+
+def _judge_rights(
+    acls: Mapping[str, str], denied: Sequence[str], *, is_flat: bool, deletes_only: bool = False
+) -> FreezeState:
+    owners: set[str] = set()
+    opened, shut = [], 0
+    unknown = [f"{key}: its rights may not be read" for key in denied]
+    for key, perm in _list_taken(is_flat=is_flat, deletes_only=deletes_only):
         if key in denied:
             continue
         if key not in acls:
@@ -132,15 +155,11 @@ def read_freeze_state(store: MetadataStore, root: str) -> FreezeState:
     elif registrars and registrars <= owners:
         name = ", ".join(sorted(owners))
         unknown.append(f"nobody but {name} can register a bookie: then the bookies are that identity, and not frozen")
-    try:
-        disabled: bool | None = store.children(join_key(root, REPLICATION_DISABLED)) is not None
-    except AccessDeniedError:
-        disabled = None
     state = State.UNKNOWN if unknown else State.FROZEN
     if opened:
         state = State.PARTLY if shut else State.THAWED
     identity = next(iter(owners)) if len(owners) == 1 and shut else None
-    return FreezeState(state, tuple(opened), tuple(unknown), identity, disabled)
+    return FreezeState(state, tuple(opened), tuple(unknown), identity)
 
 
 def _read_acls(store: AccessControl, root: str) -> tuple[dict[str, str], list[str]]:
@@ -174,9 +193,10 @@ def _is_flat(store: MetadataStore, root: str, acls: Mapping[str, str]) -> bool:
     return SHORT_TREE not in acls and bool(readers) and all(name.startswith("digest:") for name in readers)
 
 
-def _list_taken(is_flat: bool) -> list[tuple[str, str]]:  # noqa: FBT001 - which of the two recipes
+def _list_taken(*, is_flat: bool, deletes_only: bool) -> list[tuple[str, str]]:
     """Return the nodes of a freeze, each with the right that nobody else may have."""
-    taken = [(key, perm) for key, perm in _TAKEN.items() if not is_flat or key in KEPT_FLAT]
+    kept = select_kept(Layout.FLAT if is_flat else Layout.HIERARCHICAL, deletes_only=deletes_only)
+    taken = [(key, perm) for key, perm in _TAKEN.items() if key in kept and perm not in kept[key]]
     return [*taken, (ROOT, "r")] if is_flat else taken
 
 
@@ -185,8 +205,10 @@ def list_made_nodes(layout: Layout) -> tuple[str, ...]:
     return MADE_FLAT if layout is Layout.FLAT else MADE
 
 
-def select_kept(layout: Layout) -> Mapping[str, str]:
+def select_kept(layout: Layout, *, deletes_only: bool = False) -> Mapping[str, str]:
     """Return the nodes that a freeze changes, with the rights that other principals keep, for a layout."""
+    if deletes_only:
+        return _KEPT_DELETES_FLAT if layout is Layout.FLAT else _KEPT_DELETES
     return KEPT_FLAT if layout is Layout.FLAT else KEPT
 
 
@@ -207,7 +229,9 @@ class Proof:
     starts: bool
 
 
-def prove_refusals(stranger: MetadataStore, store: MetadataStore, root: str, layout: Layout) -> Proof:
+def prove_refusals(
+    stranger: MetadataStore, store: MetadataStore, root: str, layout: Layout, *, deletes_only: bool = False
+) -> Proof:
     """Try as a bookie what a frozen bookie must be refused.
 
     Args:
@@ -215,10 +239,11 @@ def prove_refusals(stranger: MetadataStore, store: MetadataStore, root: str, lay
         store: connected with that identity; takes away what the stranger could make.
         root: of the ledgers.
         layout: of the ledgers.
+        deletes_only: whether only what bookies delete is frozen.
     """
     refused, allowed, failed = [], [], []
     is_flat = layout is Layout.FLAT
-    for key, perm in _list_taken(is_flat):
+    for key, perm in _list_taken(is_flat=is_flat, deletes_only=deletes_only):
         node = join_key(root, key)
         attempt = f"list {node}" if perm == "r" else f"create below {node}"
         try:
@@ -251,10 +276,19 @@ def _remove_probe(store: MetadataStore, key: str) -> None:
         store.write([Write(key, None, stored.version)])
 
 
-def list_other_principals(store: ControlledStore, root: str, identity: str) -> tuple[str, ...]:
-    """Return who else the ACLs of a freeze name: that somebody is refused can only be seen by connecting as them."""
+def list_other_principals(
+    store: ControlledStore, root: str, identity: str, nodes: Iterable[str] = tuple(KEPT)
+) -> tuple[str, ...]:
+    """Return who else the ACLs of a freeze name: that somebody is refused can only be seen by connecting as them.
+
+    Args:
+        store: only read.
+        root: of the ledgers.
+        identity: of the freeze.
+        nodes: that it changes, below the root.
+    """
     principals: set[str] = set()
-    for key in KEPT:
+    for key in nodes:
         acl = store.get_acl(join_key(root, key))
         if acl is not None:
             principals |= {name_principal(entry) for entry in parse_acl(acl.text)}
@@ -289,7 +323,10 @@ def choose_kept_acl(store: MetadataStore, base: str, key: str, acl: str | None) 
     if key not in KEPT:
         return acl
     state = read_freeze_state(store, base)
-    return close_acl(acl or f"{WORLD}:{ALL}", KEPT[key], state.identity or "") if state.frozen else acl
+    kept = _KEPT_DELETES if state.state is State.DELETES else KEPT
+    if not state.frozen or key not in kept:
+        return acl
+    return close_acl(acl or f"{WORLD}:{ALL}", kept[key], state.identity or "")
 
 
 def name_principal(entry: AclEntry) -> str:

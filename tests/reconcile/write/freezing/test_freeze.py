@@ -58,13 +58,13 @@ def _cluster() -> MemoryStore:
     return store
 
 
-def _freeze(store: ControlledStore, folder: Path, confirmed: str | None = None) -> str:
+def _freeze(store: ControlledStore, folder: Path, confirmed: str | None = None, *, deletes_only: bool = False) -> str:
     """Freeze as the command does: proposed under the lock, and the rest of a broken-off run gone on with."""
     past = FreezeHistory()
     with audit_journal.Journal.open(
         folder, freeze.make_binding(ROOT), resume=True, now=_now, replay=past.replay
     ) as journal:
-        proposal = freeze.propose_freeze(store, ROOT, OURS, past)
+        proposal = freeze.propose_freeze(store, ROOT, OURS, past, deletes_only=deletes_only)
         confirmed = confirmed or proposal.hash
         resumed = freeze.is_rest(proposal, past, confirmed)
         assert resumed or proposal.hash == confirmed
@@ -119,6 +119,54 @@ def test_the_changes_of_a_freeze(tmp_path: Path) -> None:
     assert f"{ROOT}/idgen-long" not in rights
     assert store.dump()[f"{ROOT}/00/0000/L0007"] == b"record"
     assert not [key for key in store.dump() if "bkmeta" in key]
+
+
+def test_the_changes_of_a_freeze_of_deletes_only(tmp_path: Path) -> None:
+    """Only READ of the folders is taken, and the locks; a full freeze goes on from there, and one thaw ends both."""
+    store = _cluster()
+    before = _rights(store)
+    proposal = freeze.propose_freeze(store, ROOT, OURS, deletes_only=True)
+    assert proposal.changes == (
+        freeze.AclChange("/00", OPEN, f"world:anyone:cdwa,{OURS}:cdrwa"),
+        freeze.AclChange("/000", None, f"world:anyone:cdwa,{OURS}:cdrwa"),
+        freeze.AclChange("/underreplication/locks", None, f"world:anyone:dra,{OURS}:cdrwa"),
+    )
+    _freeze(store, tmp_path, deletes_only=True)
+    state = freeze_state.read_freeze_state(store, ROOT)
+    assert (state.state, state.frozen, state.identity) == (freeze_state.State.DELETES, True, OURS)
+    assert [freeze_state.choose_kept_acl(store, ROOT, key, OPEN) for key in ("/idgen", "/000")] == [
+        OPEN,
+        f"world:anyone:cdwa,{OURS}:cdrwa",
+    ]
+    _freeze(store, tmp_path)
+    assert freeze_state.read_freeze_state(store, ROOT).state is freeze_state.State.FROZEN
+    # What is closed already stays so.
+    assert freeze.propose_freeze(store, ROOT, OURS, deletes_only=True).is_empty
+    _thaw(store, tmp_path)
+    left = {f"{ROOT}/underreplication", f"{ROOT}/underreplication/locks", f"{ROOT}/underreplication/disable"}
+    assert {key: rights for key, rights in _rights(store).items() if key not in left} == before
+
+
+def test_a_secured_root_stays_as_it_is_where_only_deletes_are_frozen(tmp_path: Path) -> None:
+    """Our identity has no rights to it: nothing below it is touched; somebody else's identity on it is no freeze's."""
+    store = _cluster()
+    store.write([Write(f"{ROOT}/000", b""), Write(f"{ROOT}/underreplication/locks", b"")])
+    store.write([Write(f"{ROOT}/underreplication/disable", b"")])
+    theirs = "digest:bookkeeper:cGFzcw==:cdrwa"
+    for key in (ROOT, f"{ROOT}/available", f"{ROOT}/idgen"):
+        store.set_acl(key, theirs, expected=0)
+    _freeze(store, tmp_path, deletes_only=True)
+    assert freeze_state.read_freeze_state(store, ROOT).state is freeze_state.State.DELETES
+    assert _rights(store)[ROOT] == theirs
+    records = [r for r in audit_journal.scan(tmp_path / audit_journal.JOURNAL) if isinstance(r, audit_journal.Record)]
+    touched = [record.fields["key"] for record in records if record.fields.get("op") == "touch"]
+    assert touched == ["/00", "/000"]
+
+
+def test_clients_do_not_go_on_in_a_root_that_is_gone() -> None:
+    """Ids that they would get there were given out before."""
+    with pytest.raises(GuardRefusedError, match="does not exist"):
+        freeze.propose_freeze(MemoryStore(), ROOT, OURS, deletes_only=True)
 
 
 def test_replication_is_disabled_before_anything_else(tmp_path: Path) -> None:
@@ -278,7 +326,8 @@ def test_rights_that_changed_meanwhile_stop_the_run(tmp_path: Path) -> None:
         freeze.carry_out(proposal, store, journal)
     assert _rights(store)[f"{ROOT}/idgen"] == "world:anyone:cr"
     assert _rights(store)[ROOT] == OPEN
-    assert freeze_state.read_freeze_state(store, ROOT).state is freeze_state.State.PARTLY
+    # What is closed so far keeps bookies from listing, and clients go on.
+    assert freeze_state.read_freeze_state(store, ROOT).state is freeze_state.State.DELETES
 
 
 def test_a_node_that_was_made_meanwhile_stops_the_run(tmp_path: Path) -> None:

@@ -101,11 +101,11 @@ class Frozen:
         for jvm in {self.jvm, self.cluster}:
             jvm.__exit__(None, None, None)
 
-    def _ledger(self) -> int:
+    def _ledger(self, **named: int) -> int:
         size = len(self.bookies)
         known = {"digest": "CRC32C", "password": encoded(b""), "custom": {}}
-        ledger: int = self.cluster("create", E=size, W=size, A=size, **known)
-        self.cluster("add", ledger=ledger, sizes=[100] * ENTRIES, ids=None)
+        ledger: int = self.cluster("create", E=size, W=size, A=size, **known, **named)
+        self.cluster("add", ledger=ledger, sizes=[100] * ENTRIES, ids=list(range(ENTRIES)) if named else None)
         self.cluster("close", ledger=ledger)
         return ledger
 
@@ -214,6 +214,38 @@ def test_nothing_is_deleted_while_frozen(there: Frozen, capsys: pytest.CaptureFi
     for n in (0, 1):
         there.jvm("bookie_stop", n=n)
     assert [there.readable(ledger) for ledger in (second, third)] == [ENTRIES] * 2
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("manager", sorted(MANAGERS, key="pulsar".__ne__)[: 1 if len(MANAGERS) > SOAKED else None])
+def test_clients_go_on_while_only_deletes_are_frozen(
+    manager: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The real client creates, adds, closes, reads and deletes; bookies fail their passes, and keep what it deletes.
+
+    The control: thawed, what has no record goes.
+    """
+    there = Frozen(tmp_path, manager)
+    try:
+        assert confirmed(capsys, "freeze", "--metadata", there.uri, "--deletes-only") == 0
+        assert freeze_state.read_freeze_state(there.store, ROOT).state is freeze_state.State.DELETES
+        first, second, third = there.ledgers
+        for ledger in (first, second):
+            there.cluster("delete", ledger=ledger)
+        assert there.store.get(there.keys[first]) is None
+        # One is in a folder that is made for it.
+        made = [there._ledger(), there._ledger(id=30_001)]
+        there.cluster("new_ledger")
+        there.some_passes()
+        assert [there.on_disk(n) for n in (0, 1)] == [set(there.ledgers)] * 2
+        there.put(first)
+        assert [there.readable(ledger) for ledger in (first, third, *made)] == [ENTRIES] * 4
+        assert thawed(capsys, there) == 0
+        assert freeze_state.read_freeze_state(there.store, ROOT).state is freeze_state.State.THAWED
+        until(lambda: second not in there.on_disk(0) | there.on_disk(1), "the control is deleted")
+        assert [there.on_disk(n) for n in (0, 1)] == [{first, third}] * 2
+    finally:
+        there.end()
 
 
 @pytest.mark.timeout(600)

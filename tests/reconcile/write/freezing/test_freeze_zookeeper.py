@@ -117,6 +117,42 @@ def test_nothing_is_changed_until_the_hash_is_named(
     assert AUTH[1] not in shown.out
 
 
+def test_frozen_for_deletes_only_as_others_see_it_and_thawed(
+    zookeeper_server: ZooKeeperServer, nobody: KazooClient, root: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Listing is refused to anybody; ids and records are made and deleted as before; then all rights are as before."""
+    before = rights(nobody, root)
+    freeze = ("freeze", "--metadata", uri(zookeeper_server, root), "--deletes-only")
+    offered = run(capsys, *freeze)
+    assert "--deletes-only" in offered.out.splitlines()[-1]
+    assert any("clients go on" in line for line in offered.out.splitlines())
+    done = run(capsys, *freeze, "--confirm", offered.out.split()[-1], "--json")
+    assert (done.code, done.result["state"], done.result["deletes_only"]) == (0, "deletes-only", True), done.out
+    assert done.result["verdict"].startswith("frozen for deletes only")
+    [trial] = done.result["trials"]
+    assert (len(trial["refused"]), trial["allowed"], trial["failed"]) == (3, [], [])
+    for name in TAKING_READ:
+        with pytest.raises(NoAuthError):
+            nobody.get_children(f"{root}/{name}")
+    number = nobody.create(f"{root}/idgen/ID-", b"", ephemeral=True, sequence=True)
+    nobody.delete(number)
+    # As BookKeeper's client makes a record in a folder that is there, and in one that is not.
+    for keys in (["/00/0000/L0008"], ["/00/0009", "/00/0009/L0001"], ["/01", "/01/0000", "/01/0000/L0001"]):
+        for key in keys:
+            nobody.create(root + key, b"record")
+        for key in reversed(keys):
+            nobody.delete(root + key)
+    # What a full freeze takes besides waits to be confirmed.
+    assert run(capsys, *freeze[:-1], "--json").result["counts"]["changes"] > 0
+    seen = run(capsys, "preflight", "--metadata", uri(zookeeper_server, root), "--json").result
+    assert seen["freeze"]["state"] == "deletes-only"
+    thaw = ("thaw", "--metadata", uri(zookeeper_server, root), "--accept-unseen", "1")
+    waiting = run(capsys, *thaw, "--json").result
+    assert run(capsys, *thaw, "--confirm", waiting["hash"]).code == 0
+    after = rights(nobody, root)
+    assert {path: after[path] for path in before} == before
+
+
 def test_frozen_as_others_see_it_and_thawed_as_it_was(
     zookeeper_server: ZooKeeperServer,
     nobody: KazooClient,
