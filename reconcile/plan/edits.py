@@ -293,7 +293,7 @@ class _Editor:
 
     def _ends_below(self, ledger: LedgerId, action: Mapping[str, Any] | None) -> bool:
         """Whether an action writes a closed record above whose end bookies hold entries."""
-        if action is None or action["kind"] == REUSE_LOCK or action["op"] not in ("create", "replace"):
+        if action is None or action["op"] not in ("create", "replace"):
             return False
         record = ledger_metadata.decode(action["value"])
         end = NO_ENTRY if record.last_entry is None else record.last_entry
@@ -304,6 +304,9 @@ class _Editor:
     ) -> dict[str, Any] | None:
         if row["kind"] == REUSE_LOCK:
             return self._edit_reuse_lock(ledger, row)
+        if row["op"] == "remove":
+            problem = "an earlier edit accepted the loss of it, so its hold is removed"
+            raise PlanError(str(ledger), problem, "edit the plan that was there before that edit")
         if row["op"] == LEAVE:
             return self._edit_leave(ledger, row, readings)
         was = {"create": "restored", "hold": "held", "replace": "released"}[row["op"]]
@@ -314,10 +317,13 @@ class _Editor:
             label = self._edits.choose[ledger]
             value, choice = alternatives.pick_value(ledger, label, alternatives.list_values(row, readings))
             guard = alternatives.find_guard(label) or row["guard"]
-            if row["op"] == "hold":
-                made = "restored" if guard is None else "guarded"
-                self.changed.update({"held": -1, made: 1})
-                self.changed["guarded_by_names"] += guard == Guard.NAMED
+            made = "restored" if guard is None else "guarded"
+            # Apply asks for replication to be off where there is any.
+            self.changed["guarded_by_names"] += (guard == Guard.NAMED) - (row["guard"] == Guard.NAMED)
+            if was == "released" and _is_hold(row["before"]):
+                self._outcome[ledger] = made
+            elif was not in ("released", made):
+                self.changed.update({was: -1, made: 1})
                 self._outcome[ledger] = made
                 self._chosen[ledger] = value, alternatives.find_words(row, label)
             return {
@@ -330,8 +336,10 @@ class _Editor:
         self.changed[was] -= 1
         self.changed["guarded_by_names"] -= row["guard"] == Guard.NAMED
         if was == "released" and ledger in self._edits.drop:
-            # Its hold stays as it is.
-            self.changed["held_in_store"] += 1
+            # What the store has stays as it is.
+            if _is_hold(row["before"]):
+                self.changed["held_in_store"] += 1
+                self._outcome[ledger] = "held"
             return None
         if ledger in self._edits.accept_loss:
             self.changed["accepted_loss"] += 1
@@ -346,19 +354,21 @@ class _Editor:
         if ledger not in self._edits.accept_loss:
             problem = "is in the store, and two ledgers have the id"
             raise PlanError(str(ledger), problem, "export the older one, and accept its loss")
-        if row["op"] == LEAVE:
-            self.changed["left_alone"] -= 1
-            return {**row, "op": "remove"}
-        self.changed["reuse_locks"] -= row["op"] == KEEP
-        return None if row["op"] == KEEP else row
+        if row["op"] == KEEP:
+            self.changed["reuse_locks"] -= 1
+            return None
+        self.changed["left_alone"] -= row["op"] == LEAVE
+        return {**row, "op": "remove"}
 
     def _edit_leave(
         self, ledger: LedgerId, row: dict[str, Any], readings: Mapping[str, tuple[str, int]]
     ) -> dict[str, Any] | None:
         """Edit an action that writes nothing: of what was deleted, cannot be read, or is held in the store."""
-        deleted, hold = ledger in self._deleted, _is_hold(row["before"])
+        replaces, hold = row["expects"] is not None, _is_hold(row["before"])
+        # What the store has is not counted as deleted, whoever says that it was.
+        deleted = ledger in self._deleted and not replaces
         if ledger in self._edits.choose:
-            label, replaces = self._edits.choose[ledger], row["expects"] is not None
+            label = self._edits.choose[ledger]
             value, choice = alternatives.pick_value(ledger, label, alternatives.list_values(row, readings))
             guard = alternatives.find_guard(label)
             self.changed["guarded_by_names"] += guard == Guard.NAMED
@@ -369,7 +379,7 @@ class _Editor:
             self.changed.update(deleted=-deleted, held_in_store=-hold, left_alone=-1, ledgers=is_new)
             if deleted or hold:
                 self._outcome[ledger] = made
-            if deleted and not replaces:
+            if deleted:
                 self._lost.add(ledger)
                 self._chosen[ledger] = value, alternatives.find_words(row, label)
             op = "replace" if replaces else "create"

@@ -315,10 +315,11 @@ class _Run:
         batches = [[action for action in batch if self._earlier.is_open(action.seq)] for batch in window]
         keys = {action.key for batch in batches for action in batch}
         is_plain = all(action.kind == "ledger" and action.guard is None for batch in window for action in batch)
-        if not (is_plain and self._options.in_flight > 1 and keys.isdisjoint(self._flying)):
+        is_together = is_plain and self._options.in_flight > 1
+        if not is_together or not keys.isdisjoint(self._flying):
             self._writer.finish()
         self._flying = keys
-        if is_plain and self._options.in_flight > 1:
+        if is_together:
             self._writer.begin([self._plan_step(batch) for batch in batches if batch], pool)
             return
         self._carry_out([self._choose_locks(batch) for batch in batches], pool)
@@ -455,10 +456,11 @@ class _Run:
     def _count(self, batch: Sequence[Action], outcomes: Sequence[Outcome]) -> None:
         for action, outcome in zip(batch, outcomes, strict=True):
             count = self._counts[action.kind, action.op]
-            if action.op == LOCK and outcome.conflict is not None:
-                self._unlocked[action.seq] = f"its lock was not had: {outcome.conflict}"
-            if action.op == LOCK and outcome.conflict is None and action.seq in self._earlier.locked:
-                continue  # an earlier run counted it
+            if action.op == LOCK:
+                if outcome.conflict is not None:
+                    self._unlocked[action.seq] = f"its lock was not had: {outcome.conflict}"
+                elif action.seq in self._earlier.locked:
+                    continue  # an earlier run counted it
             if outcome.conflict is None and outcome.version is None:
                 count.there += 1
             elif outcome.conflict is None:

@@ -13,8 +13,14 @@ if TYPE_CHECKING:
 _SHOWN: Final = 10
 _NODES: Final = {
     "created": "its record comes back",
+    "replaced": "its record replaces the store's",
     "differs": "the store has another record of it, which stays",
     "stands": "the store has its record",
+}
+_UNLOAD: Final = {
+    "replaced": "before the plan is written",
+    "differs": "before the plan is written, if you replace that record; else after",
+    "stands": "when the plan is written",
 }
 
 
@@ -58,6 +64,4 @@ def describe_topics(back: "TopicsBack") -> Iterator[str]:
         yield f"and {count_noun(back.total - _SHOWN, 'topic')} more: the report, --json"
     loaded = [row for row in rows if row["unload"]]
     for row in loaded[:_SHOWN]:
-        when = "before the plan is written, if you replace that record; else after"
-        when = "when the plan is written" if row["node"] == "stands" else when
-        yield f"  unload it {when}: {quote_command('pulsar-admin', 'topics', 'unload', row['topic'])}"
+        yield f"  unload it {_UNLOAD[row['node']]}: {quote_command('pulsar-admin', 'topics', 'unload', row['topic'])}"

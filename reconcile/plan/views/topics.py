@@ -2,6 +2,7 @@
 
     node          the plan                                                   its broker
     created       writes the topic's record, as history or a snapshot has it  has none: it reads the new one
+    replaced      writes that record over the store's                         serves the store's: unload it first
     differs       leaves another record of the topic as it is                 serves the other one
     stands        writes nothing of it, and ledgers that it names             knows these ledgers as gone: unload it
 
@@ -35,8 +36,12 @@ class NodeState(StrEnum):
     """What a plan does with the record of a topic; see the module."""
 
     CREATED = "created"
+    REPLACED = "replaced"
     DIFFERS = "differs"
     STANDS = "stands"
+
+
+_STATES: Final = {"create": NodeState.CREATED, "replace": NodeState.REPLACED, LEAVE: NodeState.DIFFERS}
 
 
 @dataclass(slots=True)
@@ -94,12 +99,15 @@ def list_topics_back(plan: Dataset, shown: int, *, by_records: bool = False) -> 
     """
     found: dict[str, TopicBack] = {}
     named: dict[str, ManagedLedger] = {}
-    total = 0
+    names: set[str] = set()
+    nodes = 0
     for rows in _read_nodes(plan, _NODE):
-        total += rows.num_rows
+        nodes += rows.num_rows
+        if by_records:
+            names.update(map(_name_topic, rows["key"].to_pylist()))
         for row in rows.slice(0, max(0, shown - len(found))).to_pylist():
             name = _name_topic(row["key"])
-            found[name] = TopicBack(name, NodeState.DIFFERS if row["op"] == LEAVE else NodeState.CREATED)
+            found[name] = TopicBack(name, _STATES[row["op"]])
             try:
                 record = managed_ledger.decode(row["value"] or b"")
             except FormatError:
@@ -117,12 +125,12 @@ def list_topics_back(plan: Dataset, shown: int, *, by_records: bool = False) -> 
     if by_records:
         for ledger, (_, custom) in back.items():
             use = name_use(custom or ())
-            if use is not None and use[1] == TOPIC:
-                owners.setdefault(ledger, use[0])
-                if use[0] not in found:
-                    total += 1
-                    if len(found) < shown:
-                        found[use[0]] = TopicBack(use[0], NodeState.STANDS)
+            if use is None or use[1] != TOPIC:
+                continue
+            name = owners.setdefault(ledger, use[0])
+            if name not in names and len(found) < shown:
+                found[name] = TopicBack(name, NodeState.STANDS)
+            names.add(name)
     for ledger, (entries, _) in back.items():
         if (gets := found.get(owners.get(ledger, ""))) is not None:
             gets.ledgers += 1
@@ -132,7 +140,7 @@ def list_topics_back(plan: Dataset, shown: int, *, by_records: bool = False) -> 
         came = [listed for listed in record.ledgers if listed.ledger in back]
         found[name].until_ms = max((listed.closed_ms for listed in came if listed.closed_ms is not None), default=None)
         found[name].is_to_the_end = bool(record.ledgers) and record.ledgers[-1].ledger in back
-    return TopicsBack(tuple(found.values()), total)
+    return TopicsBack(tuple(found.values()), len(names) if by_records else nodes)
 
 
 def _read_nodes(plan: Dataset, pattern: str) -> Any:  # noqa: ANN401 - an iterator of tables

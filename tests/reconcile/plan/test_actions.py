@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from reconcile.compare import outcomes
 from reconcile.findings.table import Run
+from reconcile.plan import actions
 from reconcile.plan.actions import (
     Passwords,
     Phase,
@@ -143,6 +144,15 @@ def test_every_ledger_gets_one_action_at_its_key_in_a_unique_order(ids: list[int
     assert seqs == sorted(set(seqs))
     assert {phase_of(seq) for seq in seqs} == {Phase.LEDGERS}
     assert len(set(table["id"].to_pylist())) == len(ids)
+
+
+def test_ledgers_of_one_bucket_are_numbered_and_each_bucket_begins_again() -> None:
+    """Behind the phase and the bucket, from 0; no two have the same place in the order."""
+    found = actions._ledger_seq(pa.chunked_array([pa.array([3, 3, 7, 7, 7, 9], pa.int16())])).to_pylist()
+    assert [(phase_of(seq), seq >> 32 & 0xFFFF, seq & 0xFFFF_FFFF) for seq in found] == [
+        (Phase.LEDGERS, bucket, number) for bucket, number in ((3, 0), (3, 1), (7, 0), (7, 1), (7, 2), (9, 0))
+    ]
+    assert actions._ledger_seq(pa.chunked_array([], pa.int16())).to_pylist() == []
 
 
 def test_the_order_of_a_restore_is_law_6s() -> None:

@@ -1,11 +1,15 @@
 """What a plan leaves open that a person may know."""
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from reconcile.plan.views.open_points import Keys, Rights, count_rights, count_unopened
 from recovery.dataset import open_dataset
+from recovery.model import tables
 from tests.support.command import run
 from tests.support.plan_folder import Ledger, write_plan
 
@@ -31,3 +35,44 @@ def test_rights_are_counted_of_what_is_created(tmp_path: Path, capsys: pytest.Ca
     done = run(capsys, "plan", "edit", tmp_path / "plan", "--acl", rights, "--out", tmp_path / "edited")
     assert done.code == 0, done.err
     assert count_rights(open_dataset(tmp_path / "edited", "plan")) == Rights(4, 0, {rights: 2})
+
+
+class Plan:
+    """One table of a plan, each row a file of its own."""
+
+    def __init__(self, schema: pa.Schema, rows: Sequence[dict[str, Any]]) -> None:
+        self._files = [pa.Table.from_pylist([row], schema=schema) for row in rows]
+
+    def batches(self, _table: str, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Yield some of its columns."""
+        yield from (file.select(columns) for file in self._files)
+
+
+def test_of_what_is_created_rights_are_named_or_lacking() -> None:
+    """Holds among it; those that ledgers get are told by what they are. What is replaced keeps its own."""
+    rows: list[dict[str, Any]] = [
+        *({"op": op, "kind": "ledger", "acl": "a"} for op in ("create", "hold", "create", "replace")),
+        {"op": "create", "kind": "ledger", "acl": "b"},
+        {"op": "create", "kind": "ledger", "acl": None},
+        {"op": "create", "kind": "cookie", "acl": "c"},
+        {"op": "remove", "kind": "ledger", "acl": None},
+    ]
+    plan = Plan(tables.ACTIONS, rows)
+    assert count_rights(plan) == Rights(6, 1, {"a": 3, "b": 1})  # type: ignore[arg-type]  # what of a dataset is read
+
+
+def test_only_what_is_made_of_bookies_and_readable_lacks_a_password() -> None:
+    """Its key counts once, however many ledgers have it; a snapshot's record has what it had."""
+    made: dict[str, Any] = {"outcome": "restored", "format": 1, "raw": None, "key": b"k" * 32}
+    rows: list[dict[str, Any]] = [
+        made,
+        made | {"outcome": "guarded"},
+        made | {"key": b"l" * 32},
+        made | {"key": None},
+        made | {"outcome": "held", "key": b"m" * 32},
+        made | {"format": 3, "key": b"n" * 32},
+        made | {"format": None, "key": b"o" * 32},
+        made | {"raw": b"record", "key": b"p" * 32},
+    ]
+    found = count_unopened(Plan(tables.RECONSTRUCTION, rows))  # type: ignore[arg-type]  # what of a dataset is read
+    assert found == Keys(4, 2)

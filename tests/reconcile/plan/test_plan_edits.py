@@ -12,7 +12,7 @@ import pytest
 from backends.memory import MemoryStore
 from backends.protocols import Write
 from reconcile.errors import GuardRefusedError, PlanError
-from reconcile.plan import plan_reader
+from reconcile.plan import edits, plan_reader
 from reconcile.plan.actions import Passwords, make_ledger_actions, select_released
 from reconcile.plan.alternatives import GUARDED
 from reconcile.plan.bookie_starts import KnownBookie, Source, StoredCookie, hash_cookie
@@ -109,6 +109,7 @@ def test_dropped_and_accepted_ledgers_are_not_written(made: Dataset, tmp_path: P
     "edits",
     [
         {"drop": frozenset({LedgerId(0, 99)})},
+        {"accept_loss": frozenset({LedgerId(0, 99)})},
         {"choose": {LedgerId(0, 1): "length=5"}},
         {"drop": frozenset({LedgerId(0, 1)}), "accept_loss": frozenset({LedgerId(0, 1)})},
         {"replace_instance_id": True},
@@ -392,7 +393,10 @@ def with_acls(folder: Path, nodes: Mapping[str, tuple[str, str | None]], ledgers
     [
         # Its own, else the commonest of its kind, else that of ledgers.
         (
-            {"/LAYOUT": ("layout", "l"), "/other": ("instance_id", "i"), "/third": ("layout", None)},
+            {
+                "/LAYOUT": ("layout", "l"), "/other": ("instance_id", "i"), "/third": ("layout", None),
+                "/fourth": ("layout", "m"), "/fifth": ("layout", "m"),
+            },
             {1: "a", 3: "b", 4: "b"},
             "l", "i", "a", "b",
         ),
@@ -484,3 +488,30 @@ def test_only_holds_whose_loss_is_accepted_are_removed_from_the_store(tmp_path: 
         edit_plan(made, Edits(accept_loss=frozenset({six}), drop=frozenset({seven})), tmp_path / "both")
     found = rows(edited(made, tmp_path / "one", accept_loss=frozenset({six})))
     assert {row["ledger"]: row["op"] for row in found.values() if row["ledger"]} == {1: "create", 6: "remove"}
+
+
+def test_a_lock_of_a_reused_id_goes_with_the_older_ledger_alone(tmp_path: Path) -> None:
+    """Not made, or removed by version; the record of the younger one is touched by nothing, and nothing else is."""
+    plan = write_plan(tmp_path / "plan", [Ledger(1, SEGMENTS)], reused=[LedgerId(0, 5), LedgerId(0, 6)])
+    five = LedgerId(0, 5)
+    new = edited(plan, tmp_path / "new", accept_loss=frozenset({five}))
+    assert {row["ledger"] for row in rows(new).values() if row["kind"] == "reuse_lock"} == {6}
+    assert new.manifest["counts"]["reuse_locks"] == 1
+    for bad in (Edits(drop=frozenset({five})), Edits(choose={five: "restore"})):
+        with pytest.raises(PlanError, match="two ledgers have the id; export the older one, and accept its loss"):
+            edit_plan(plan, bad, tmp_path / "bad")
+
+
+@pytest.mark.parametrize(
+    ("op", "now", "changed"),
+    [("keep", None, {"reuse_locks": -1}), ("leave", "remove", {"left_alone": -1}), ("remove", "remove", {})],
+)
+def test_a_lock_of_a_reused_id_is_not_made_or_removed(
+    op: str, now: str | None, changed: Mapping[str, int], made: Dataset
+) -> None:
+    """Whether the plan makes it, leaves it in the store, or removes it anyway."""
+    five = LedgerId(0, 5)
+    editor = edits._Editor(made, Edits(accept_loss=frozenset({five})))
+    row = {"kind": "reuse_lock", "op": op, "key": "k"}
+    assert editor._edit_action(five, row, {}) == (None if now is None else row | {"op": now})
+    assert {name: count for name, count in editor.changed.items() if count} == changed

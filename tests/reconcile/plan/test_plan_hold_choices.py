@@ -214,8 +214,13 @@ def test_each_ledger_is_offered_its_own_records_where_there_is_a_choice() -> Non
 
 def left_alone(ledger: int, before: bytes | None = None, **offers: LedgerMetadata) -> dict[str, Any]:
     """Return an action that writes nothing unless a person chooses; of a key with some bytes, or without one."""
+    labels = {"named": alternatives.GUARDED_BY_NAMES}
     alternatives_of = [
-        {"label": label, "value": ledger_metadata.encode(record), "reads_as": "CLOSED, 10 entries, 3/2/2"}
+        {
+            "label": labels.get(label, label),
+            "value": ledger_metadata.encode(record),
+            "reads_as": "CLOSED, 10 entries, 3/2/2",
+        }
         for label, record in offers.items()
     ]
     return {
@@ -226,23 +231,27 @@ def left_alone(ledger: int, before: bytes | None = None, **offers: LedgerMetadat
 
 
 LEFT = (
-    left_alone(2, restore=RECORD, guarded=RECORD, opened=OPEN),
+    left_alone(2, restore=RECORD, guarded=RECORD, named=RECORD, opened=OPEN),
     left_alone(3, restore=RECORD, guarded=RECORD, opened=OPEN),
     left_alone(4, restore=RECORD, guarded=RECORD),
     left_alone(5, ledger_metadata.encode(HOLD), restore=RECORD),
     left_alone(6, b"no record", restore=RECORD),
-    left_alone(7, ledger_metadata.encode(HOLD), restore=RECORD, guarded=RECORD),
+    left_alone(7, ledger_metadata.encode(HOLD), restore=RECORD, guarded=RECORD, named=RECORD),
     left_alone(8, ledger_metadata.encode(HOLD), restore=RECORD),
+    left_alone(9, ledger_metadata.encode(HOLD), restore=RECORD),
 )
-"""Two that were deleted, one that only a snapshot has, a hold of the store, what nobody can read, two other holds."""
+"""Two that were deleted, one that only a snapshot has, a hold of the store, what nobody can read, three other holds.
+
+Of the last one an upper layer says that it was deleted, while the store still holds it.
+"""
 
 
 @pytest.fixture
 def untouched(tmp_path: Path) -> Dataset:
     """A plan that restores ledger 1, and leaves those alone; of ledger 3 no bookie has an entry."""
     highest = {2: 12, 3: None}
-    rows = [Ledger(n, SEGMENTS, last=9, length=90, highest=highest.get(n, 9)).row() for n in (1, 2, 3, 5, 6, 7)]
-    told = {2: "deleted", 3: "deleted", 5: "held", 6: "restored", 7: "held"}
+    rows = [Ledger(n, SEGMENTS, last=9, length=90, highest=highest.get(n, 9)).row() for n in (1, 2, 3, 5, 6, 7, 9)]
+    told = {2: "deleted", 3: "deleted", 5: "held", 6: "restored", 7: "held", 9: "deleted"}
     outcomes = [row | {"outcome": told.get(row["ledger"], "restored")} for row in rows]
     dataset = write_plan(tmp_path / "plan", [Ledger(1, SEGMENTS, last=9, length=90, highest=9)])
     actions, folder = dataset.read("actions"), Path(dataset.path)
@@ -254,7 +263,7 @@ def untouched(tmp_path: Path) -> Dataset:
     parts["actions"] = [first, write_part(folder, "actions", "offered", [offered], secret=True), last]
     parts["reconstruction"] = [write_part(folder, "reconstruction", "settled", [settled], secret=True)]
     hashes = Hashes(bucket_hashes(pa.concat_tables([system, offered])), ledger_hashes(settled))
-    counts = {"deleted": 2, "held_in_store": 3, "left_alone": 7, "actions": offered.num_rows + system.num_rows}
+    counts = {"deleted": 2, "held_in_store": 4, "left_alone": 8, "actions": offered.num_rows + system.num_rows}
     extra = {name: dataset.manifest[name] for name in ("counts", "reasons")}
     extra["counts"] |= counts
     binding, coverage = dataset.manifest["binding"], dataset.manifest["coverage"]
@@ -284,12 +293,15 @@ OF_STORE = WRITTEN | {"released": 1}
         (6, "restore", ("replace", None, "restored"), OF_STORE),
         (7, "guarded", ("replace", "lock", "guarded"), OF_STORE | {"held_in_store": -1}),
         (8, "restore", ("replace", None, None), OF_STORE | {"held_in_store": -1}),
+        (9, "restore", ("replace", None, "restored"), OF_STORE | {"held_in_store": -1}),
         (2, "", (LEAVE, None, "deleted"), {}),
         (5, "", (LEAVE, None, "held"), {}),
         (2, None, (None, None, "accepted_loss"), WRITTEN | {"deleted": -1, "accepted_loss": 1}),
         (4, None, (LEAVE, None, None), {}),
         (5, None, ("remove", None, "accepted_loss"), WRITTEN | {"held_in_store": -1, "accepted_loss": 1}),
         (6, None, (LEAVE, None, "restored"), {}),
+        (9, "", (LEAVE, None, "deleted"), {}),
+        (9, None, ("remove", None, "accepted_loss"), WRITTEN | {"held_in_store": -1, "accepted_loss": 1}),
     ],
 )  # fmt: skip
 def test_what_is_left_alone_is_written_only_where_it_is_chosen(
@@ -327,3 +339,59 @@ def test_what_is_left_alone_is_written_only_where_it_is_chosen(
     changed = {name: after[name] - before.get(name, 0) for name in after if after[name] != before.get(name, 0)}
     changed.pop("actions", None)
     assert changed == counts
+
+
+def edited(plan: Dataset, folder: Path, **edits: Any) -> Dataset:
+    """Edit, and open what came of it."""
+    edit_plan(plan, Edits(**edits), folder)
+    new = open_dataset(folder, "plan")
+    assert plan_reader.overview(new, shown=0).problems == ()
+    return new
+
+
+@pytest.mark.parametrize("label", ["guarded", "guarded by names"])
+@pytest.mark.parametrize("ledger", [2, 7])
+def test_the_last_choice_is_as_if_it_were_the_only_one(
+    ledger: int, label: str, untouched: Dataset, tmp_path: Path
+) -> None:
+    """With its guard, which apply asks for replication to be off by; of what is created, and of what is replaced."""
+    one = LedgerId(0, ledger)
+    at_once = edited(untouched, tmp_path / "once", choose={one: label})
+    first = edited(untouched, tmp_path / "first", choose={one: "restore"})
+    later = edited(first, tmp_path / "later", choose={one: label})
+    assert later.manifest["counts"] == at_once.manifest["counts"]
+    assert later.manifest["counts"]["guarded_by_names"] == (label == "guarded by names")
+    assert later.manifest["doubts"] == at_once.manifest["doubts"]
+    for table in ("actions", "reconstruction"):
+        assert later.read(table).equals(at_once.read(table)), table
+    again = edited(later, tmp_path / "again", choose={one: label})
+    assert again.manifest["counts"] == later.manifest["counts"]
+
+
+@pytest.mark.parametrize(
+    ("ledger", "label", "outcome"),
+    [(5, "restore", "held"), (6, "restore", "restored"), (7, "guarded", "held"), (8, "restore", None)],
+)
+def test_what_would_have_been_replaced_stays_where_it_is_dropped(
+    ledger: int, label: str, outcome: str | None, untouched: Dataset, tmp_path: Path
+) -> None:
+    """The hold of the store is one again, and is told as held; what cannot be read is no hold."""
+    one = LedgerId(0, ledger)
+    chosen = edited(untouched, tmp_path / "chosen", choose={one: label})
+    dropped = edited(chosen, tmp_path / "dropped", drop=frozenset({one}))
+    assert ledger not in dropped.read("actions")["ledger"].to_pylist()
+    counts = ("held_in_store", "released", "waiting", "held", "left_alone")
+    assert [dropped.manifest["counts"][name] for name in counts] == [4, 0, 0, 0, 7]
+    told = {row["ledger"]: row["outcome"] for row in dropped.read("reconstruction").to_pylist()}
+    assert told.get(ledger) == outcome
+
+
+@pytest.mark.parametrize("edits", [{"accept_loss": frozenset({LedgerId(0, 5)})}, {"drop": frozenset({LedgerId(0, 5)})},
+                                   {"choose": {LedgerId(0, 5): "restore"}}])  # fmt: skip
+def test_a_loss_that_was_accepted_is_no_choice_any_more(
+    edits: dict[str, Any], untouched: Dataset, tmp_path: Path
+) -> None:
+    """Its hold goes by the plan as it is: whoever wants something else edits the plan before."""
+    lost = edited(untouched, tmp_path / "lost", accept_loss=frozenset({LedgerId(0, 5)}))
+    with pytest.raises(PlanError, match="5: an earlier edit accepted the loss of it"):
+        edit_plan(lost, Edits(**edits), tmp_path / "again")

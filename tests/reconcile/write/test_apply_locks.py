@@ -300,6 +300,34 @@ def test_a_lock_that_a_broken_off_run_made_counts_once(is_taken: bool, tmp_path:
     assert again.tallies["lock", "lock"].conflicts == int(is_taken)
 
 
+@pytest.mark.parametrize("guard", ["lock", "release"])
+@pytest.mark.parametrize("is_of_lock", [False, True])
+def test_what_a_run_wrote_without_an_answer_is_its_own(guard: str, is_of_lock: bool, tmp_path: Path) -> None:
+    """The lock, its end, or the record: the run that goes on counts it as written, and an undo takes it back."""
+    store = filled(1, 2, lock_value=encode_guard("ab" * 32) if guard == "release" else None)
+    keys = [key for n in (1, 2) for key in (ROOT + record(n), lock(n))]
+    before = [value(store, key) for key in keys]
+    rows = [replaced(1, guard), replaced(2, guard)]
+    inner_write, failing = store.write, lock(1) if is_of_lock else ROOT + record(1)
+
+    def write(changes: Any) -> list[int]:
+        versions = inner_write(changes)
+        if any(change.key == failing for change in changes):
+            raise UnavailableError(store.uri, "gone")
+        return versions
+
+    store.write = write  # type: ignore[method-assign]  # the store in memory, troubled
+    with pytest.raises(PartlyAppliedError):
+        applied(store, rows, tmp_path / "j")
+    store.write = inner_write  # type: ignore[method-assign]  # likewise
+    again = applied(store, rows, tmp_path / "j", resume=True)
+    assert again.exit_code == 0
+    assert again.tallies == {("ledger", "replace"): Tally(2, 2, 0, 0, 0), ("lock", guard): Tally(2, 2, 0, 0, 0)}
+    back = undone(store, tmp_path / "j")
+    assert (back.exit_code, dict(back.done)) == (0, {"replace": 2, guard: 2})
+    assert [value(store, key) for key in keys] == before
+
+
 def test_a_record_whose_lock_cannot_come_back_is_said_to_stay(tmp_path: Path) -> None:
     """Also where only what was replaced is taken back: the record is left, with its reason, and not passed over."""
     store = filled(3)

@@ -14,7 +14,7 @@ from backends.protocols import Write
 from reconcile.errors import PartlyAppliedError
 from reconcile.write.apply import Options, apply
 from reconcile.write.audit_journal import JOURNAL
-from tests.support.plans import clock, plan_of, restore_of
+from tests.support.plans import action, clock, plan_of, restore_of
 from tests.support.waiting import PATIENCE_S
 
 ROOT = "/ledgers"
@@ -106,3 +106,19 @@ def test_one_in_flight_is_one_after_the_other(tmp_path: Path) -> None:
     lines = [json.loads(line) for line in (tmp_path / JOURNAL).read_text().splitlines()]
     told = [line["event"] for line in lines if "batch" in line]
     assert told == ["intent", "done"] * (len(told) // 2)
+
+
+@pytest.mark.parametrize("guard", [None, "lock"])
+def test_a_key_of_the_window_before_waits_for_it(guard: str | None, tmp_path: Path) -> None:
+    """What replaces a record that is under way is read, locked and announced when that is there, and told."""
+    store = MemoryStore()
+    first = [action("ledger", "create", f"/00/0000/L{n:04d}", b"first %d" % n, ledger=n) for n in range(FLYING * BATCH)]
+    later = action("ledger", "replace", first[0]["key"], b"later", expects=0, before=b"first 0", ledger=0, guard=guard)
+    done = apply(lambda: [plan_of([*first, later])], store, ROOT, tmp_path, OPTIONS, now=clock())
+    assert done.conflicts == ()
+    found = store.get(ROOT + first[0]["key"])
+    assert found is not None
+    assert found.value == b"later"
+    lines = [json.loads(line) for line in (tmp_path / JOURNAL).read_text().splitlines()]
+    told = [(line["event"], line["batch"]) for line in lines if "batch" in line]
+    assert told[: 2 * FLYING] == [(event, batch) for event in ("intent", "done") for batch in range(FLYING)]
