@@ -48,6 +48,8 @@ class StoredLedger:
         catalog: all that it has; None: only this ledger was asked for.
         instance_id: of its cluster; None: it names none.
         is_guarded: a guard's lock stands for the ledger.
+        keeps_times: the store knows when each change was made; else a time in `history` is when it was received.
+        notes: what a person should know of `history`.
     """
 
     source: str
@@ -59,6 +61,8 @@ class StoredLedger:
     catalog: Dataset | None = None
     instance_id: str | None = None
     is_guarded: bool = False
+    keeps_times: bool = True
+    notes: tuple[str, ...] = ()
 
     @property
     def at(self) -> float:

@@ -175,15 +175,18 @@ def changes(row: Mapping[str, Any] | None) -> Iterator[str]:
         else:
             low = segment["first_low"]
             span = "" if low == segment["first"] else f" (in truth somewhere from {low} on)"
-            replaced = [
-                f"{new} for {old} at position {position}"
-                for position, (old, new) in enumerate(zip(previous["members"], segment["members"], strict=True))
-                if old != new
-            ]
-            yield f"entry {segment['first']}{span}: {'; '.join(replaced)}"
+            yield f"entry {segment['first']}{span}: {describe_replaced(previous['members'], segment['members'])}"
         previous = segment
     if row is not None and row["outcome"] == "restored":
         if row["last_entry"] is None:
             yield "open: no last entry is written"
         else:
             yield f"entry {row['last_entry']}: the last one" if row["last_entry"] >= 0 else "closed without an entry"
+
+
+def describe_replaced(earlier: Sequence[str], members: Sequence[str]) -> str:
+    """Say which bookies of an ensemble stand for which earlier ones; all of them where the two differ in size."""
+    if len(earlier) != len(members):
+        return f"written to {', '.join(members)}"
+    pairs = enumerate(zip(earlier, members, strict=True))
+    return "; ".join(f"{new} for {old} at position {position}" for position, (old, new) in pairs if old != new)

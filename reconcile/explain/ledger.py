@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Any, Final
 
 import numpy as np
@@ -12,13 +11,14 @@ from reconcile import clusters
 from reconcile.compare.knowledge import Knowledge
 from reconcile.compare.single_ledger import StoredLedger, decide_ledger, read_only_ledger, select_ledger
 from reconcile.explain.disagreements import apply_rules, compare_with_store, describe_faults, read_plan_findings
-from reconcile.explain.field_evidence import Field, alternatives, changes, fields
+from reconcile.explain.field_evidence import Field, alternatives, fields
 from reconcile.explain.grid import Segment, grid
 from reconcile.explain.ledger_copies import Copy, describe_copies, describe_damage
+from reconcile.explain.timeline import describe_deletion, describe_record, describe_timeline
 from reconcile.explain.verdict import Facts, Standing, judge
 from reconcile.findings.refusal_texts import REASONS
 from reconcile.plan.actions import LEAVE, Guard
-from reconcile.plan.alternatives import FROM_BOOKIES, GUARDED, describe_records
+from reconcile.plan.alternatives import FROM_BOOKIES, GUARDED
 from reconcile.plan.manifest import read_plan_manifest
 from reconcile.rules import sides, snapshot_findings
 from reconcile.rules.segments.copies import CopyFaults, Doubt
@@ -31,10 +31,9 @@ from recovery.infer.lost_disks import find_lost_bookies
 from recovery.infer.refusal import Refusal
 from recovery.model import tables
 from recovery.model.coverage import Coverage
-from recovery.model.ids import LedgerId, to_unsigned
+from recovery.model.ids import LedgerId
 from recovery.model.metadata import LedgerMetadata, State
 
-_UNKNOWN_TIME: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _GUARDS: Final = {
     Guard.LOCK: "under a replication lock of the ledger, made first: no copy is deleted until it is settled",
     Guard.NAMED: "without a lock: it names all who may hold anything, while replication stays disabled",
@@ -201,6 +200,7 @@ def explain(
     )
     relations = _compare(ledger, copies, live, snapshots, plan, row)
     reason, settles = _describe_refusal(row)
+    keeps_times = all(side.keeps_times for side in stored)
     verdict, standing = judge(
         Facts(
             ledger=ledger,
@@ -212,7 +212,7 @@ def explain(
             is_in_snapshot=any(side_of.row.num_rows for side_of in stored if side_of is not live),
             has_actions=bool(actions),
             deletion=_describe_tombstone(named, ledger, plan)
-            or next(filter(None, map(_describe_deletion, relations)), None),
+            or next(filter(None, (describe_deletion(seen, keeps_times=keeps_times) for seen in relations)), None),
             disagreements=[side_of.category for side_of in disagreements],
             may_exist_elsewhere=coverage.may_exist_elsewhere,
         )
@@ -227,8 +227,8 @@ def explain(
         settles=settles,
         copies=tuple(describe_copies(copies)),
         fields=tuple(fields(row, copies, knowledge, known.shapes)),
-        sides=tuple(_describe_sides(relations, copies, live, snapshots)),
-        timeline=tuple(_describe_timeline(row, stored)),
+        sides=tuple(_describe_sides(relations, copies, live, snapshots, keeps_times=keeps_times)),
+        timeline=tuple(describe_timeline(row, stored)),
         references=tuple(_describe_references(named, ledger, plan)),
         alternatives=(*alternatives(row), *_describe_instead(known.shown)),
         grid=tuple(grid(copies, _propose_segments(row, record))),
@@ -304,37 +304,6 @@ def _describe_tombstone(rows: pa.Table | None, ledger: LedgerId, plan: Dataset |
     return None if purged is None else f"its tombstone says: bkmeta {purged}"
 
 
-def _describe_timeline(row: Mapping[str, Any] | None, stored: Sequence[StoredLedger]) -> Iterator[str]:
-    """Say what happened in which order: by the stores' times, then the changes of ensembles by entry."""
-    timed: list[tuple[datetime, str]] = []
-    for source in stored:
-        for record in source.row.to_pylist():
-            for name, event in (
-                ("created_at", "its record was created"),
-                ("changed_at", "its record was last changed"),
-            ):
-                if record[name] is not None:
-                    timed.append((record[name], f"{_when(record[name])}: {event} ({source.source})"))
-        for change in source.history.sort_by("txn").to_pylist():
-            session = "" if change["session"] is None else f", session {to_unsigned(change['session']):#x}"
-            event = f"{change['op']} in transaction {change['txn']}{session}{_reads(change['after'])}"
-            timed.append((change["at"] or _UNKNOWN_TIME, f"{_when(change['at'])}: {event} ({source.source})"))
-    # What several stores remember of one moment stays in the order of its transactions.
-    yield from (text for _, text in sorted(timed, key=lambda source: source[0]))
-    yield from changes(row)
-
-
-def _when(time: datetime | None) -> str:
-    return time.isoformat(timespec="seconds") if time else "at an unknown time"
-
-
-def _reads(raw: bytes | None) -> str:
-    """Say what readers would see of a record."""
-    if raw is None:
-        return ""
-    return f": {describe_records(ledger_metadata.decode_columns(pa.array([raw], pa.binary())))[0].as_py()}"
-
-
 def _compare(
     ledger: LedgerId,
     copies: pa.Table,
@@ -365,13 +334,15 @@ def _describe_sides(
     copies: pa.Table,
     live: StoredLedger | None,
     snapshots: Sequence[StoredLedger],
+    *,
+    keeps_times: bool,
 ) -> Iterator[str]:
     """Say how the three sides stand to each other, and what each of those that were given has."""
     for row in relations:
         yield f"{row['relation']}: {sides.WORDS[sides.Relation(row['relation'])]}; right: {row['right']}"
         if snapshots and row["relation"] == sides.Relation.BOOKIES_ONLY:
             yield sides.AFTER_SNAPSHOT
-        deletion = _describe_deletion(row)
+        deletion = describe_deletion(row, keeps_times=keeps_times)
         if deletion is not None:
             yield deletion
         if live is None and not snapshots:
@@ -381,15 +352,7 @@ def _describe_sides(
         for name, source in [("store", live), *(("earlier", source) for source in snapshots)]:
             if source is not None:
                 raw = source.row["raw"][0].as_py() if source.row.num_rows else None
-                yield f"{name}: {'no record' if raw is None else _reads(raw)[2:]} ({source.source})"
-
-
-def _describe_deletion(row: Mapping[str, Any]) -> str | None:
-    if row["deleted_txn"] is None:
-        return None
-    when = row["deleted_at"].isoformat(timespec="seconds") if row["deleted_at"] else "an unknown time"
-    session = "an unknown session" if row["deleted_session"] is None else f"{to_unsigned(row['deleted_session']):#x}"
-    return f"deleted in transaction {row['deleted_txn']} at {when} by session {session}"
+                yield f"{name}: {'no record' if raw is None else describe_record(raw)} ({source.source})"
 
 
 def _record(rows: pa.Table) -> LedgerMetadata | None:

@@ -18,10 +18,12 @@ import pyarrow.compute as pc
 
 from recovery.backup.chain import Backup
 from recovery.backup.manifest import BaseLink, SegmentLink, list_windows
+from recovery.codecs.store_kind import kind_of
 from recovery.errors import InputError
 
 _NUMBER: Final = re.compile(r"[0-9]+|0[xX][0-9a-fA-F]+")
 _BEFORE: Final = "before:"
+_POLLING: Final = "polling"
 _LIST: Final = "bkmeta backup list shows what can be restored"
 
 
@@ -56,7 +58,7 @@ def choose_point(backup: Backup, moment: str | None) -> ShownPoint:
     if not windows:
         raise InputError(where, "has no base yet: nothing can be restored", "let bkmeta backup follow run on")
     last = max(manifest.through, windows[-1][1])
-    txn, at_ms = (last, manifest.until_ms) if moment is None else _find_txn(backup, moment, last)
+    txn, at_ms = (last, manifest.until_ms) if moment is None else _find_txn(backup, moment)
     if txn > last:
         problem = f"ends at transaction {last:#x}, before {txn:#x}"
         raise InputError(where, problem, _LIST)
@@ -79,7 +81,7 @@ def choose_point(backup: Backup, moment: str | None) -> ShownPoint:
     return ShownPoint(base, segments, txn, at_ms, tuple(notes))
 
 
-def _find_txn(backup: Backup, moment: str, last: int) -> tuple[int, int | None]:
+def _find_txn(backup: Backup, moment: str) -> tuple[int, int | None]:
     if _NUMBER.fullmatch(moment):
         return int(moment, 0) if moment[1:2] in ("x", "X") else int(moment), None
     if moment.startswith(_BEFORE):
@@ -90,23 +92,42 @@ def _find_txn(backup: Backup, moment: str, last: int) -> tuple[int, int | None]:
     except (ValueError, OverflowError) as error:
         problem = "is no transaction, no ISO 8601 time and no before:SESSION"
         raise InputError(moment, problem, "write e.g. 2026-05-31T12:00:00Z, 0x1a2b or before:0x1000a2b") from error
+    return find_last_txn(backup, at_ms) or 0, at_ms
+
+
+def find_last_txn(backup: Backup, at_ms: int) -> int | None:
+    """Return the last transaction of a backup that was made, or received, by a time; None: it begins later.
+
+    Args:
+        backup: opened.
+        at_ms: the time, ms since 1970.
+    """
     manifest = backup.manifest
-    if at_ms >= manifest.until_ms:
-        return last, at_ms
-    latest = max((base.txn for base in manifest.bases if base.until_ms <= at_ms), default=0)
-    for link in manifest.segments:
-        if link.from_ms > at_ms:
-            continue
-        if link.until_ms <= at_ms:
-            latest = max(latest, link.through)
-            continue
+    bases = [base.txn for base in manifest.bases if base.until_ms <= at_ms]
+    ended = [link for link in manifest.segments if link.until_ms <= at_ms]
+    begun = [link for link in manifest.segments if link.from_ms <= at_ms < link.until_ms]
+    known = bases + [link.through for link in ended[:-1]]
+    has_all = at_ms >= manifest.until_ms
+    # What was sealed last by then may have changes from after it.
+    for link in [*ended[-1:], *begun]:
+        is_whole = link.until_ms <= at_ms
         for rows in backup.read_changes([link], ["txn", "at", "received_at"]):
             early = pc.less_equal(_milliseconds(rows), at_ms)
-            latest = max(latest, pc.max(rows["txn"].filter(early)).as_py() or 0)
-    return latest, at_ms
+            is_whole &= pc.all(early).as_py()
+            latest = pc.max(rows["txn"].filter(early)).as_py()
+            known += [] if latest is None else [latest]
+        known += [link.through] if is_whole else []
+        has_all &= is_whole
+    if has_all and known:
+        known.append(manifest.through)
+    return max(known, default=None)
 
 
 def _find_before(backup: Backup, moment: str) -> int:
+    binding = backup.manifest.binding
+    if not kind_of(binding.get("layout")).keeps_times or binding.get("means") == _POLLING:
+        means = "polling" if binding.get("means") == _POLLING else "etcd"
+        raise InputError(moment, f"names a session, and {means} shows none", "name a transaction or a time")
     text = moment.removeprefix(_BEFORE)
     try:
         session = int(text, 16 if re.search("[xXa-fA-F]", text) else 10)

@@ -1,13 +1,23 @@
-"""Backups that tests make: a store in memory whose changes are remembered as a feed gives them, and a writer."""
+"""Backups that tests make: of a store in memory whose changes are remembered as a feed gives them, of real files."""
 
-from datetime import UTC, datetime
+import threading
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from backends.memory import WORLD
 from backends.protocols import KEYS, Write
-from recovery.backup.chain import BackupWriter
+from backends.zkfiles.feed import ZooKeeperLogFeed
+from backends.zkfiles.store import At, ZooKeeperFiles
+from reconcile.cli.output import Output
+from reconcile.jobs.backup import follow
+from reconcile.jobs.context import Context
+from reconcile.stores import NOBODY
+from recovery.backup.chain import Backup, BackupWriter, open_backup
 from recovery.backup.store import BackupStore
 from recovery.capture.live import capture
 from recovery.codecs.store import LAYOUT, OWN_ROOT, Layout, layout_bytes, ledger_key
@@ -136,3 +146,41 @@ def make_backup(place: DatasetPlace, ledgers: int = 20) -> tuple[BackupWriter, F
             seal_all(writer, store)
     seal_all(writer, store)
     return writer, store
+
+
+class _BegunEarly(ZooKeeperLogFeed):
+    """Files of a server that is gone, whose first base shows an early transaction."""
+
+    def __init__(self, uri: str, folder: Path, tops: Sequence[str], base: int) -> None:
+        super().__init__(uri, [folder], tops, pause_s=0.01)
+        self._begun = ZooKeeperFiles(folder, point=At(zxid=base))
+
+    def open_base(self) -> ZooKeeperFiles:
+        """Return the store as it was early."""
+        return self._begun
+
+
+def back_up_files(place: Path, folder: Path, base: int, monkeypatch: pytest.MonkeyPatch) -> Backup:
+    """Return a backup of a ZooKeeper's files: what they show at a transaction as its base, all behind it as changes.
+
+    Args:
+        place: a new folder.
+        folder: of the server; its root is `ROOT`, its layout `LAYOUT_USED`.
+        base: the transaction.
+        monkeypatch: of the test.
+    """
+    last, ended = ZooKeeperFiles(folder).point().txn, threading.Event()
+    assert last is not None
+
+    def open_feed(uri: str, tops: Sequence[str], **_: Any) -> ZooKeeperLogFeed:
+        return _BegunEarly(uri, folder, tops, base)
+
+    def report(status: follow.FollowStatus) -> None:
+        if status.through >= last:
+            ended.set()
+
+    monkeypatch.setattr(follow, "open_feed", open_feed)
+    context = Context(NOBODY, Output(as_json=True, progress="none"), lambda: datetime.now(UTC))
+    request = follow.FollowRequest(f"zk+hierarchical://127.0.0.1:1{ROOT}", place, seal_after=timedelta(0))
+    follow.follow_store(request, context, ended, report)
+    return open_backup(place)

@@ -36,6 +36,7 @@ from reconcile.words import word_age
 from recovery.codecs import store
 from recovery.codecs.replication_lock import is_guard, ledger_of_lock
 from recovery.codecs.store import Layout
+from recovery.codecs.store_kind import kind_of
 from recovery.dataset import Dataset, open_dataset
 from recovery.errors import InputError
 from recovery.infer.lost_disks import LostDisk
@@ -235,15 +236,25 @@ def _read_live(uri: str, ledger: LedgerId, instances: Collection[str], context: 
             if node is not None
         ]
         history, txn, is_complete = tables.CATALOG_HISTORY.empty_table(), None, True
+        notes: tuple[str, ...] = ()
         if isinstance(opened.store, ScannableStore):
             point = opened.store.point()
-            txn, is_complete = point.txn, not point.gaps
+            txn, is_complete, notes = point.txn, not point.gaps, point.notes
             history = as_history_rows(opened.store.history(key), key, ledger)
         cluster = decode_named(None if instance is None else instance.value)
         deleted = find_one_deleted(opened, instances or ([cluster] if cluster is not None else []), ledger)
     row = tables.CATALOG_LEDGERS.empty_table() if record is None else as_catalog_row(record, ledger)
     stored = StoredLedger(
-        uri, row, history, txn, members, complete=is_complete, instance_id=cluster, is_guarded=is_guarded
+        uri,
+        row,
+        history,
+        txn,
+        members,
+        complete=is_complete,
+        instance_id=cluster,
+        is_guarded=is_guarded,
+        keeps_times=kind_of(layout).keeps_times,
+        notes=notes,
     )
     made = pa.Table.from_pylist(
         cookies, schema=pa.schema([_NODES.field(name) for name in ("path", "kind", "created_txn")])
@@ -256,7 +267,7 @@ def read_catalog(uri: str, catalog: Dataset, ledger: LedgerId) -> StoredLedger:
     nodes = catalog.read("nodes", columns=["path", "kind", "raw", "owner"])
     locks = nodes.filter(pc.equal(nodes["kind"], "lock")).to_pylist()
     cookies = nodes.filter(pc.equal(nodes["kind"], "cookie"))["path"].to_pylist()
-    sources = catalog.read("sources", columns=["txn"])["txn"].to_pylist()
+    sources, layouts = (catalog.read("sources", columns=[name])[name].to_pylist() for name in ("txn", "layout"))
     return StoredLedger(
         uri,
         read_only_ledger(catalog, "ledgers", ledger),
@@ -267,4 +278,5 @@ def read_catalog(uri: str, catalog: Dataset, ledger: LedgerId) -> StoredLedger:
         catalog=catalog,
         is_guarded=any(ledger_of_lock(n["path"]) == ledger and is_guard(n["raw"], n["owner"] or 0) for n in locks),
         instance_id=of_catalog(uri, catalog.read("sources"), nodes).instance_id,
+        keeps_times=kind_of(layouts[0] if layouts else None).keeps_times,
     )

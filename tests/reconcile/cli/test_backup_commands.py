@@ -78,7 +78,10 @@ def test_a_lost_store_comes_back_from_its_backup(
     rows = open_dataset(tmp_path / "then", "catalog").read("ledgers").to_pylist()
     assert {row["raw"] for row in rows} == {encode(1)}
     life = run(capsys, "explain", "5", "--metadata", f"backup:{place}")
-    assert str(late) in life.out or hex(late) in life.out, life.out
+    assert f": created at revision {early - 14}: CLOSED, 2 entries" in life.out, life.out
+    assert f": deleted at revision {late}: it was CLOSED, 2 entries" in life.out, life.out
+    assert f"deleted at revision {late}, received 20" in life.out.splitlines()[0]
+    assert sum(line.startswith("    received 20") for line in life.out.splitlines()) == 2
     earlier = run(capsys, "explain", "5", "--metadata", f"backup:{place}", "--at", str(early))
     assert (life.code, earlier.code) != (0, 0)
     assert "CLOSED" in earlier.out

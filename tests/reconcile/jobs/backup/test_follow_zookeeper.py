@@ -25,7 +25,9 @@ from reconcile.stores import NOBODY, open_store
 from recovery.backup.chain import open_backup
 from recovery.capture.subtrees import SubtreeChoice
 from recovery.codecs.store import LAYOUT, Layout, layout_bytes, ledger_key
+from recovery.dataset import open_dataset
 from recovery.model.ids import LedgerId
+from tests.support.command import run
 from tests.support.waiting import until
 from tests.support.zookeeper_server import ZooKeeperServer, ensemble
 
@@ -254,3 +256,52 @@ def test_an_ensemble_that_is_lost_after_its_leader_is_in_its_backup(number: int,
         assert follower.status.gaps == 0
         writing.join()
         _check(place, load)
+
+
+def test_what_a_session_deleted_is_there_before_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Others write meanwhile: all commands show the store as it was right before the session's first delete."""
+    server = ZooKeeperServer(tmp_path / "server")
+    server.start()
+    broker, other = (KazooClient(server.hosts) for _ in range(2))
+    try:
+        for client in (broker, other):
+            client.start()
+        Load(server.hosts, random.Random(SEED)).begin(other)
+        other.create(UPPER + "/kept")
+        uri, place = f"zk+hierarchical://{server.hosts}{ROOT}", tmp_path / "backup"
+        with _following(uri, place, [server.data_dir]) as follower:
+            for number in range(20):
+                broker.create(_key(number), b"%d" % number)
+            for number in range(3):
+                other.delete(_key(number))
+            before = server_states(other)
+            for number in range(3, 12):
+                broker.delete(_key(number))
+                other.create(_key(100 + number), b"later")
+            broker.delete(UPPER + "/kept")
+            last = other.exists(_key(111))
+            assert last is not None
+            until(
+                lambda: bool(follower.errors or open_backup(place).manifest.through >= last.czxid + 1), "all is sealed"
+            )
+        session, _ = broker.client_id
+    finally:
+        for client in (broker, other):
+            client.stop()
+            client.close()
+        server.end()
+    at = ("--at", f"before:{session:#x}")
+    captured = run(capsys, "capture", "--metadata", f"backup:{place}", *at, "--out", tmp_path / "then", "--json")
+    assert (captured.code, captured.result["counts"]["ledgers"]) == (0, len(before))
+    rows = open_dataset(tmp_path / "then", "catalog").read("ledgers", columns=["ledger", "raw"]).to_pylist()
+    assert {_key(row["ledger"]): row["raw"] for row in rows} == before
+    with open_store(f"backup:{place}?at=before:{session:#x}") as opened:
+        assert opened.store.get(UPPER + "/kept") is not None
+    told = run(capsys, "explain", 5, "--metadata", f"backup:{place}", "--json").result["timeline"]
+    for event in ("created", "deleted"):
+        assert any(f"{event} in transaction" in line and f"session {session:#x}" in line for line in told), told
+
+
+def server_states(client: KazooClient) -> dict[str, bytes]:
+    """Return the ledgers that a server has, and their values."""
+    return {_key(number): client.get(_key(number))[0] for number in range(300) if client.exists(_key(number))}
