@@ -121,6 +121,12 @@ def is_backup(uri: str) -> bool:
     return uri.startswith(_BACKUP)
 
 
+def split_backup(uri: str) -> tuple[str, str | None]:
+    """Return where the backup that a URI names is, and the point in time that it names; None: its last."""
+    place, separator, moment = uri.removeprefix(_BACKUP).partition(_AT)
+    return place, unquote(moment) if separator else None
+
+
 def name_backup(place: object, moment: str | None = None) -> str:
     """Return the URI of a backup at a point in time; None: its last."""
     return f"{_BACKUP}{place}" + ("" if moment is None else f"{_AT}{quote(moment, safe=':')}")
@@ -212,14 +218,14 @@ def choose_identity(access: Access, uri: str) -> tuple[str, str] | None:
 
 
 def _open_backup(uri: str, moment: str | None) -> OpenStore:
-    place, separator, named = uri.removeprefix(_BACKUP).partition(_AT)
-    if separator and moment is not None:
+    place, named = split_backup(uri)
+    if named is not None and moment is not None:
         raise UnsupportedStoreError(uri, f"it names a point in time, and {moment} was asked for: name one")
     # Loaded where a backup is named.
     from recovery.backup.chain import open_backup  # noqa: PLC0415 - see above
     from recovery.backup.store import BackupStore  # noqa: PLC0415 - see above
 
-    store = BackupStore(open_backup(place), unquote(named) if separator else moment)
+    store = BackupStore(open_backup(place), moment if named is None else named)
     return OpenStore(store, store.root, None if store.layout is None else str(store.layout), uri)
 
 

@@ -47,22 +47,22 @@ def describe_timeline(row: Mapping[str, Any] | None, stored: Sequence[StoredLedg
 
 def _describe_change(change: Mapping[str, Any], source: StoredLedger) -> str:
     """Say when what happened, by whom, and what readers see from then on."""
-    before, after = _decode(change["before"]), _decode(change["after"])
+    earlier, record = _decode(change["before"]), _decode(change["after"])
     event, details = str(change["op"]), [] if change["after"] is None else [describe_record(change["after"])]
-    if event == "created" and after is not None:
-        details += [f"entry {part.first}: written to {', '.join(part.members)}" for part in after.segments]
-    if event == "changed" and before is not None and after is not None:
-        moved = list(_describe_ensembles(before, after))
+    if event == "created" and record is not None:
+        details += [f"entry {part.first}: written to {', '.join(part.members)}" for part in record.segments]
+    if event == "changed" and earlier is not None and record is not None:
+        moved = list(_describe_ensembles(earlier, record))
         events = ["ensemble changed"] if moved else []
-        events += [_BECAME[after.state]] if after.state is not before.state else []
+        events += [_BECAME[record.state]] if record.state is not earlier.state else []
         event, details = " and ".join(events) or event, [*details, *moved]
     if event == "deleted" and change["before"] is not None:
         details.append(f"it was {describe_record(change['before'])}")
-    where = describe_place(change["txn"], change["session"], source, change["at"])
-    return f"{where[0]}: {event} {where[1]}" + (f": {'; '.join(details)}" if details else "")
+    when, where = _describe_place(change["txn"], change["session"], source, change["at"])
+    return f"{when}: {event} {where}" + (f": {'; '.join(details)}" if details else "")
 
 
-def describe_place(txn: int, session: int | None, source: StoredLedger, at: datetime | None) -> tuple[str, str]:
+def _describe_place(txn: int, session: int | None, source: StoredLedger, at: datetime | None) -> tuple[str, str]:
     """Say when a change was, and in which transaction by which session; of etcd, when which revision was received."""
     if not source.keeps_times:
         return f"received {_when(at)}" if at is not None else _when(at), f"at revision {txn}"
@@ -70,14 +70,14 @@ def describe_place(txn: int, session: int | None, source: StoredLedger, at: date
     return _when(at), f"in transaction {txn}{who}"
 
 
-def _describe_ensembles(before: LedgerMetadata, after: LedgerMetadata) -> Iterator[str]:
+def _describe_ensembles(earlier: LedgerMetadata, record: LedgerMetadata) -> Iterator[str]:
     """Say which bookies a record names that it did not name before, by the first entry of each ensemble."""
-    known = {segment.first: segment.members for segment in before.segments}
+    known = {segment.first: segment.members for segment in earlier.segments}
     previous: Sequence[str] = ()
-    for segment in after.segments:
-        earlier = known.pop(segment.first, previous)
-        if earlier != segment.members:
-            yield f"entry {segment.first}: {describe_replaced(earlier, segment.members)}"
+    for segment in record.segments:
+        members = known.pop(segment.first, previous)
+        if members != segment.members:
+            yield f"entry {segment.first}: {describe_replaced(members, segment.members)}"
         previous = segment.members
     yield from (f"entry {first}: no ensemble begins there any longer" for first in sorted(known))
 

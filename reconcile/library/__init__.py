@@ -332,6 +332,7 @@ def scrutinize(
     inventories: Sequence[Place] = (),
     wire: bool | None = None,
     since: Place | None = None,
+    history: str | None = None,
     references: Sequence[str] = (),
     topology: Mapping[str, str] | None = None,
     aliases: Mapping[str, str] | None = None,
@@ -351,6 +352,7 @@ def scrutinize(
         inventories: of bookies that do not answer what they hold, or of all.
         wire: ask running bookies; None: where no inventories are given.
         since: an earlier run, which says what is new and what is resolved.
+        history: `backup:PLACE`, a backup of the store: it says which records are newer than an inventory.
         references: files and URIs of what upper layers know.
         topology: bookie id or host → location; None: placement is not judged.
         aliases: other names of bookies in records → ids.
@@ -392,6 +394,7 @@ def scrutinize(
             aliases=dict(aliases or {}),
             references=tuple(references),
             is_kept=out is not None,
+            history=history,
         )
         return run(request, _make_context())
 

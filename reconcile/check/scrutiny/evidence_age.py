@@ -2,7 +2,8 @@
 
     what the inventory says                 its age
     a transaction of this store             that one
-    only when it began                      that time, where the store keeps times; else the newest transaction that an
+    only when it began                      the last transaction until then, where a backup of the store has it; that
+                                            time, where the store keeps times; else the newest transaction that an
                                             earlier run had read by then
     a transaction that the store never had  likewise: the store went back since
     neither                                 none: no record can be said to be older
@@ -49,7 +50,8 @@ def find_ages(
         bookies: BOOKIES of inventories that were made before the store was read.
         registered: bookies that run; of one that was stopped in good order and is none of them, an inventory that names
             no transaction counts as new.
-        moments: what is known of the store's past; none where the store keeps times: these say it better.
+        moments: what is known of the store's past; of earlier runs none where the store keeps times: these say it
+            better.
         newest: the store's last transaction that was read; None: it counts none.
 
     Returns:
@@ -66,7 +68,12 @@ def find_ages(
         if age is not None and newest is not None and age > newest:
             age = None
         if age is None:
-            latest = row["started"] - CLOCK_SKEW
+            latest = find_latest(row["started"])
             age = next((moment.txn for moment in known if moment.time <= latest), None)
         ages[row["bookie"]] = age
     return ages
+
+
+def find_latest(started: datetime) -> datetime:
+    """Return until when, by any clock, what the store had is from before an inventory that began at a time."""
+    return started - CLOCK_SKEW

@@ -130,6 +130,12 @@ def _parse_share(_context: click.Context, _parameter: click.Parameter, value: st
     "--max-age", type=DURATION, default="10m", show_default=True, help="A capture in --catalog that is younger is used."
 )
 @click.option(
+    "--history",
+    metavar="backup:PLACE",
+    help="A backup of the store. It says what changed after an inventory without a transaction began: of etcd, which "
+    "keeps no times, nothing else does.",
+)
+@click.option(
     "--sample-reads",
     is_flag=True,
     help="Read entries from bookies that give no lists (DbLedgerStorage): the first and the last of each position, and "
@@ -176,6 +182,7 @@ def scrutinize(
     against: str | None,
     captures: Path | None,
     max_age: timedelta,
+    history: str | None,
     sample_reads: bool,  # noqa: FBT001 - click's option
     sample_runs: int,
     max_read_mb_s: float,
@@ -242,6 +249,7 @@ def scrutinize(
             max_age=max_age,
             sample_reads=SampleReads(sample_runs, max_read_mb_s * _MB) if sample_reads else None,
             ops_s=ops_s,
+            history=history,
         )
         scrutinized = run_scrutiny(request, make_context(output))
     result = _make_result(scrutinized, request.min_coverage, out)
@@ -343,7 +351,12 @@ def _make_result(scrutinized: "Scrutinized", min_coverage: float, out: DatasetPl
             ]
         ),
         *(
-            [f"no transaction dates the inventory of {list_names(coverage['undated'])}: collect with --metadata URI"]
+            [
+                (
+                    f"no transaction dates the inventory of {list_names(coverage['undated'])}: collect with "
+                    "--metadata URI, or name a backup of the store with --history"
+                )
+            ]
             if coverage["undated"]
             else []
         ),

@@ -56,6 +56,7 @@ class ScrutinyRequest:
         max_age: of such a capture.
         sample_reads: how entries are read from bookies that give no lists; None: they are not.
         ops_s: reads of a live store a second, at most, of a new capture and of second looks; None: no limit.
+        history: URI of a backup of the store, which says what it had when an inventory began; None: there is none.
     """
 
     uri: str
@@ -81,6 +82,7 @@ class ScrutinyRequest:
     max_age: timedelta = timedelta(minutes=10)
     sample_reads: SampleReads | None = None
     ops_s: float | None = None
+    history: str | None = None
 
     @property
     def buckets(self) -> range:

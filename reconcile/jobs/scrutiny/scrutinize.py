@@ -54,6 +54,7 @@ from reconcile.jobs.context import Context, add_remedy, choose_spark, connect, t
 from reconcile.jobs.impact.cache import provide_catalog
 from reconcile.jobs.make_plan.request import open_inventories
 from reconcile.jobs.references import ReferenceSources, find_disagreements
+from reconcile.jobs.scrutiny.backup_moments import read_backup_moments
 from reconcile.jobs.scrutiny.beside_ledgers import find_beside, find_stale_marks, list_returned_data
 from reconcile.jobs.scrutiny.carried_findings import Carried, find_carried
 from reconcile.jobs.scrutiny.first_look import (
@@ -197,7 +198,7 @@ def _scrutinize(request: ScrutinyRequest, context: Context, wait: Callable[[floa
         def make_task(bookies: AskedBookies) -> RangeTask:
             return replace(
                 _make_task(request, catalog, bookies, run, layout),
-                ages=_find_ages(catalog, layout, bookies, earlier),
+                ages=_find_ages(request, catalog, layout, bookies, earlier),
                 demands=demands,
                 lifecycle=lifecycle,
                 compares=request.wire is not None,
@@ -391,13 +392,16 @@ def _make_task(
 
 
 def _find_ages(
-    catalog: Dataset, layout: Layout, bookies: AskedBookies, earlier: Dataset | None
+    request: ScrutinyRequest, catalog: Dataset, layout: Layout, bookies: AskedBookies, earlier: Dataset | None
 ) -> dict[str, int | None]:
     """Return how old the inventories that were given are; see `find_ages`."""
-    kind = kind_of(layout)
+    kind, newest = kind_of(layout), catalog.manifest["coverage"]["txn"]
+    rows = read_all(bookies.given, "bookies")
     moments = [] if kind.keeps_times else _read_moments(earlier)
+    if request.history is not None:
+        moments += read_backup_moments(request.history, rows["started"].to_pylist(), catalog)
     registered = Replication.from_nodes(catalog.read("nodes"), kind).registered
-    return find_ages(read_all(bookies.given, "bookies"), registered, moments, catalog.manifest["coverage"]["txn"])
+    return find_ages(rows, registered, moments, newest)
 
 
 def _read_moments(run: Dataset | None) -> list[Moment]:

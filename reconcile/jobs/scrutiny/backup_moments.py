@@ -1,0 +1,34 @@
+"""Which transaction a store had by when, as a backup knows it: it places inventories among the store's changes."""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from reconcile.check.scrutiny.evidence_age import Moment, find_latest
+from reconcile.clusters import Source, demand_of_cluster
+from reconcile.stores import is_backup, split_backup
+from recovery.backup.chain import open_backup
+from recovery.backup.point import find_last_txn
+from recovery.dataset import Dataset
+from recovery.errors import InputError
+
+
+def read_backup_moments(uri: str, starts: Iterable[datetime], catalog: Dataset) -> list[Moment]:
+    """Return the last transaction that a backup has from before each of some times; none where it begins later.
+
+    Args:
+        uri: of the backup.
+        starts: when inventories began.
+        catalog: of the store. A transaction that is newer than this says nothing of it.
+
+    Raises:
+        DatasetError: no backup, or a damaged one.
+        InputError: the URI names something else, or the backup is of another cluster.
+    """
+    if not is_backup(uri):
+        raise InputError(uri, "is no backup: it cannot say what the store held by which time", "name backup:PLACE")
+    backup = open_backup(split_backup(uri)[0])
+    demand_of_cluster(catalog, str(catalog.path), others=[Source(uri, backup.manifest.binding.get("instance_id"))])
+    newest = catalog.manifest["coverage"]["txn"]
+    times = {find_latest(start) for start in starts}
+    last = ((find_last_txn(backup, int(time.timestamp() * 1000)), time) for time in sorted(times))
+    return [Moment(txn, time) for txn, time in last if txn is not None and (newest is None or txn <= newest)]
