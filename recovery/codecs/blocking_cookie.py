@@ -11,7 +11,7 @@ from recovery.codecs.cookie import Cookie
 from recovery.errors import FormatError
 
 _NO_FOLDER: Final = "no folder: bkmeta keeps this bookie from starting (docs/operations/bookies.md)"
-"""Stands where a cookie names its journal folders, which BookKeeper compares in every mode."""
+"""In place of the journal folders of a cookie. BookKeeper compares them in every mode."""
 _LAYOUT: Final = 5
 
 
@@ -21,7 +21,7 @@ def make_blocking(bookie: str, instance_id: str | None, own: bytes | None) -> by
     Args:
         bookie: its id.
         instance_id: of the cluster; None: not known.
-        own: its own cookie, of which all but the journal folders is taken; None: not known.
+        own: its own cookie, copied except for the journal folders; None: not known.
     """
     made = Cookie(_LAYOUT, bookie, (), (_NO_FOLDER,), None, instance_id) if own is None else cookie.decode(own)
     return cookie.encode(replace(made, journal_dirs=(_NO_FOLDER,)))

@@ -1,6 +1,6 @@
 r"""Cookie: which bookie a disk belongs to, and its folders in order (``VERSION``, and ``cookies/<bookie id>``).
 
-Text, UTF-8, lines end with LF; CR LF and CR are read too, as Java does, and so is a field that stands twice: the last.
+Text, UTF-8, lines end with LF; CR LF and CR are read too, as Java does, and of a repeated field the last one.
 
     line  layout 3                  layouts 4 and 5
     1     3                         layout version

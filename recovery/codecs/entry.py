@@ -54,7 +54,7 @@ from recovery.model.metadata import DIGEST_SIZES, NO_ENTRY, Digest
 HEADER_SIZE: Final = 32
 SCOPED_HEADER_SIZE: Final = 41
 SCOPED: Final = 0x80
-"""First bytes from here on are those of version 2."""
+"""A first byte of at least this value is of version 2."""
 VERSION_BITS: Final = 0xF0
 VERSION_2: Final = 0xA0
 """What these bits of the first byte are in version 2."""
@@ -64,7 +64,7 @@ _PROVEN: Final = struct.Struct(">qqqqQ")
 _SCOPED_PROVEN: Final = struct.Struct(">BqqqqqI")
 _LAC: Final = struct.Struct(">qq")
 PROVEN_SIZE: Final = HEADER_SIZE + DIGEST_SIZES[Digest.CRC32]
-"""Bytes that an entry of version 1 has at least whose CRC `find_proven` looks at."""
+"""`find_proven` checks the CRC only of entries of version 1 with at least so many bytes."""
 _CRC32C_END: Final = HEADER_SIZE + DIGEST_SIZES[Digest.CRC32C]
 _U32_BITS: Final = 32
 _U32_MAX: Final = (1 << _U32_BITS) - 1
@@ -90,7 +90,7 @@ class EntryHeader:
     Attributes:
         ledger: not negative in scope 0.
         entry: not negative.
-        lac: last add confirmed known to anybody who wrote this copy; NO_ENTRY if none.
+        lac: last add confirmed that the writer of this copy knew; NO_ENTRY if none.
         length: payload bytes of the ledger up to and including this entry.
         scope: 0 in version 1, never in version 2.
     """
@@ -200,7 +200,7 @@ def flags_of(digest: Digest) -> int:
 
 
 def payload_of(record: bytes | memoryview, digest: Digest) -> memoryview:
-    """Return the payload of an entry whose digest has that type.
+    """Return the payload of an entry with a digest of that type.
 
     Raises:
         FormatError: the entry ends before its payload could begin.

@@ -74,7 +74,7 @@ def split_frames(data: bytes, offset: int = 0) -> tuple[list[bytes], int]:
 
 
 def read_headers(records: Sequence[bytes], ledger: LedgerId) -> Headers:
-    """Return the headers of entries of one ledger, whatever they say.
+    """Return the headers of entries of one ledger, unchecked.
 
     Args:
         records: of `entry.HEADER_SIZE` bytes at least, of a scope of `entry.SCOPED_HEADER_SIZE`.

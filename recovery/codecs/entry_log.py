@@ -126,10 +126,10 @@ class EntryAt:
 def decode_header(head: bytes | memoryview) -> LogHeader:
     """Return the header of a log.
 
-    A log whose header is refused can still be scanned: records do not depend on it.
+    A log with a refused header can still be scanned: records do not depend on the header.
 
     Args:
-        head: the first bytes of the log; 20 are looked at.
+        head: the first bytes of the log; 20 are read.
 
     Raises:
         FormatError: no bytes, too few, another magic, or a version that is not known.
@@ -229,7 +229,7 @@ def read_map(log: bytes | memoryview, header: LogHeader) -> dict[Key, int] | Non
 
 
 def lists_all(log: bytes | memoryview, header: LogHeader, listed: Mapping[Key, int]) -> bool:
-    """Whether the bytes that a log's map lists are those of all records before it; else the log must be gone through.
+    """Whether a log's map lists the bytes of all records before it; else the log must be read whole.
 
     They are not where an earlier map is there, which is rare. What the direct I/O logger pads is nowhere counted:
     of its logs only a map that lists nothing is doubted.
@@ -268,12 +268,12 @@ def _map_widths(version: int | None) -> tuple[int, ...]:
 def scan(log: bytes | memoryview, start: int = HEADER_SIZE, *, known: Iterable[Key] = ()) -> Iterator[EntryAt | Damage]:
     """Yield every entry of a log and every stretch that could not be taken, in file order.
 
-    Ledgers maps, fillers, padding and reserved space are passed over. Never raises for what the bytes say. Behind
-    damage the scan goes on at the next position where a record surely stands, and the gap is one Damage.
+    Ledgers maps, fillers, padding and reserved space are skipped. No content of the bytes raises an error. After damage
+    the scan goes on at the next position with a proven record, and the gap is one Damage.
 
-    A log's end is known from damage by where the Damage lies: TRUNCATED (the last record is cut) or ZEROS up to the end
-    of the log are what a crash leaves, and the bookie had not yet let go of the journal that holds the same; every
-    other Damage lies in the middle, or hides what the scan could not find again.
+    The place of a Damage tells the end of a log from damage. A crash leaves TRUNCATED (the last record is cut) or ZEROS
+    up to the end of the log, and the bookie still has the journal with the same entries. Every other Damage is in the
+    middle, or hides records that the scan could not find again.
 
     Records of scopes are taken from a log of header version 2; where the header cannot be read, only with proof.
 

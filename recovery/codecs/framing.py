@@ -7,9 +7,9 @@ Big-endian.
     4   n     body: int64 ledger id, int64 entry id, ... (an entry), or a special record with negative ids
               of a scope: flags, int64 scope, int64 ledger id, int64 entry id, ... (see `entry`)
 
-Nothing guards a record: there is no magic and no checksum but the entry's own digest. So behind damage a position
-counts as a record only if it is an entry whose CRC agrees, or if it is a special record or of a known ledger and leads
-over several more records. A false record would be invented data; one that is passed over is reported damage.
+A record has no magic and no checksum but the entry's own digest. So after damage a position counts as a record in two
+cases only: it is an entry with a right CRC; or it is a special record or of a known ledger, and several more records
+follow it. A false record would be invented data; a record that is skipped is reported as damage.
 
 Records of scopes are read only where a caller says `scoped`: what no released BookKeeper writes must change nothing of
 how its files are read.
@@ -52,7 +52,7 @@ RUN: Final = 65_536
 FEW: Final = 256
 """Entries one by one before it is worth looking ahead."""
 _AHEAD: Final = (2048, 8)
-"""Entries that are looked at together at first, and how many times more each time that they are as usual."""
+"""Entries that are checked together at first, and the factor by which that number grows while all are usual."""
 _ALIKE: Final = 16
 """Records of one size before a stretch of them is thought of."""
 _MET: Final = 1 << 20
@@ -63,9 +63,9 @@ _STATE: Final = struct.Struct(">qq")
 """Last add confirmed and length, at the end of an entry's header."""
 
 _CHUNKS: Final = (1 << 12, 1 << 20)
-"""Bytes looked at at a time: first and largest, since most gaps are short and some are not."""
+"""Bytes searched at a time, first and at most: most gaps are short, some are not."""
 _CHAIN: Final = 3
-"""Records that must follow one whose digest cannot be checked."""
+"""Records that must follow a record with an uncheckable digest."""
 DOUBTED: Final = 16
 """Records before damage that may be wrong themselves."""
 _WIDEST_DIGEST: Final = max(DIGEST_SIZES.values())
@@ -115,7 +115,7 @@ class Entries(NamedTuple):
 
     @classmethod
     def join(cls, parts: Sequence["Entries"]) -> "Entries":
-        """Return the entries of all parts, of which there is one at least."""
+        """Return the entries of all parts; at least one part is needed."""
         if len(parts) == 1:
             return parts[0]
         scope = None
@@ -189,7 +189,7 @@ def key_of(scope: int, ledger: int) -> Key:
 
 
 class Met:
-    """Ledgers that were met. They become a set only when somebody asks, which without damage nobody does."""
+    """Ledgers that were met. They become a set only when damage needs it."""
 
     __slots__ = ("_fresh", "_keys", "_many")
 
@@ -212,7 +212,7 @@ class Met:
         self._keys.update(keys)
 
     def later(self, entries: Entries, *, sure: bool) -> None:
-        """Take the ledgers of entries that `ahead` found; where it was not `sure`, it has added those of scopes."""
+        """Take the ledgers of entries that `ahead` found; if it was not `sure`, it has added those of scopes itself."""
         ledger, scope = entries.ledger, entries.scope
         self._fresh.append((ledger, scope) if sure or scope is None else (ledger[scope == 0], None))
         self._many += len(ledger)
@@ -238,7 +238,7 @@ def ahead(
 
     Args:
         data: the whole source.
-        position: where a record may stand.
+        position: of a possible record.
         known: as for `chain_scoped`.
         successor: as for `chain_scoped`.
         scoped: those that it would find, too.
@@ -368,7 +368,7 @@ def chain_scoped(data: memoryview, start: int, run: Run, known: Met, successor: 
 
     Args:
         data: the whole source.
-        start: where a record may stand.
+        start: position of a possible record.
         run: takes the entries.
         known: ledgers; those that an entry proves are added.
         successor: the format's own rule.
@@ -421,13 +421,13 @@ class Walk:
         self._data, self._known, self._successor = data, known, successor
         self._scoped, self._sure = scoped, sure
         self._singly = 0
-        """Entries that were read one by one since something else stood between them."""
+        """Entries that were read one by one since another record came between them."""
 
     def go_on(self, start: int) -> tuple[int, Sequence[Run | Entries] | None]:
         """Take the entries from a position on.
 
         Returns:
-            Where they end, and what nobody doubts any more. None: no more of them can be taken so; else call it again.
+            Their end, and the entries beyond doubt. None: no more entries can be taken in this way; else call it again.
         """
         counted = len(self.run.size)
         self.plain_end = end = chain(self._data, start, self.run)
@@ -439,7 +439,7 @@ class Walk:
             rest = ahead(self._data, end, self._known, self._successor, scoped=self._scoped, sure=self._sure)
             if rest is None:
                 return end, ()
-            # So many follow that nobody doubts these.
+            # Enough records follow, so these are beyond doubt.
             self._known.update(self.run.keys())
             self._known.later(rest, sure=self._sure)
             settled, self.run = self.run, Run.empty()
@@ -452,19 +452,19 @@ class Walk:
         return end, None
 
     def pause(self) -> None:
-        """Something else stands here than an entry: count again."""
+        """There is another record than an entry here: count again."""
         self._singly = 0
 
 
 def _is_believed(data: memoryview, position: int, successor: Successor) -> bool:
-    """Whether an entry of a scope is taken whose ledger is not known, of a source that does not say that it has any."""
+    """Whether an entry of a scope is taken although its ledger is unknown and the source does not declare scopes."""
     if entry.digest_named(data[position + SIZE_FIELD]) in _CRCS:
         return is_proven(data, position, scoped=True)
     return _leads_on(data, position, successor)
 
 
 def is_scoped(data: memoryview, position: int) -> bool:
-    """Whether the body of the record at a position begins as one of a ledger of a scope; no more is looked at."""
+    """Whether the body of the record at a position begins like one of a ledger of a scope."""
     return position + SIZE_FIELD < len(data) and data[position + SIZE_FIELD] & entry.VERSION_BITS == entry.VERSION_2
 
 
@@ -546,7 +546,7 @@ def is_proven(data: memoryview, position: int, *, scoped: bool = False) -> bool:
 def find(
     data: memoryview, start: int, stop: int, known: Container[Key], successor: Successor, *, scoped: bool = False
 ) -> int | None:
-    """Return the first position in [start, stop) where a record surely stands.
+    """Return the first position in [start, stop) with a proven record.
 
     Args:
         data: the whole source.
@@ -607,7 +607,7 @@ def overrun(
 
 
 def without_cut(data: memoryview, position: int, run: Run, *, scoped: bool = False) -> tuple[Run, Damage | None]:
-    """Return the entries, of which nothing but zeros follows, without the last one if a crash cut it; and that damage.
+    """Return the entries before a tail of zeros, without the last one if a crash cut it; and that damage.
 
     It did where the entry is zero itself from inside its header on. Cut inside its payload, only its digest shows it.
     """
@@ -637,7 +637,7 @@ def gap(
     cut: bool = False,
     scoped: bool = False,
 ) -> tuple[Damage, int | None]:
-    """Return what is wrong at `position`, where no record stands, and where the next one does.
+    """Return the damage at `position`, which has no record, and the position of the next record.
 
     Args:
         data: the whole source.

@@ -99,7 +99,7 @@ def decode_header(head: bytes | memoryview) -> IndexHeader:
 
 
 def is_first_header(head: bytes | memoryview, header: IndexHeader) -> bool:
-    """Whether a file that is shorter than a header is whole: BookKeeper 4.0 wrote no more until it wrote slots."""
+    """Whether a file that is shorter than a header is whole: BookKeeper 4.0 wrote so much until it wrote slots."""
     return header.version == 0 and len(head) == _START.size + len(header.master_key)
 
 
@@ -135,7 +135,7 @@ def encode_header(header: IndexHeader) -> bytes:
 
 
 def encode(header: IndexHeader, locations: npt.NDArray[np.int64]) -> bytes:
-    """Return an index file whose slot `e` is ``locations[e]``."""
+    """Return an index file; ``locations[e]`` is its slot `e`."""
     return encode_header(header) + locations.astype(">i8").tobytes()
 
 
@@ -156,7 +156,7 @@ def path_of(ledger: int, scope: int = 0) -> str:
 
 
 def ledger_of(path: str) -> int | None:
-    """Return the ledger of scope 0 whose index belongs at a path below ``current``, or None if none does."""
+    """Return the ledger of scope 0 that has its index at a path below ``current``, or None."""
     folder, _, name = path.rpartition("/")
     return next(ledgers_in(folder, [name]))
 
@@ -177,12 +177,12 @@ def ledgers_in(folder: str, names: Iterable[str]) -> Iterator[int | None]:
 
 
 def parse_scoped_name(path: str) -> str | None:
-    """Return the qualified name of the ledger of another scope whose index belongs at a path, or None if none does."""
+    """Return the qualified name of the ledger of another scope that has its index at a path, or None."""
     match = _SCOPED_PATH.fullmatch(path)
     return "".join(match.groups()) if match is not None and (match[1] + match[2]).strip("0") else None
 
 
 def parse_scoped_ledger(path: str) -> LedgerId | None:
-    """Return the ledger of another scope whose index belongs at a path below ``current``, or None if none does."""
+    """Return the ledger of another scope that has its index at a path below ``current``, or None."""
     name = parse_scoped_name(path)
     return None if name is None else ids.parse(name)

@@ -169,8 +169,8 @@ def scan(journal: bytes | memoryview, *, known: Iterable[Key] = ()) -> Iterator[
     - Reserved zeros up to the end of the file, or the end of the file itself, are its normal end: nothing is yielded.
     - A last record that runs past the end of the file, or is zero from inside its header on, was cut by a crash: one
       Damage TRUNCATED up to the end of the file. Nothing of it was acknowledged.
-    - An entry that was cut inside its payload, with reserved zeros behind, cannot be told from a whole one here, nor
-      one that is nothing but a header: check the digest of the last entry.
+    - An entry that was cut inside its payload, with reserved zeros after it, looks whole here. So does an entry that is
+      only a header. Check the digest of the last entry.
 
     All other Damage lies before records that were found again (zeros in the middle included), or hides what was not.
 
@@ -314,7 +314,7 @@ def _successor(journal: memoryview, position: int, known: Container[Key], *, pad
 def _broken(
     journal: memoryview, position: int, run: Run, known: Met, successor: Successor
 ) -> tuple[Run, Damage | None, int | None]:
-    """Return the entries to believe, what is wrong at `position` or before, and where the next record stands."""
+    """Return the entries to believe, the damage at `position` or before, and the position of the next record."""
     if (
         position < len(journal)
         and (wrong := overrun(journal, position, run, known, successor, scoped=True)) is not None

@@ -161,7 +161,7 @@ def kinds_of(keys: pa.Array) -> pa.Array:
 
 
 def read_marks(keys: pa.Array) -> Ledgers:
-    """Return the ledgers whose under-replication marks are at keys; other keys are passed over."""
+    """Return the ledgers whose under-replication marks are at keys; other keys are skipped."""
     sizes = pc.binary_length(keys).to_numpy(zero_copy_only=False)
     shortest = len(MARK_FORM) + 10
     pieces = []

@@ -44,7 +44,7 @@ class Parts:
     size: Ints
 
     def select(self, rows: Mask) -> "Parts":
-        """Return those of some records, by a mask over all."""
+        """Return the columns of some records, by a mask over all."""
         kept = rows[self.row]
         return Parts(self.row[kept], self.group[kept], self.start[kept], self.size[kept])
 

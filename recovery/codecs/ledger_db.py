@@ -16,8 +16,8 @@ Big-endian.
     ledgers-scoped     int64 scope, int64 ledger id                    LedgerData
     locations-scoped   int64 scope, int64 ledger id, int64 entry id    int64 location; 0: none
 
-Ledger `L` belongs to folder ``L mod N`` of the N configured ones, whatever its scope (`L` signed, the remainder not
-negative); log ids are counted in each folder on its own.
+Ledger `L` of any scope belongs to folder ``L mod N`` of the N configured ones (`L` signed, the remainder not negative);
+log ids are counted in each folder on its own.
 
 Source: apache/bookkeeper 9590a97, bookie/storage/ldb/LedgerMetadataIndex, EntryLocationIndex, DbLedgerStorage,
 DbLedgerStorageDataFormats.proto; docs/formats/bookie-storage.md.
@@ -211,7 +211,7 @@ def _all_of_size(strings: Sequence[bytes], size: int) -> bool:
 
 
 def decode_locations(keys: Sequence[bytes], values: Sequence[bytes], *, scoped: bool = False) -> Locations:
-    """Return rows of the `locations` database; rows whose location is 0 hold no entry and are left out.
+    """Return rows of the `locations` database; rows with location 0 hold no entry and are left out.
 
     Args:
         keys: in any order.

@@ -156,7 +156,7 @@ def _runs_joined(pieces: pa.Array, counts: npt.NDArray[np.int64]) -> pa.Array:
 
 
 def _each_once(column: pa.Array, change: Callable[[pa.Array], pa.Array]) -> pa.Array:
-    """Change a column whose values repeat, one value at a time."""
+    """Change a column of repeated values, one value at a time."""
     coded = column.dictionary_encode()
     return change(coded.dictionary).take(coded.indices)
 

@@ -37,7 +37,7 @@ from recovery.model.metadata import NO_ENTRY, Digest, LedgerMetadata, Segment, S
 
 MAGIC: Final = b"BookieMetadataFormatVersion\t"
 _DIGITS: Final = 9
-"""The end of the format's number must stand within ten bytes."""
+"""The number of the format must end within ten bytes."""
 RECOVERING: Final = -102
 """Format 1's last entry of a ledger in recovery."""
 CLOSED_LINE: Final = "CLOSED"

@@ -1,4 +1,4 @@
-"""What Pulsar's records say of the ledgers that they use: managed ledgers, their cursors, schemas.
+"""Pulsar's records of the ledgers that it uses: managed ledgers, their cursors, schemas.
 
 Binary protobuf (proto/recovery/codecs/_pb/managed_ledger.proto), or compressed with a header, big-endian:
 
@@ -8,8 +8,8 @@ Binary protobuf (proto/recovery/codecs/_pb/managed_ledger.proto), or compressed 
     6     n     CompressedInfo: kind (0 none, 1 LZ4 block, 2 ZLIB, 3 ZSTD, 4 Snappy), size without compression
     6+n         the record, compressed
 
-Keys do not tell a managed ledger's record from a cursor's, whose names are the users'; the first byte does: a message
-begins the former, a number the latter.
+Users name cursors, so a key does not tell a managed ledger's record from a cursor's. The first byte does: a message
+begins the record of a managed ledger, a number that of a cursor.
 
     record           names
     ManagedLedger    each ledger: entries and size once it was closed, where it was offloaded to and deleted here; of a
@@ -76,7 +76,7 @@ class ManagedLedger:
 
     Attributes:
         ledgers: each once.
-        is_ended: the topic was ended: it takes no more.
+        is_ended: the topic was ended: it takes no messages.
     """
 
     ledgers: tuple[Listed, ...]
@@ -85,7 +85,7 @@ class ManagedLedger:
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """The ledgers that a subscription needs besides its topic's, and where it stands.
+    """The ledgers that a subscription needs besides its topic's, and its position.
 
     Attributes:
         ledgers: ids, each once, with what it is for.
@@ -116,13 +116,13 @@ def decode(raw: bytes) -> ManagedLedger | Cursor:
 def append_ledgers(raw: bytes, closed: Sequence[Listed], at_ms: int) -> bytes:
     """Return a managed ledger's record with more ledgers behind its last one, and with the end of that; not compressed.
 
-    A broker deletes a ledger of which the record says no entries, unless it is the last: so the former last one gets
-    its end, too. What this module does not know of the record stays in it.
+    A broker deletes a ledger without entries in this record, unless it is the last. So the former last one gets its end
+    too. Fields that this module does not know stay in the record.
 
     Args:
         raw: the record.
         closed: the record's last ledger, if it has one, then those that are appended, ascending; each with its end.
-        at_ms: when they were closed, as far as anybody knows: ms since 1970.
+        at_ms: when they were closed, as far as known: ms since 1970.
 
     Raises:
         FormatError: no managed ledger's record.
@@ -148,7 +148,7 @@ def append_ledgers(raw: bytes, closed: Sequence[Listed], at_ms: int) -> bytes:
 
 
 def encode_cursor(first: int, state: int = -1) -> bytes:
-    """Return the record of a subscription that stands at its topic's beginning, or where a ledger of its own says.
+    """Return the record of a subscription at its topic's beginning, or at the position in a ledger of its own.
 
     Args:
         first: ledger that the topic begins with.

@@ -51,7 +51,7 @@ _SIZE: Final = struct.Struct(">i")
 
 @dataclass(frozen=True, slots=True)
 class MessageHead:
-    """What stands in front of a message, or of a batch of them.
+    """The header of a message, or of a batch of messages.
 
     Attributes:
         producer: its name.
@@ -100,8 +100,8 @@ class PulsarMessage:
         batch: place in its batch; None: it is in none.
         encrypted: names of the keys that it is encrypted for; then `sealed` has the bytes.
         sealed: encrypted bytes, perhaps of a batch.
-        chunk: that it is a part only, whose payload is not decompressed.
-        compression: that `sealed`, or the whole that a part is of, still has; empty: none.
+        chunk: that it is only a part; the payload of a part is not decompressed.
+        compression: of `sealed`, or of the message that a part belongs to; empty: none.
         is_null: it has no value: what a compacted topic takes for a delete.
         compacted_out: compaction removed it; no consumer gets it.
         marker: kind of a broker's own entry; None: it is none.
@@ -129,7 +129,7 @@ class PulsarMessage:
 
 
 def decode(payload: bytes) -> MessageHead:
-    """Return what stands in front of the message of an entry.
+    """Return the header of the message of an entry.
 
     Args:
         payload: of the entry.
@@ -145,13 +145,13 @@ def decode(payload: bytes) -> MessageHead:
 
 
 def unpack(payload: bytes) -> list[PulsarMessage]:
-    """Return the messages of an entry: one, or those of its batch.
+    """Return the messages of an entry: one, or all of its batch.
 
     Args:
         payload: of the entry.
 
     Raises:
-        FormatError: no message of Pulsar, or one whose bytes are not what its head promises.
+        FormatError: no message of Pulsar, or one with bytes that do not match its header.
     """
     head, start = _parse(payload)
     body = payload[start:]

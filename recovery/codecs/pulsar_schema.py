@@ -3,7 +3,7 @@
 Each version has a ledger of its own with one entry (proto/recovery/codecs/_pb/managed_ledger.proto):
 
     message      field        says
-    SchemaEntry  schema_data  SchemaInfo: whose the schema is, its definition, whether this version deletes it
+    SchemaEntry  schema_data  SchemaInfo: the topic of the schema, its definition, whether this version deletes it
                  index        every version before, as the record had them; of the first one itself, without a ledger
     SchemaLocator             the record: the last version, and each with its number, its place and its hash
 
@@ -96,6 +96,6 @@ def _parse(message: Message, raw: bytes) -> None:
         message.ParseFromString(raw)
     except (DecodeError, RecursionError) as error:
         raise FormatError(Reason.BAD_VALUE, _NOUN, 0, "no protobuf of it") from error
-    # What is required inside of what repeats is not looked at by the parser.
+    # The parser does not check required fields inside of repeated ones.
     if not message.IsInitialized():
         raise FormatError(Reason.BAD_VALUE, _NOUN, 0, "a field is missing")

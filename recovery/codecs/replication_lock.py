@@ -1,11 +1,11 @@
-r"""The replication lock of a ledger: while it stands, no bookie deletes copies too many, and no worker copies any.
+r"""The replication lock of a ledger: while it exists, no bookie deletes surplus copies, and no worker copies any.
 
     key below the root                        of
     /underreplication/locks/urL%010d          a ledger of scope 0: its id with at least ten decimal digits
     /underreplication/locks/urS<32 hex>       any other: its qualified name (no released BookKeeper makes one)
 
 The value is text of the message LockDataFormat: ``bookieId: "<who>"\n``. A worker's lock is ephemeral, with its host.
-A guard's is persistent and names this program and the plan that it is of, so that nobody's lock is taken for another's.
+A guard's lock is persistent and names this program and its plan, so it is not mistaken for another owner's lock.
 So is the lock of an id that two ledgers have: it names this program and when it ends.
 
 Source: apache/bookkeeper 9590a97, org.apache.bookkeeper.meta: ZkLedgerUnderreplicationManager; scoped keys:
@@ -48,7 +48,7 @@ def lock_key(ledger: LedgerId) -> str:
 
 
 def ledger_of_lock(key: str) -> LedgerId | None:
-    """Return the ledger that a lock is of; None if the key is not a lock's."""
+    """Return the ledger of a lock; None if the key is not a lock's."""
     folder, _, name = key.rpartition("/")
     match = _NAME.fullmatch(name) if folder == LOCKS else None
     if match is None:
@@ -98,6 +98,6 @@ def read_reuse_end(value: bytes, owner: int) -> datetime | None:
 
 
 def decode_holder(value: bytes) -> str | None:
-    """Return whom a lock names; None if it names nobody."""
+    """Return the owner that a lock names; None if it names no owner."""
     match = _HOLDER.fullmatch(value)
     return match[1].decode(errors="replace") if match else None

@@ -3,7 +3,7 @@ r"""The mark of an under-replicated ledger: which bookies are believed to lack i
 The value is text of the message UnderreplicatedLedgerFormat; no bytes are a mark, too. Keys: `recovery.codecs.keys`.
 
     replica: "10.0.0.1:3181"        a bookie, any number of times
-    ctime: 1700000000000            ms since 1970; absent where BookKeeper is told not to write it
+    ctime: 1700000000000            ms since 1970; absent where BookKeeper is set not to write it
 
 Source: apache/bookkeeper 9590a97, ZkLedgerUnderreplicationManager; docs/formats/store-keys.md.
 """

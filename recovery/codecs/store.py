@@ -152,7 +152,7 @@ class Places:
     Attributes:
         layout, instance_id: keys.
         cookies: folder.
-        registrations: folders of writable and of read-only bookies; the second may stand inside the first.
+        registrations: folders of writable and of read-only bookies; the second may be inside the first.
         folders: what a new cluster has, empty; the keys above them are made with them.
     """
 
@@ -174,7 +174,7 @@ ON_ETCD: Final = Places(
 
 
 REGISTRATIONS: Final = (*ON_ZOOKEEPER.registrations, *ON_ETCD.registrations)
-"""Of any store: what has no such folder has nobody registered in it."""
+"""Of any store: without such a folder, no bookie is registered in it."""
 
 
 def places(layout: "Layout | str | None") -> Places:
@@ -228,7 +228,7 @@ def _is_short(layout: Layout, number: int) -> bool:
 
 
 def ledger_of(layout: Layout, key: str) -> LedgerId | None:
-    """Return the ledger whose record is at a key; None if it is not exactly the key of one.
+    """Return the ledger with its record at a key; None if it is not exactly the key of a record.
 
     BookKeeper's own listings take more (any name with digits in a leaf folder, an id in the wrong tree); what is found
     there would be read at another key.
@@ -369,17 +369,17 @@ def place_key(base: str, key: str, outside: str = "") -> str:
 
 
 def generator_key(layout: Layout) -> str:
-    """Return the key whose counter of children gives short ids; in the flat layout that is the root."""
+    """Return the key with the counter of children that gives short ids; in the flat layout that is the root."""
     return ROOT if layout is Layout.FLAT else SHORT_GENERATOR
 
 
 def bucket_key(bucket: int) -> str:
-    """Return the key whose writes give the ids of a bucket, 0 to 127, on etcd."""
+    """Return the key that is written to give the ids of a bucket, 0 to 127, on etcd."""
     return f"{ETCD_BUCKETS}/{bucket:03d}"
 
 
 def bucket_of(key: str) -> int | None:
-    """Return the bucket whose ids a key's writes give, on etcd; None if it is no such key."""
+    """Return the bucket of ids that writes of a key give, on etcd; None if it is no such key."""
     match = _BUCKET_KEY.fullmatch(key)
     return int(match[1]) if match and int(match[1]) < _BUCKETS else None
 

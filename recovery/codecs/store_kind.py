@@ -33,7 +33,7 @@ class StoreKind:
         has_pulsar: Pulsar's own records may be beside the ledgers root.
         has_bucket_counters: ids are given out by a counter of each bucket; False: by one of the layout.
         removals: keys that one transaction may remove beside the change of another, at most.
-        makes_layout: whoever makes the ledgers root makes the node of the layout with it.
+        makes_layout: the creator of the ledgers root also makes the node of the layout.
         uri: of a ledgers root, with {layout}, {hosts} and {folder}, which the root is in.
         joins_hosts: what is between two of them there.
     """

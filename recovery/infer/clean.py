@@ -1,9 +1,9 @@
 """The common path: does one history of ensembles explain every copy, decided for whole batches of ledgers at once.
 
 Given an ensemble size E and a write quorum W for each ledger, a bookie gets a position, each position is tiled by the
-stays of its bookies, and segments begin where stays take over. What is accepted is proved: each entry from 0 to the
-last has all its W copies where the proposed ensembles say. No loop over ledgers; every loop here is bounded, whatever
-the input. The theory is in `docs/internals/reconstruction.md`.
+stays of its bookies, and segments begin where stays take over. An accepted ledger is proved: each entry from 0 to the
+last has all its W copies on the proposed ensembles. There is no loop over ledgers, and every loop is bounded for any
+input. The theory is in `docs/internals/reconstruction.md`.
 """
 
 from dataclasses import dataclass
@@ -183,7 +183,7 @@ def _tile(copies: CopyColumns, ensemble: Ints, write: Ints, rows: _Rows, positio
     segments = np.where(accepted, 1, 0)
     np.maximum.at(segments, ledger[takeover], number + 1)
 
-    # Cells position by position, so that whoever stays fills the segments after the one he came in.
+    # Cells position by position: a bookie that stays fills the segments after the one that it came in.
     cells = segments * ensemble
     offset = np.append(0, np.cumsum(cells))
     segment = np.zeros(len(ledger), np.int64)

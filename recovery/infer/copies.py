@@ -12,7 +12,7 @@ Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 LOST: Final = "lost"
-"""Source of rows that are put back where a disk lost them: a bookie had them, and serves them no more."""
+"""Source of rows that are put back after a disk lost them: a bookie had the entries, and no longer serves them."""
 _FEW_GAPS: Final = 256
 """Gaps of a ledger that may be bookies that came and went: more are something else."""
 

@@ -59,14 +59,14 @@ class Facts:
 
     Attributes:
         bucket, scope, ledger: the key.
-        bookies: names, sorted; a bookie is a number of this list; unscanned: those that no inventory is of; lost:
-            those of which nothing will come back that is not seen.
+        bookies: names, sorted; a bookie is a number of this list; unscanned: those without an inventory; lost: those
+            stated to be gone, with nothing more to come.
         copies: entries by (ledger, bookie), of strong rows.
         row_bookie: of each row of `copies`; row_copied: a header of it has a LAC that is not below its entry;
             row_lac: the largest of its headers, NO_LAC without one; row_first: the header of its first entry was read.
         idle_ledger, idle_bookie: strong rows without entries, sorted by both.
-        holder_ledger, holder_bookie: who serves entries, be their groups possible or not; of a ledger that nobody
-            serves, all who have any row. Sorted by both.
+        holder_ledger, holder_bookie: bookies that serve entries, even in impossible groups; for a ledger that no bookie
+            serves, all bookies with any row. Sorted by both.
         broken: groups or headers are impossible.
         fragmented: more groups or runs than the limit; such a ledger has no rows in `copies`.
         indexed: an index or a wire answer has it.
@@ -76,17 +76,17 @@ class Facts:
         unserved: all its copies are in logs or old journals, and taken for copies all the same.
         unlisted: entries in logs or old journals of a bookie that has a strong row of it.
         weak_end: the highest entry in logs or old journals; -1 without one.
-        whole_ledger, whole_bookie: of which nothing else can be on which bookie: a row says so.
+        whole_ledger, whole_bookie: a row says that this bookie can have nothing else of this ledger.
         limbo, incomplete: of any row.
         reincarnated: rows of one bookie from two incarnations.
         keys: how many distinct master keys; key: one of them, number of `key_values`, or -1.
         lac: the largest of all headers and explicit ones; explicit: of explicit ones; NO_LAC where there is none.
         copied: a header's LAC is not below its entry.
-        newest_copy: the highest entry whose header has the largest LAC of all and is a copy's: nobody who wrote shows
-            as late a LAC as who copied; -1 without one. A ledger that was open then may have gone on.
+        newest_copy: the highest entry with the largest LAC of all in the header of a copy; -1 without one. No writer
+            shows as late a LAC as a copier. A ledger that was open then may have gone on.
         last_length: at the last entry, -1 where no header of it was read.
         lengths_differ: two headers of one entry disagree; crossed: an entry begins, in bytes of the ledger, before an
-            earlier one ends; overlapped: two entries share bytes of the ledger, in whatever order they were sent.
+            earlier one ends; overlapped: two entries share bytes of the ledger, in any order of sending.
         lac_record: row of `lac_records` that is of the ledger, or -1.
         digest: number of `DIGESTS`, or -1; verified: every header's bytes agreed; digests_differ.
         headers: of strong rows, sorted by ledger and entry.
@@ -243,10 +243,10 @@ def read(
         copies: COPIES, rows of any number of inventories in any order.
         bookies: BOOKIES.
         max_groups: more groups or runs of one ledger make it fragmented.
-        same_keys: keys (SHA-256, as in COPIES) that stand for another one.
-        unscanned: bookies that no inventory is of.
-        lost: bookies of which nothing will come back that is not seen; with or without an inventory.
-        are_leftovers_wanted: of a ledger that no bookie serves what logs have are its copies, deleted there or not.
+        same_keys: keys (SHA-256, as in COPIES) that count as another key.
+        unscanned: bookies without an inventory.
+        lost: bookies that are stated to be gone, with or without an inventory.
+        are_leftovers_wanted: records in logs count as copies of a ledger that no bookie serves, deleted there or not.
     """
     copies = copies.select(COLUMNS)
     (of_bookie, listed), names = _bookie_codes([copies["bookie"], bookies["bookie"]], (*unscanned, *lost))
@@ -299,7 +299,7 @@ def read(
     fragmented = np.bincount(number[record], minlength=count) > max_groups
     use = np.flatnonzero(~weak & possible & ~fragmented[number[record]])
     taken = KeyedGroups(unit[record[use]], first[use], last[use], size[use], period[use])
-    # Groups of one record are as `regroup` leaves them, unless the inventory is broken; those of several are not.
+    # Unless the inventory is broken, `regroup` made the groups of one record; several records need it again.
     several = np.bincount(unit[_mark(record[use], len(unit))], minlength=len(unit_of)) > 1
     taken, too_many = unite_groups(taken, several, unit_of, max_groups)
     fragmented |= too_many
@@ -393,7 +393,7 @@ def read(
 def _find_unserved(record: Ints, number: Ints, strong: Mask, is_unindexed: Mask, count: int) -> Ints:
     """Return the rows that have the only copies of ledgers, in logs or old journals of bookies without their index.
 
-    A bookie whose index was seen, and that has such a row too, may have deleted the ledger: then there are none.
+    A bookie with a readable index and such a row may have deleted the ledger: then no row is returned.
     """
     proves = (strong | ~is_unindexed)[record]
     if proves.all():

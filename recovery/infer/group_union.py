@@ -15,7 +15,7 @@ _AT_ONCE: Final = 1 << 21
 
 
 def unite_groups(groups: KeyedGroups, several: Mask, ledger: Ints, limit: int) -> tuple[KeyedGroups, Mask]:
-    """Sort the groups of each key, and unite those of keys with several rows, and those that overlap or touch.
+    """Sort the groups of each key; unite groups of keys with several rows, and groups that overlap or touch.
 
     Args:
         groups: with keys below `len(several)`, equal ones adjacent.
@@ -24,7 +24,7 @@ def unite_groups(groups: KeyedGroups, several: Mask, ledger: Ints, limit: int) -
         limit: runs of one ledger that are laid out at most.
 
     Returns:
-        The groups, ascending and disjoint by key; and which ledgers had too many runs, whose groups are left out.
+        The groups, ascending and disjoint by key; and the ledgers with too many runs, without their groups.
     """
     too_many = np.zeros(int(ledger.max(initial=-1)) + 1, np.bool_)
     if not several.any() and _mark_apart(groups).all():
@@ -47,7 +47,7 @@ def unite_groups(groups: KeyedGroups, several: Mask, ledger: Ints, limit: int) -
     ]
     whole = _take(groups, ~touched)
     joined = _concatenate([_take(whole, ~too_many[ledger[whole.key]]), _sort_groups(_concatenate(parts))])
-    # Groups of a key stand together on one side: two stretches that are sorted are merged.
+    # Groups of a key are together on one side: two sorted stretches are merged.
     return _take(joined, np.argsort(joined.key, kind="stable")), too_many
 
 

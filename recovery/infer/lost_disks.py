@@ -1,4 +1,4 @@
-"""Disks that are gone for good, as somebody states: what is not seen of them hides nothing."""
+"""Disks that are stated to be gone for good: their unread parts hide nothing."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from recovery.errors import InputError, Reason
 
 @dataclass(frozen=True, slots=True, order=True)
 class LostDisk:
-    """A bookie, or one folder of it, of which nothing will come back.
+    """A bookie, or one folder of it, that will not come back.
 
     Attributes:
         bookie: its id.
@@ -35,7 +35,7 @@ class LostDisk:
 
 
 def mark_index_seen(bookies: pa.Table) -> npt.NDArray[np.bool_]:
-    """Say of which bookies the index was seen, and the journal, which has what the index is to get; BOOKIES in."""
+    """Mark bookies with a readable index and journal (a journal has what the index will get); BOOKIES in."""
 
     def is_seen(row: Mapping[str, Any]) -> bool:
         roles = {folder["role"] for folder in row["dirs"]}
@@ -46,7 +46,7 @@ def mark_index_seen(bookies: pa.Table) -> npt.NDArray[np.bool_]:
 
 
 def list_bounded(bookies: pa.Table, damage: pa.Table) -> list[str]:
-    """Return the bookies of which all is seen but what damage hides of ledgers that it names.
+    """Return the bookies that were read whole, except for entries of ledgers that damage names.
 
     Args:
         bookies: BOOKIES.
@@ -57,7 +57,7 @@ def list_bounded(bookies: pa.Table, damage: pa.Table) -> list[str]:
 
 
 def list_explained(bookies: pa.Table, damage: pa.Table) -> list[str]:
-    """Return the bookies that were not seen completely, and of which each such folder has damage that was listed.
+    """Return the bookies that were not read completely, if each unread folder has listed damage.
 
     Args:
         bookies: BOOKIES.
@@ -81,18 +81,18 @@ def list_explained(bookies: pa.Table, damage: pa.Table) -> list[str]:
 def find_lost_bookies(
     stated: Sequence[LostDisk], bookies: pa.Table, damage: pa.Table, members: Sequence[str]
 ) -> tuple[str, ...]:
-    """Return the bookies of which nothing can come back any more that was not seen.
+    """Return the bookies that can show nothing more than was read.
 
-    A bookie of which one folder is stated to be lost is among them if nothing else of it is missing.
+    A bookie with one folder that is stated to be lost is among them if nothing else of it is missing.
 
     Args:
-        stated: what somebody states.
+        stated: the statements of the operator.
         bookies: BOOKIES of all inventories.
         damage: DAMAGE of all inventories.
-        members: bookies of the cluster that no inventory is of.
+        members: bookies of the cluster without an inventory.
 
     Raises:
-        InputError: a statement is of a bookie that nobody knows, or of a folder that is not missing.
+        InputError: a statement names an unknown bookie, or a folder that is not missing.
     """
     rows = {row["bookie"]: row for row in bookies.to_pylist()}
     harms: dict[str, list[tuple[str, str]]] = {}
@@ -122,11 +122,11 @@ def find_lost_bookies(
 
 
 def _is_rest_seen(row: Mapping[str, Any], harms: Sequence[tuple[str, str]], folders: set[str]) -> bool:
-    """Whether a bookie has nothing missing but folders that are lost, and entries whose logs were in these.
+    """Whether a bookie misses only lost folders, and entries of logs that were in these.
 
     Args:
         row: of BOOKIES.
-        harms: files of the bookie whose damage hides entries, each with the reason.
+        harms: files of the bookie with damage that hides entries, each with the reason.
         folders: that are stated to be lost.
     """
     missing = [(entry["path"], entry["role"]) for entry in row["dirs"] if not entry["complete"]]

@@ -24,7 +24,7 @@ from recovery.model.groups import KeyedGroups, count, difference_runs, from_arro
 _ID: Final = ["scope", "ledger"]
 _PAIR: Final = [*_ID, "bookie"]
 _BOUNDED: Final = ("ledger", "unlisted")
-"""What damage hides that leaves alone whatever an index lists."""
+"""Kinds of damage that hide nothing of what an index lists."""
 _MOST_RUNS: Final = 2_000_000
 """Runs of entries that are laid out for one row."""
 
@@ -55,7 +55,7 @@ class SettledEntries:
 def settle_entries(
     copies: pa.Table, bookies: pa.Table, damage: pa.Table, shapes: Sequence[PriorShape], tolerances: Sequence[int]
 ) -> SettledEntries:
-    """Find ledgers of which damage hides only entries that other bookies serve.
+    """Find ledgers with hidden entries that other bookies serve, all of them.
 
     Args:
         copies: COPIES of whole ledgers.
@@ -104,7 +104,7 @@ def settle_entries(
 
 
 def _list_named(bookies: pa.Table, damage: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Return rows of damage that list all they hide, of bookies that hide no more; and all that name ledgers."""
+    """Return rows of damage that list all they hide, on bookies that hide nothing else; and all rows with a ledger."""
     hiding = damage.append_column("place", pa.array(np.arange(damage.num_rows))).filter(damage["hides_entries"])
     is_bounded = pc.fill_null(pc.is_in(hiding["hides"], value_set=pa.array(_BOUNDED)), fill_value=False)
     loose = hiding.filter(pc.invert(is_bounded))["bookie"].combine_chunks()
@@ -125,13 +125,13 @@ def _mark_strong(copies: pa.Table, bookies: pa.Table) -> Mask:
 
 
 def _find_rows(rows: pa.Table, among: pa.Table, keys: list[str]) -> Ints:
-    """Return the places of the rows whose keys are in another table."""
+    """Return the places of the rows with keys in another table."""
     numbered = rows.select(keys).append_column("number", pa.array(np.arange(rows.num_rows)))
     return np.sort(numbered.join(among.select(keys), keys, join_type="left semi")["number"].to_numpy())
 
 
 def _mark_covered(parts: pa.Table, covers: pa.Table, *, is_of_others: bool) -> Mask:
-    """Say of which parts each entry is in some cover of the ledger, of the same bookie or of others."""
+    """Mark the parts with each entry in some cover of the ledger, on the same bookie or on others."""
     numbered = parts.select(_PAIR).append_column("part", pa.array(np.arange(parts.num_rows)))
     holders = covers.select(_PAIR).rename_columns([*_ID, "holder"])
     pairs = numbered.join(holders.append_column("cover", pa.array(np.arange(covers.num_rows))), _ID, join_type="inner")
@@ -148,7 +148,7 @@ def _mark_covered(parts: pa.Table, covers: pa.Table, *, is_of_others: bool) -> M
 
 
 def _put_back(copies: pa.Table, lost: pa.Table) -> pa.Table:
-    """Return the copies with rows of what bookies lost, whose other rows are complete then."""
+    """Return the copies with added rows of lost entries; the other rows of these bookies are complete then."""
     rows = copies.select([*_PAIR, "source"]).append_column("row", pa.array(np.arange(copies.num_rows)))
     first = rows.filter(pc.equal(rows["source"], "index")).group_by(_PAIR).aggregate([("row", "min")])
     numbered = lost.select(_PAIR).append_column("number", pa.array(np.arange(lost.num_rows)))

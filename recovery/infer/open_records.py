@@ -1,7 +1,8 @@
 """Records that were open when the store was lost: which of them can stay open.
 
-Whoever opens an open ledger next closes it: a recovery reads on from the last add confirmed, entry by entry, and stops
-where W - A + 1 members of the last ensemble have none. So an entry is safe that A of its write set have.
+The next client that opens an open ledger closes it. Its recovery reads on from the last add confirmed, entry by entry,
+and stops at an entry that W - A + 1 members of the last ensemble lack. So an entry on A members of its write set is
+safe.
 """
 
 import numpy as np
@@ -17,8 +18,8 @@ from recovery.model.metadata import LedgerMetadata
 def can_stay_open(known: Facts, ledger: int, stored: LedgerMetadata, copies: Copies, members: Ints) -> bool:
     """Say whether the recovery of an open ledger, through its own record, reads every entry that some bookie has.
 
-    An entry that fewer than A have was never acknowledged, or a bookie lost its copy without a trace: a recovery may
-    stop before it, and whoever closes the ledger behind it loses nothing.
+    An entry on fewer than A members was never acknowledged, or a bookie lost its copy without a trace. A recovery may
+    stop before such an entry. A close behind it loses nothing.
 
     Args:
         known: what bookies show; nothing of the ledger is hidden.

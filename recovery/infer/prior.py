@@ -1,6 +1,6 @@
 """What a ledger of this cluster may look like where its own copies do not say: counted shapes, in order of weight.
 
-A ledger whose copies are striped shows E and W. One whose bookies all hold all of it does not: three full copies may be
+Striped copies of a ledger show its E and W. Full copies on all its bookies do not: three full copies may be
 a 3/3 ledger, a 4/4 one that lost a bookie, or a 2/2 one with a leftover. Such shapes count only with support; the rule
 and its reasons are in `docs/internals/reconstruction.md`.
 """
@@ -152,7 +152,7 @@ class Prior:
             shapes: counted on copies.
             catalog_counts: (E, W, A) of stored metadata, to ledgers.
             default_quorum: (E, W, A).
-            unscanned: members of the cluster that no inventory is of: what one of them would hold is missing in all.
+            unscanned: members of the cluster without an inventory: what such a member would hold is missing in all.
         """
         shapes += ShapeCounts(bookies=frozenset(unscanned))
         stored: Counter[tuple[int, int]] = Counter()
@@ -175,7 +175,7 @@ class Prior:
         return cls(tuple(first.values()), usual, least, default_quorum, find_kept(shapes.sample))
 
     def with_stated(self, quorum: tuple[int, int, int]) -> "Prior":
-        """Return the same of ledgers whose (E, W, A) somebody states: nothing else is assumed of them."""
+        """Return the prior of ledgers with a stated (E, W, A): nothing else is assumed of them."""
         stated = PriorShape(quorum[0], quorum[1], 1.0, Source.DEFAULT_QUORUM)
         return Prior((stated,), default=quorum, kept=self.kept)
 
@@ -268,7 +268,7 @@ def read_shapes(copies: CopyColumns) -> tuple[Ints, Ints]:
 
 
 def find_striped(copies: CopyColumns) -> Mask:
-    """Say which ledgers have a group that shows stripes, maybe not those of all."""
+    """Mark ledgers with a group that shows stripes, perhaps not the stripes of all."""
     striped = np.zeros(copies.ledgers, np.bool_)
     striped[copies.row_ledger[copies.group_row[_find_periodic(copies)]]] = True
     return striped

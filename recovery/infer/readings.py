@@ -5,10 +5,10 @@
     likeliest   the record that explains the copies best, if each entry that is seen has a holder in its write set
     universal   one segment, its members all who hold any entry, E = W = their number, A = 1
 
-A client that reads through the universal one asks one member after the other until one has the entry. Where nobody has
-it, all say that there is no such entry, and some readers skip its neighbours, too: so bookies that may have it are
-named beside the holders, and readers wait. Only content that is in doubt is not read: two keys, one entry with two
-payloads, a deletion that somebody may have meant. See `docs/internals/guards.md`.
+A client that reads through the universal one asks one member after the other until one has the entry. If no member has
+it, all answer that there is no such entry, and some readers skip its neighbours too. So bookies that may have it are
+named beside the holders, and readers wait. Only doubtful content gets no reading: two keys, one entry with two
+payloads, a deletion that may have been intended. See `docs/internals/guards.md`.
 """
 
 from dataclasses import dataclass, replace
@@ -27,7 +27,7 @@ from recovery.model.groups import KeyedGroups, KeyedRuns, difference_runs, to_ru
 MOST_NAMED: Final = 12
 """Bookies that are named beside the holders: with so many a reader was seen to need 1.3 requests an entry."""
 MOST_RUNS: Final = 2_000_000
-"""Runs of one ledger that are laid out to find which entries nobody has."""
+"""Runs of one ledger that are expanded to find entries without a holder."""
 
 
 class Reading(StrEnum):
@@ -40,12 +40,12 @@ class Reading(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Readings:
-    """How ledgers are read of which something may be hidden.
+    """How ledgers with possibly hidden entries are read.
 
     Attributes:
         explained: with the record of each ledger that has a reading.
-        guarded: ledgers that have one, and are not restored.
-        universal: those of them whose reading is the universal one.
+        guarded: ledgers with a reading that are not restored.
+        universal: guarded ledgers with the universal reading.
     """
 
     explained: Explained
@@ -54,7 +54,7 @@ class Readings:
 
 
 def refuse_content(known: Facts, refusal: Ints, is_deleted: Mask) -> None:
-    """Give as reason what speaks against the content of a refused ledger, whatever else is missing of it.
+    """Give each refused ledger the reason against its content, if there is one.
 
     Args:
         known: what bookies show.
@@ -76,14 +76,14 @@ def refuse_content(known: Facts, refusal: Ints, is_deleted: Mask) -> None:
 def find_readings(
     known: Facts, explained: Explained, refusal: Ints, may_hide: Mask, accepted: frozenset[Refusal] = frozenset()
 ) -> Readings:
-    """Find a reading of each ledger that is refused, and whose content is not in doubt.
+    """Find a reading of each refused ledger, unless its content is in doubt.
 
     Args:
         known: what bookies show.
         explained: what explains each ledger; of refused ones, too, where something does.
         refusal: code of the reason of each ledger, or 0.
-        may_hide: which bookies may have entries that nobody saw.
-        accepted: doubts of content that somebody accepts.
+        may_hide: which bookies may have unseen entries.
+        accepted: doubts of content that a person accepts.
     """
     can_be = np.isin(refusal, [CODES[reason] for reason in GUARDABLE | accepted])
     if Refusal.TWO_HISTORIES not in accepted:
@@ -130,7 +130,7 @@ def find_readings(
 
 
 def _name_holders(known: Facts, wanted: Mask, empty: Mask, may_hide: Mask) -> Segments:
-    """Return one segment of each wanted ledger: all who hold any entry of it, whoever has the first ones in front.
+    """Return one segment of each wanted ledger: all holders of any entry, those of the first entries in front.
 
     Of a ledger without entries, those who know it. Behind them, where some entry is on none, those who may have it.
     """
@@ -159,7 +159,7 @@ def find_holes(known: Facts, ledgers: Ints, ends: Ints) -> KeyedRuns:
 
     Args:
         known: what bookies show.
-        ledgers: their numbers, ascending. Those of more than `MOST_RUNS` runs are left out.
+        ledgers: their numbers, ascending. Ledgers with more than `MOST_RUNS` runs are left out.
         ends: the last entry of every ledger.
 
     Returns:

@@ -43,11 +43,11 @@ class Options:
 
     Attributes:
         passwords: candidates; never shown.
-        unscanned_bookies: members of the cluster that no inventory is of: their names, or how many.
-        lost_bookies: bookies of which nothing will come back that is not seen: none of the former.
+        unscanned_bookies: members of the cluster without an inventory: their names, or how many.
+        lost_bookies: bookies that are stated to be gone; none of them is in `unscanned_bookies`.
         max_groups: more groups of one ledger leave it undecided.
-        tail: where ledgers are closed whose last entries may not have been acknowledged.
-        is_doubt_accepted: what would be held for its content is guarded: what a person can choose.
+        tail: where a ledger is closed if its last entries may not have been acknowledged.
+        is_doubt_accepted: guard ledgers that would be held for their content: a person can choose this.
     """
 
     passwords: tuple[bytes, ...] = field(default=(b"",), repr=False)
@@ -83,8 +83,7 @@ def reconstruct(
         options: what the operator knows.
         snapshot: CATALOG_LEDGERS of a snapshot, each ledger at most once; no holds.
         references: what an upper layer knows of its ledgers, of `references.SCHEMA`.
-        alive: key columns and bytes of the records that the store had last, as its own files show: nobody deleted
-            these.
+        alive: key columns and bytes of the last records of the store, from its own files: these were not deleted.
 
     Returns:
         RECONSTRUCTION, one row a ledger, in key order.
@@ -164,7 +163,7 @@ def reconstruct(
     if snapshot is not None:
         hidden = np.maximum(unseen.bookies, len(options.lost_bookies))
         snapshot_doubts = SnapshotDoubts(hidden, prior.kept, options.tail is not Tail.ACKNOWLEDGED)
-        # What was put back stands where bookies' own ensembles have it: a record of others cannot be read there.
+        # Rows that were put back are on the bookies' own ensembles: a record with other members cannot be read there.
         served = replace(read(copies), leftover=known.leftover) if settled.lost.num_rows else known
         table = apply_snapshot(table, served, snapshot, snapshot_doubts, alive)
     return table if references is None else apply_references(table, known, references)
@@ -405,7 +404,7 @@ def _choose_states(
 
 
 def _verify_by_lac(known: Facts, keys: dict[bytes, bytes], wanted: Mask) -> Mask:
-    """Say where a stored explicit LAC's HMAC agrees; only for ledgers whose type is known by its width alone."""
+    """Mark ledgers with a right HMAC of their stored explicit LAC; only where its width alone gives the digest type."""
     verified = np.zeros(known.count, np.bool_)
     ledgers = np.flatnonzero(wanted & (known.digest == _HMAC) & ~known.verified & (known.lac_record >= 0))
     records = known.lac_records.take(pa.array(known.lac_record[ledgers])).to_pylist()

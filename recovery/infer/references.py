@@ -1,7 +1,7 @@
 """What an upper layer knows of its ledgers, against what was reconstructed: it supplies ends, and checks them.
 
 the reference                         what becomes of the ledger
-deleted, also by a tombstone          not restored, its data is nobody's: a delete wins over data
+deleted, also by a tombstone          not restored, its data has no owner: a delete wins over data
 the same last entry                   graded `reference`
 a last entry that bookies allow       closed there: what is above was never acknowledged
 one above all that bookies hold       guarded: acknowledged entries are lost, or hidden
@@ -29,7 +29,7 @@ SCHEMA: Final = pa.schema(
         pa.field("length", pa.int64()),
         pa.field("deleted", pa.bool_()),
         pa.field("owner", pa.string()),
-        pa.field("deletion", pa.string()),  # how it was deleted, where a store's history shows it; nobody said it
+        pa.field("deletion", pa.string()),  # how it was deleted, where a store's history shows it without a statement
         pa.field("source", pa.string()),
         pa.field("tombstone", pa.string()),  # when and by whom it was purged; null: no tombstone says that
     ]

@@ -38,7 +38,7 @@ class Refusal(StrEnum):
     for it behind an earlier one: maybe of another ledger under the same id, or of a writer that sent ids out of order.
     """
     TWO_INCARNATIONS = "two_incarnations"
-    """One bookie id stands for two sets of disks that both have this ledger."""
+    """Two sets of disks have one bookie id, and both have this ledger."""
     LOG_ONLY_COPIES = "log_only_copies"
     """A bookie has entries in its logs or old journals that its index lacks: it would not serve them."""
     DELETED_SOMEWHERE = "deleted_somewhere"
@@ -54,7 +54,7 @@ class Refusal(StrEnum):
     ID_OUT_OF_RANGE = "id_out_of_range"
     """An id that no store of the scope can name."""
     DELETED_OUTSIDE = "deleted_outside"
-    """The store's own history shows that somebody deleted it: not restored unless a person chooses that."""
+    """The store's own history shows its deletion: not restored unless a person chooses that."""
     DELETED_BEFORE = "deleted_before"
     """Its id was given out before a snapshot was taken, which has no record of it: deleted before that."""
     DELETED_SINCE = "deleted_since"

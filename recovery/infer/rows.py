@@ -139,7 +139,7 @@ def _grade_fields(known: Facts, explained: Explained, proposals: Proposals, rest
         "last_entry": end,
         # A recovery that found nothing in the last ensemble wrote a length of 0, and nothing shows it.
         "length": np.full(known.count, _INFERRED),
-        # Who was replaced and came back can fit as well as the member that nobody scanned.
+        # A replaced bookie that came back can fit as well as an unscanned member.
         "segments": np.minimum(shape, _INFERRED),
         "digest": np.where(known.digest < 0, _UNKNOWN, np.where(proposals.verified, _VERIFIED, _INFERRED)),
         "password": np.where(proposals.opened, _VERIFIED, _UNKNOWN),

@@ -37,7 +37,7 @@ _SIMILAR: Final = 3.0
 _STRANGE: Final = 2.5
 """What a shape costs that nothing but the number of copies speaks for."""
 _STRANGE_IF_UNSEEN: Final = 4.5
-"""As `_STRANGE`, where nobody looked at all that some bookie has: that is likelier than a shape of its own."""
+"""As `_STRANGE`, if some bookie was not read whole: that is likelier than a shape of its own."""
 _STRANGE_STRIPES: Final = 2.0
 """As `_STRANGE`, where the copies are striped like that."""
 _LISTED: Final = 4
@@ -46,7 +46,7 @@ _WEIGHT: Final = 0.3
 
 
 class Tail(StrEnum):
-    """Where a ledger is closed whose last entries may not have been acknowledged; a word of the command line."""
+    """Where a ledger is closed if its last entries may not have been acknowledged; a word of the command line."""
 
     INCLUSIVE = "inclusive"
     """At the last entry that a reader could have seen."""
@@ -246,7 +246,7 @@ class _CopyPattern(NamedTuple):
 
     @classmethod
     def read_all(cls, copies: CopyColumns) -> "list[_CopyPattern]":
-        """Look at all ledgers of a batch."""
+        """Read the patterns of all ledgers of a batch."""
         number, runs = copies.row_ledger[copies.group_row], run_counts(copies.first, copies.last, copies.period)
         entries = np.zeros(copies.ledgers, np.int64)
         np.add.at(entries, number, runs * copies.size)
@@ -303,7 +303,8 @@ class _CopyPattern(NamedTuple):
 def _choose_end(held_copies: Copies, solution: Solution, end: int, lac: int, prior: Prior, doubt: Doubt) -> int | None:
     """Return the last entry that stays; None where that cannot be said.
 
-    An entry that nobody holds ends the ledger if neither it nor any behind it can have been acknowledged. A bookie gets
+    An entry without a holder ends the ledger if neither it nor any later entry can have been acknowledged. A bookie
+    gets
     its entries in order: one that lacks some of its share and holds later ones has lost them, and maybe others. One
     that was wiped may have been any member.
     """
@@ -346,8 +347,8 @@ def _count_holders(holds: Mask, solution: Solution, entries: Ints, lossy: Mask) 
 def _find_denied(held_copies: Copies, solution: Solution, end: int) -> int:
     """Return the first entry that some member lost, else the one behind the end.
 
-    A recovery that such a member answers, and nobody who has a later LAC, closes the ledger before that entry, though
-    it was acknowledged.
+    Suppose that such a member answers a recovery, and no bookie with a later LAC does. Then the recovery closes the
+    ledger before that entry, though the entry was acknowledged.
     """
     low = max(0, end + 1 - TAIL)
     lossy = _find_lossy(held_copies, solution, end)

@@ -14,7 +14,7 @@ from recovery.model.groups import KeyedGroups, count, group_runs, run_counts, to
 Floats = npt.NDArray[np.float64]
 NOBODY: Final = -1
 _CUTS: Final = 160
-"""Places where segments may begin: half as many squared are the intervals whose cost is computed."""
+"""Places where segments may begin: the cost of half their square, in intervals, is computed."""
 _MAIN: Final = 14
 """The likeliest cuts: what segments there cost, the cheapest ones need not exceed."""
 
@@ -164,7 +164,7 @@ class Cases(NamedTuple):
 
 def _find_cuts(groups: KeyedGroups, ledger: Ints, end: Ints) -> tuple[Ints, Ints, Mask]:
     """Return where segments may begin, as `Cases` has it: where some bookie comes or goes, the longest away first."""
-    # Inside a group of equal distances nobody comes or goes; two runs are at equal distances by chance.
+    # Inside a group of equal distances no bookie comes or goes; two runs are at equal distances by chance.
     is_pair = run_counts(groups.first, groups.last, groups.period) == 2
     begin = np.concatenate([groups.first, groups.last[is_pair]])
     behind = np.concatenate([groups.last + groups.size, (groups.first + groups.size)[is_pair]])

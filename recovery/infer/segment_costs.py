@@ -32,21 +32,21 @@ COPIED_EXTRAS: Final = 0.5
 WIPED: Final = 2.0
 """So much less it costs that positions have no bookie where one may have lost it: less than an unsupported shape."""
 _MAX_COSTS: Final = 1 << 20
-"""Cuts times bookies times positions whose cost is computed: some seconds."""
+"""Most costs that are computed (cuts times bookies times positions): some seconds."""
 _ASSIGNMENTS: Final = 10_000
 """Assignments that one ledger and shape may take: half a second."""
 _AT_ONCE: Final = 1 << 17
-"""Intervals times bookies times positions whose cost is computed at a time: columns that stay beside the processor."""
+"""Costs that are computed at a time (intervals times bookies times positions): they fit into the cache."""
 _FIRST: Final = 8
-"""Cuts whose cost is computed at a time."""
+"""Cuts that are weighed at a time."""
 _STRETCH: Final = 64
-"""Entries whose cost is computed first: most shapes cost too much there already."""
+"""Entries that are weighed first: most shapes cost too much there already."""
 _TOGETHER: Final = 512
-"""Problems whose cost is computed side by side."""
+"""Problems that are weighed side by side."""
 _PADDED: Final = (5, 7, 11, 15)
 """Rows that a problem is filled up to, where it has fewer."""
 _FEW: Final = 18
-"""Cuts of which the likeliest are not looked at by themselves."""
+"""With so few cuts, the likeliest are not weighed first."""
 _EXACT: Final = 1e-9
 """More than what the order of adding changes."""
 _IN_PAIRS: Final = 8
@@ -62,7 +62,7 @@ class Path(NamedTuple):
         cost: without the penalty.
         first: of each segment.
         members: (segments, E): rows or NOBODY.
-        shares: how many entries each row holds of each position: (segments, rows, E); of one where W = E.
+        shares: how many entries of each position each row holds: (segments, rows, E); of one position where W = E.
     """
 
     cost: float
@@ -182,8 +182,8 @@ class _Reached(NamedTuple):
 class _CostTable:
     """Counts of copies below each cut, of problems of one shape: they give the cost of an interval between two cuts.
 
-    All have as many rows; what a problem has fewer are rows without entries. A cell is a cut of a problem; those of one
-    problem follow each other.
+    All problems have equally many rows; a smaller problem is filled up with rows without entries. A cell is a cut of a
+    problem; the cells of one problem are consecutive.
 
     Attributes:
         ensemble, write: the shape.
@@ -239,7 +239,7 @@ class _CostTable:
         problem = np.repeat(np.arange(len(self.limit)), np.diff(self.begin))
         ends = self._bound_ends(problem)
         free = np.isinf(self.limit)
-        # One segment, or two, are no cheaper than the cheapest: they say which cuts need not be looked at.
+        # One segment, or two, are no cheaper than the cheapest: they show which cuts need no check.
         ceiling = np.where(free, np.minimum.reduceat(ends[2] + ends[3], self.begin[:-1]), self.limit)
         near = ends[0] + ends[1] <= self._highest(ceiling)[problem]
         large = free & (np.bincount(problem[near], minlength=len(free)) > _FEW)
@@ -433,7 +433,7 @@ class _CostTable:
         return paths
 
     def _cost_intervals(self, problem: Ints, begins: Ints, ends: Ints) -> tuple[Floats, Floats]:
-        """Return, of intervals between two cells, the cost with nobody, and what each row saves at each position.
+        """Return the cost of intervals between two cells without members, and what each row saves at each position.
 
         Returns:
             As the intervals; (rows, positions, and as these). An interval without entries says nothing.
@@ -469,7 +469,7 @@ class _CostTable:
             better = gain[row] > value
             top[better] = row
             np.maximum(value, gain[row], out=value)
-        # Nobody is as good at one place as at the other.
+        # An empty position is as good at one place as at the other.
         nobody = -1 - np.arange(len(value)).reshape(-1, *[1] * (value.ndim - 1))
         apart = np.sort(np.where(value > 0, top, nobody), axis=0)
         return _sum(value), (apart[1:] != apart[:-1]).all(axis=0)
@@ -494,7 +494,7 @@ class _CostTable:
 
 
 def _sum(columns: Floats) -> Floats:
-    """Add up along the first axis, many in pairs: what comes to the same stays equal, whatever it is beside."""
+    """Add up along the first axis, many in pairs: equal columns have equal sums, whatever columns are beside them."""
     is_small = len(columns) < _IN_PAIRS
     added: Floats = columns.sum(axis=0) if is_small else np.moveaxis(columns, 0, -1).copy().sum(axis=-1)
     return added

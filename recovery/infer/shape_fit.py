@@ -62,7 +62,7 @@ class Explained:
         path: what explained it, a place in `PATHS`.
         end, length: the last entry, and up to it; what is held, unless the search found another.
         least: the last entry that is known to be one: the end lies in [least, end].
-        missing: copies that the segments promise and nobody has.
+        missing: copies that the segments promise and no bookie has.
         extra: copies that the segments do not need.
         sure: the stripes are seen, and which position each row is of.
         segments: of all explained ledgers.
@@ -87,7 +87,7 @@ class Explained:
     def seen(self) -> Mask:
         """Say which ledgers show their shape by themselves.
 
-        Single entries that go round look like E/1, and may be 1/1 whose ensemble changed with every entry: two bookies
+        Single entries in turns look like E/1. They may be 1/1 with a change of the ensemble at every entry: two bookies
         that fail in turn leave 2/1.
         """
         several = np.array([*(shape.write > 1 for shape in self.shapes), False])

@@ -1,4 +1,4 @@
-"""Which records of a snapshot are what bookies show, in columns: such ledgers are not looked at one by one."""
+"""Which records of a snapshot agree with bookies, in columns: such ledgers are not judged one by one."""
 
 from typing import Final
 
@@ -90,7 +90,7 @@ def _mark_same(shown: pa.Table, records: pa.Table) -> Mask:
         )
     )
     fits = (low <= start) & (start <= high)
-    # Members stand side by side; where the widths differ the ledger is out anyway.
+    # Members are side by side; where the widths differ the ledger is out anyway.
     cells = [np.repeat(np.arange(len(number)), size[number]), np.repeat(np.arange(len(number)), width)]
     members = [proposed.field(2).flatten(), recorded.field(1).flatten()]
     names = pc.unique(pa.chunked_array([column.cast(pa.string()) for column in members], pa.string()))

@@ -75,7 +75,7 @@ class Contradiction(NamedTuple):
 def find_contradictions(
     known: Facts, ledger: int, row: LedgerRow, stored: LedgerMetadata, key: bytes | None
 ) -> list[Contradiction]:
-    """Return what bookies' bytes contradict, whoever the members are.
+    """Return the fields that bookies' bytes contradict, for any members.
 
     Args:
         known: what bookies show.
@@ -116,9 +116,9 @@ def find_end_above_all(
 ) -> Contradiction | None:
     """Return the contradiction of a closed record that ends above all entries; None where it does not.
 
-    Where nothing is hidden and no bookie can have lost anything, nobody ever had those entries. Where one can, an entry
-    is lost, and the record still right, if each member of its write set lacks other copies, too, or has none of the
-    ledger, and nothing shows of it that it kept its ledgers. But where others wrote what there is, two things speak
+    Where nothing is hidden and no bookie can have lost anything, no bookie ever had those entries. Where one can, an
+    entry is lost, and the record still right, if each member of its write set lacks other copies, too, or has none of
+    the ledger, and nothing shows of it that it kept its ledgers. But where others wrote what there is, two things speak
     against the record, which no one loss explains: it is of another ledger.
 
     Args:
@@ -126,7 +126,7 @@ def find_end_above_all(
         ledger: the same.
         stored: the same.
         first: of the record's segments.
-        placed: entries up to the highest one, on those of its segments that begin no later.
+        placed: entries up to the highest one, on the segments of the record that begin no later.
         members: rows of the ledger, or NOBODY: (segments, E).
         doubts: what may be hidden or lost.
         is_written_elsewhere: some entry is on no member of its write set, and a bookie has it that wrote it.
@@ -173,7 +173,7 @@ def _check_identity(
 
 
 def _read_repeated_shape(known: Facts, ledger: int) -> tuple[int, int] | None:
-    """Return the (E, W) whose pattern two bookies or more repeat, and none that wrote another.
+    """Return the (E, W) of a pattern that two or more bookies repeat, if no bookie that wrote repeats another.
 
     A copy that was made of the closed ledger has what it is a copy of: it agrees, and does not differ.
     """

@@ -9,8 +9,8 @@
     contradicted by bytes           held, unless that is a loss (`contradictions`): two ledgers may be under one id
     of what no bookie has           itself if it is closed; held by its members if it is not
 
-What is contradicted is said, whatever becomes of the ledger. Whole batches are compared; only what differs is looked
-at ledger by ledger.
+Contradictions are reported, whatever the outcome of the ledger. Whole batches are compared; only ledgers that differ
+are judged one by one.
 """
 
 from collections.abc import Container, Iterator, Mapping, Sequence
@@ -137,7 +137,7 @@ def _list_holes(rows: pa.Table, known: Facts, numbers: Ints) -> pa.Table:
 
 
 def restore_as_recorded(records: pa.Table) -> pa.Table:
-    """Return RECONSTRUCTION of ledgers that are as their records say, of whom no bookie that was looked at has any.
+    """Return RECONSTRUCTION of ledgers as in their records, where no scanned bookie has anything of them.
 
     Args:
         records: CATALOG_LEDGERS of closed ledgers.
@@ -150,11 +150,12 @@ def restore_as_recorded(records: pa.Table) -> pa.Table:
 
 
 def hold_by_members(records: pa.Table, looked_at: Sequence[str], hiding: Sequence[str]) -> pa.Table:
-    """Return RECONSTRUCTION of ledgers that are not closed, and that bookies may have which were not looked at.
+    """Return RECONSTRUCTION of ledgers that are not closed, and that unscanned bookies may have.
 
-    Where they end nobody knows, and whoever opens one closes it where an answer is missing: each is held by those of
-    its members that may have it. All members may have been replaced since, before the first entry: so it is held by
-    all bookies that may have it, too, where these could acknowledge an entry. What no bookie may have is left out.
+    Their ends are not known, and a client that opens such a ledger closes it where an answer is missing. So each is
+    held by those of its members that may have it. All members may have been replaced since, before the first entry: so
+    it is held by all bookies that may have it, too, where these could acknowledge an entry. What no bookie may have is
+    left out.
 
     Args:
         records: CATALOG_LEDGERS of ledgers that are not closed.
@@ -174,7 +175,7 @@ def hold_by_members(records: pa.Table, looked_at: Sequence[str], hiding: Sequenc
 
 
 def _fill_rows(records: pa.Table, outcome: str, given_columns: Mapping[str, pa.Array]) -> pa.Table:
-    """Return RECONSTRUCTION of ledgers of which bookies show nothing; other columns as given."""
+    """Return RECONSTRUCTION of ledgers that no bookie shows; other columns as given."""
     count = records.num_rows
     grades = tables.RECONSTRUCTION.field("grades").type
     unknown = pa.StructArray.from_arrays(
@@ -241,7 +242,7 @@ def _decode_records(records: pa.Table) -> Iterator[_Record]:
 def _decide(
     known: Facts, ledger: int, row: LedgerRow, record: _Record, doubts: SnapshotDoubts, *, is_last: bool
 ) -> LedgerRow:
-    """Return the row of a ledger whose record in a snapshot is not what bookies show now."""
+    """Return the row of a ledger with a record in a snapshot that differs from what bookies show."""
     stored = record.metadata
     against = find_contradictions(known, ledger, row, stored, record.key)
     if row.reason in KEPT:
@@ -273,7 +274,7 @@ def _add_contradictions(row: LedgerRow, against: Sequence[Contradiction]) -> Led
 
 
 def _refuse(row: LedgerRow, against: Sequence[Contradiction]) -> LedgerRow:
-    """Hold a ledger whose record in a snapshot is contradicted."""
+    """Hold a ledger with a contradicted record in a snapshot."""
     return _add_contradictions(
         _hold(row, next(c.refusal for c in against if c.refusal is not None)),
         against,
@@ -281,7 +282,7 @@ def _refuse(row: LedgerRow, against: Sequence[Contradiction]) -> LedgerRow:
 
 
 def _guard(restored: LedgerRow, against: Contradiction) -> LedgerRow:
-    """Keep all copies of a ledger of which only the length is in doubt; the length that headers show is offered."""
+    """Keep all copies of a ledger if only its length is in doubt; the length that headers show is offered."""
     rows = (*(restored.contradictions or ()), against.row())
     if restored.outcome != "restored":
         return replace(restored, contradictions=rows)
@@ -430,7 +431,7 @@ def _solve(known: Facts, ledger: int, stored: LedgerMetadata, end: int) -> Solut
 
 
 def _with_segments(known: Facts, ledger: int, row: LedgerRow, solution: Solution, stored: LedgerMetadata) -> LedgerRow:
-    """Give a row the segments of a solution; what nobody shows is as the snapshot's record has it."""
+    """Give a row the segments of a solution; the snapshot's record has the parts that no bookie shows."""
     low = int(np.searchsorted(known.copies.row_ledger, ledger))
     names = known.bookies.to_pylist()
     segments = []

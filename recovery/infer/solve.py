@@ -1,4 +1,4 @@
-"""Ledgers whose history the column-wise paths do not prove: the cheapest ensembles that leave nothing unreadable.
+"""Ledgers that the column-wise paths do not prove: the cheapest ensembles that leave nothing unreadable.
 
 What the cheapest segments (`segment_costs`) leave unreadable gets segments of its own. Of equals, who stays keeps its
 place, and a copy goes before the bookie that it was made for. The theory is in `docs/internals/reconstruction.md`.
@@ -40,7 +40,7 @@ class Solution:
         cost: see the table of this module; the shape's penalty included.
         first, low: of each segment; the takeovers that begin it truly happened in [low, first].
         members: rows of `Copies`, or NOBODY: (segments, E).
-        missing: copies that it promises and nobody has.
+        missing: copies that it promises and no bookie has.
         extra: copies that it does not need.
         thin: positions that no bookie shows in some segment that has entries for them.
         unnamed: how many of the missing copies are theirs.
@@ -159,7 +159,7 @@ def _build_solutions(cases: Cases, histories: _Histories, write: int) -> Iterato
         return
     segments, low = _join(_Segments.join(histories), np.array([problem.end for problem, _ in histories]), write)
     due, in_place = segments.counts(cases, histories, write)
-    # A member that shows nothing of its share is as good as nobody, and says less.
+    # A member that shows nothing of its share is as good as an empty position, and claims less.
     members = np.where((in_place == 0) & (due > 0), NOBODY, segments.members)
     nobody = (members == NOBODY) & (due > 0)
     begin = np.searchsorted(segments.history, np.arange(len(histories) + 1))
@@ -214,12 +214,12 @@ def _count_in_place(shares: Ints, members: Ints) -> Ints:
 
 
 class PlacedCopies(NamedTuple):
-    """How many copies stand where given segments place them, up to one end: (segments, E).
+    """How many copies are where given segments place them, up to one end: (segments, E).
 
     Attributes:
         due: how many entries belong to each position.
         in_place: how many of them its member holds.
-        readable: whether all that somebody holds has a holder in its write set.
+        readable: whether each entry with a holder has one in its write set.
     """
 
     due: Ints
@@ -241,7 +241,7 @@ class PlacedCopies(NamedTuple):
 def _make_readable(
     copies: Copies, end: int, write: int, first: Ints, members: Ints, in_place: Ints, patches: int = _PATCHES
 ) -> tuple[Ints, Ints, int] | None:
-    """Give segments of their own to entries that somebody holds and no member of their write set.
+    """Give segments of their own to entries with a holder, but none in their write set.
 
     Returns:
         first entries, members, and how many segments were added; None where these are too many.
@@ -267,13 +267,13 @@ def _make_readable(
 
 
 def _mark_uncovered(short: Mask, write: int) -> Mask:
-    """Say which segments have a write set whose members all lack some of their share: (segments, E)."""
+    """Mark write sets in which all members lack some of their share: (segments, E)."""
     none: Mask = np.logical_and.reduce([np.roll(short, -i, axis=1) for i in range(write)])
     return np.asarray(none.any(axis=1))
 
 
 def _patch(copies: Copies, within: tuple[int, int], members: Ints, write: int, allowed: int) -> list[tuple[int, Ints]]:
-    """Return the segments that one segment needs so that all that somebody holds is readable."""
+    """Return the segments that replace one segment so that every held entry is readable."""
     low, high = within
     segments = [(low, members)]
     current = members
@@ -308,7 +308,7 @@ def mark_held(copies: Copies, low: int, high: int) -> Mask:
 
 
 def _find_unreadable(holds: Mask, members: Ints, begin: int, write: int) -> Ints:
-    """Return the places, of columns from entry `begin`, that somebody holds and no member of their write set."""
+    """Return the places, of columns from entry `begin`, with a holder but none in their write set."""
     places = np.arange(holds.shape[1])
     covered = np.zeros(len(places), np.bool_)
     for i in range(write):
@@ -334,7 +334,7 @@ def _add_holder(holds: Mask, members: Ints, entry: int, write: int) -> Ints:
 def _prefer_newest(copies: Copies, first: Ints, members: Ints, end: int, write: int, shares: Ints) -> Ints:
     """Prefer a complete copy that re-replication made to the bookie that it replaced and that came back.
 
-    Only where a single position fits it: which of several it was made for cannot be told.
+    Only where a single position fits it: of several, the right one is not known.
     """
     spare = np.flatnonzero(copies.copied)
     if not len(spare):
@@ -352,7 +352,7 @@ def _prefer_newest(copies: Copies, first: Ints, members: Ints, end: int, write: 
 
 
 def _align(members: Ints, write: int) -> Ints:
-    """Where all positions hold the same, let whoever stays keep its place."""
+    """Where all positions hold the same, let a bookie that stays keep its place."""
     if write < members.shape[1]:
         return members
     aligned = members.copy()

@@ -41,7 +41,7 @@ def _complete(known: Facts, ledger: Ints, members: Ints) -> Ints:
     """Complete ensembles of one size.
 
     Args:
-        known: who knows of which ledger.
+        known: which bookie knows which ledger.
         ledger: of each ensemble.
         members: (ensembles, E).
     """

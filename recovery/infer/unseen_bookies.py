@@ -1,4 +1,4 @@
-"""Where entries may stand that no inventory shows, and what that does to what is claimed.
+"""Which bookies may have entries that no inventory shows, and how many are enough to put a claim in doubt.
 
 An acknowledged entry has at least A copies, so fewer than A unseen bookies cannot hide one. Where A is not stated,
 or E and W are not seen, one unseen bookie is enough. And where every entry is on n bookies, one that was not
@@ -29,9 +29,9 @@ class UnseenBookies:
         named: damage that names the ledger hides entries of it.
         holders: bookies that hold entries of the ledger, and have damage of no particular one that hides entries.
         bookies: all that may hide entries of the ledger, at least: not scanned, not completely, or with such damage.
-        elsewhere: those not scanned: each may have a copy of all of any ledger.
-        blank: of each ledger, these and those not scanned completely, but for those whose row of it is complete: each
-            may have all of a segment of it, and show nothing.
+        elsewhere: bookies that were not scanned: each may have a full copy of any ledger.
+        blank: of each ledger, unscanned and incompletely scanned bookies, except those with a complete row of it: each
+            may have all of a segment, and show nothing.
         unsound: which bookies of the batch are among these; not those that are known by their number only.
     """
 
@@ -52,8 +52,8 @@ class UnseenBookies:
             known: the ledgers.
             bookies: BOOKIES.
             damage: DAMAGE.
-            harmless: rows of it that hide no entry which nobody else serves.
-            unscanned: members of the cluster that no inventory is of.
+            harmless: rows of it that hide only entries that other bookies serve.
+            unscanned: members of the cluster without an inventory.
         """
         lost = known.bookies.filter(pa.array(known.lost))
         is_hiding = pc.and_not(damage["hides_entries"], pc.is_in(damage["bookie"], value_set=lost))

@@ -7,7 +7,7 @@ bookie that shows no such thing it is open: it may be new, or wiped. So it is of
 
     Sample         some ledgers of the cluster, chosen by a hash of their ids, and who has their first entry
     find_kept      from which id on each bookie is seen to have kept its ledgers
-    forget_lost    the same without bookies of which a part is lost
+    forget_lost    the same without bookies that lost a part
     has_kept       whether a bookie is seen to have kept what it got of a ledger
     count_losers   how many bookies may have lost what they had of each ledger
 """
@@ -112,7 +112,7 @@ def find_kept(sample: Sample) -> Kept:
 
 
 def forget_lost(kept: Kept, lost: Collection[str]) -> Kept:
-    """Return the same without bookies of which something is lost: they have kept what they show, and maybe no more."""
+    """Return the same without bookies that lost something: they kept what they show, and perhaps nothing else."""
     if not lost:
         return kept
     return {scope: {name: since for name, since in own.items() if name not in lost} for scope, own in kept.items()}
@@ -134,7 +134,7 @@ def count_losers(known: Facts, ledgers: Ints, kept: Kept, besides: Mask) -> Ints
     """
     names = known.bookies.to_pylist()
     scopes = sorted(kept)
-    # The last row is of scopes in which nothing is shown of anybody.
+    # The last row is for scopes in which no bookie shows anything.
     since = np.full((len(scopes) + 1, len(names)), _NEVER)
     for scope, row in zip(scopes, since, strict=False):
         row[:] = [kept[scope].get(name, _NEVER) for name in names]

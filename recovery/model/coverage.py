@@ -1,13 +1,13 @@
-"""Which bookies of a cluster were looked at, which were not, and what names its members: one account for all commands.
+"""Which bookies of a cluster were scanned, which were not, and what names its members: one account for all commands.
 
     a bookie                             is listed in
-    looked at, completely                scanned, complete
-    looked at, with gaps                 scanned, not_complete
-    named as a member, not looked at     not_scanned
-    looked at, named by nobody           not_named, where something names the members
+    scanned, completely                  scanned, complete
+    scanned, with gaps                   scanned, not_complete
+    named as a member, not scanned       not_scanned
+    scanned, not named as a member       not_named, if a source names the members
     stated to be gone for good           lost, and in none of not_complete, not_scanned
 
-What was not looked at may have data: nothing that is absent from the other bookies is proven to be absent.
+A bookie that was not scanned may have data: what the other bookies lack is not proven to be absent.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -17,17 +17,17 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """What was looked at, and what was not.
+    """Which bookies were scanned, and which were not.
 
     Attributes:
-        scanned: bookies that were looked at.
-        complete: those of them of which everything was read.
-        not_complete: the others of them.
-        members_known_from: what names the members of the cluster; empty: nothing does.
-        not_scanned: members that were not looked at.
-        not_named: bookies that were looked at and that nothing names as members.
-        cluster_not_named: sources that do not say about which cluster they are.
-        lost: bookies of which nothing will come back that was not seen, as somebody states.
+        scanned: bookies with an inventory, or that answered.
+        complete: the scanned bookies that were read to their end.
+        not_complete: the other scanned bookies.
+        members_known_from: sources that name the members of the cluster; empty: none does.
+        not_scanned: members that were not scanned.
+        not_named: scanned bookies that no source names as members.
+        cluster_not_named: sources that do not name their cluster.
+        lost: bookies that are stated to be gone: nothing more of them will be seen.
     """
 
     scanned: tuple[str, ...] = ()
@@ -44,8 +44,8 @@ class Coverage:
         """Account for the bookies of a cluster.
 
         Args:
-            scanned: each bookie that was looked at, and whether everything of it was read.
-            members: what names members, and the members that it names; they are listed in this order.
+            scanned: each scanned bookie, and whether it was read to its end.
+            members: each source that names members, and the members that it names; listed in this order.
         """
         named = {name for names in members.values() for name in names}
         return cls(
@@ -71,7 +71,7 @@ class Coverage:
         return replace(self, cluster_not_named=tuple(sources))
 
     def without_lost(self, lost: Sequence[str]) -> "Coverage":
-        """Return it with bookies of which nothing is expected any more that was not seen."""
+        """Return the account with bookies that are gone: nothing more of them is expected."""
         gone = set(lost)
         return replace(
             self,
@@ -82,5 +82,5 @@ class Coverage:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the members are known, and every one of them was looked at completely, or is lost."""
+        """Whether the members are known, and each of them was scanned completely or is lost."""
         return bool(self.members_known_from) and not self.not_scanned and not self.not_complete

@@ -307,7 +307,7 @@ def encode_availability(groups: KeyedGroups) -> bytes:
     A run or a period that 32 bits do not hold is written as several groups.
 
     Args:
-        groups: ascending and disjoint; keys are not looked at.
+        groups: ascending and disjoint; keys are ignored.
 
     Raises:
         ValueError: the format does not hold that many groups.
@@ -346,8 +346,8 @@ def _narrow(groups: KeyedGroups) -> KeyedGroups:
 def decode_availability(raw: bytes | memoryview) -> KeyedGroups:
     """Return the groups of availability bytes, with key 0.
 
-    They are grouped again, so runs that were sent one by one become groups; groups that overlap or are out of order
-    stand for their union. Only groups of so many runs that they are not laid out are given as they were sent.
+    They are grouped again, so runs that were sent one by one become groups. Groups that overlap or are out of order
+    mean their union. Only groups with too many runs to expand are given as they were sent.
 
     Raises:
         FormatError: another version, another length than the number of groups says, or a group that cannot be.

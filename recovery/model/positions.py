@@ -42,7 +42,7 @@ class Cells(NamedTuple):
 
 
 def find_closed(stored: pa.Table) -> Ints:
-    """Return the rows of ledgers that are closed, have entries, and whose record can be read; CATALOG_LEDGERS in."""
+    """Return the rows of closed ledgers with entries and a readable record; CATALOG_LEDGERS in."""
     closed = pc.and_(pc.equal(stored["state"], "CLOSED"), pc.greater_equal(stored["last_entry"], 0))
     return np.flatnonzero(pc.fill_null(closed, fill_value=False).to_numpy())
 
