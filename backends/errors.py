@@ -14,8 +14,8 @@ NotEmptyError           a key with children cannot be removed
 TooLargeError           more than the store takes in one transaction; nothing was written
 NoSuchStoreError        there is no store in the folder
 CorruptStoreError       the store's own files cannot be read (further)
-ProtocolError           bytes of a connection that are not those of its protocol
-UnsupportedAuthError    a way to authenticate that is not ours to speak
+ProtocolError           bytes of a connection that break its protocol
+UnsupportedAuthError    a way to authenticate that bkmeta does not support
 """
 
 
@@ -145,7 +145,7 @@ class TooLargeError(_KeyError):
 
 
 class ProtocolError(BackendError):
-    """Bytes of a connection are not those of its protocol; its argument says what was seen."""
+    """Bytes of a connection break its protocol; the argument says how."""
 
 
 class UnsupportedAuthError(BackendError):

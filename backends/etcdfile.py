@@ -12,15 +12,15 @@ overflow (pages that follow it and belong to it).
 The page of free pages (flags 16) lists int64 page ids, ascending; where its count is 65,535, the first of these is
 their number. A meta that names page -1 for it has none: etcd finds the free pages itself, when it opens the file.
 
-A bucket is int64 page (0: a page follows in the value itself), int64 sequence. Pages 0 and 1 are metas; of those whose
-sum is right the one with the later transaction counts.
+A bucket is int64 page (0: a page follows in the value itself), int64 sequence. Pages 0 and 1 are metas; of the metas
+with a right sum, the one with the later transaction counts.
 
     bucket  key                                              value
     key     int64 revision, "_", int64 number in it, "t"     KeyValue (rpc.proto); with "t" the key was deleted
     meta    scheduledCompactRev, finishedCompactRev          17 bytes of such a key: the past before it may be gone
 
-(These are big-endian, so their order is that of time.) `etcdctl snapshot save` puts SHA-256 of all before it behind the
-last page: 32 bytes, by which a snapshot is told from a copied file.
+(These are big-endian, so their order is that of time.) `etcdctl snapshot save` adds the SHA-256 of the file after the
+last page: 32 bytes, which distinguish a snapshot from a copied file.
 
 Source: etcd-io/bbolt v1.3, page.go, bucket.go, db.go; etcd-io/etcd v3.5, server/mvcc/revision.go, etcdutl/snapshot.
 Proven against `etcdutl snapshot restore` and a server on what it restores.

@@ -176,7 +176,7 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class AclEntry:
-    """One entry of a key's ACL: what somebody may do, of c d r w a."""
+    """One entry of a key's ACL: the rights of an identity, of c d r w a."""
 
     scheme: str
     name: str
@@ -238,7 +238,7 @@ class MetadataStore(Protocol):
             The version after each change; -1 for a removal.
 
         Raises:
-            VersionConflictError: names the first change whose expectation failed; nothing of the batch was written
+            VersionConflictError: names the first change with a failed expectation; nothing of the batch was written
                 (parents may have been).
             NotEmptyError: a key to be removed has children.
             TooLargeError: more than a transaction holds; nothing was written.
@@ -293,7 +293,7 @@ class ScannableStore(MetadataStore, Protocol):
 
 @runtime_checkable
 class LiveStore(MetadataStore, Protocol):
-    """A store that is read while it changes, that numbers its changes, and whose keys have ACLs."""
+    """A store that is read while it changes; it numbers its changes, and its keys have ACLs."""
 
     def latest_txn(self) -> int:
         """Return the number of the last transaction; what ended before this call is in every read after it."""
@@ -322,7 +322,7 @@ class WatchableStore(MetadataStore, Protocol):
 
 @runtime_checkable
 class AccessControl(Protocol):
-    """A store whose keys have ACLs that can be changed; not every store is one.
+    """A store with changeable ACLs of its keys; not every store is one.
 
     Safe to use from several threads. Any call may raise `UnavailableError` and `AccessDeniedError`.
     """
@@ -347,7 +347,7 @@ class AccessControl(Protocol):
 
 @runtime_checkable
 class ControlledStore(MetadataStore, AccessControl, Protocol):
-    """A metadata store whose ACLs can be changed."""
+    """A metadata store with changeable ACLs."""
 
 
 @dataclass(frozen=True, slots=True)

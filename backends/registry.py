@@ -75,7 +75,7 @@ UNPACED: Final = "only a live store is asked so many operations a second at most
 """Why a limit of reads is refused elsewhere."""
 _DEFAULT_PORT: Final = 2181
 _ASKED_S: Final = 5.0
-"""How long servers whose logs are read are asked what they show, before they are asked again."""
+"""How long an answer of a server with followed logs counts, before it is asked again."""
 _HOST: Final = re.compile(r"(?:[A-Za-z0-9_.\-]+|\[[0-9A-Fa-f:.]+(?:%[A-Za-z0-9]+)?\])(?::([0-9]{1,5}))?")
 _PATH: Final = re.compile(r"(?:/[^/\x00-\x20\x7f?#]+)*/?")
 

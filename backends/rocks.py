@@ -58,7 +58,7 @@ class _VanishedError(Exception):
 
 
 class RocksReader:
-    """One RocksDB as its files stood when it was opened; its only column family is `default`.
+    """One RocksDB as its files were when it was opened; its only column family is `default`.
 
     Attributes:
         folder: the original folder.
@@ -128,8 +128,8 @@ class RocksReader:
         Args:
             keys: in a share.
             limit: shares.
-            prefix: bytes of a key that are not cut apart; taken as a number, keys are thought to be spread evenly over
-                those of one table file.
+            prefix: bytes of a key that a range never divides. Read as numbers, keys are assumed to be spread evenly
+                over one table file.
         """
         files = [file for file in self._db.live_files() if file["num_entries"]]
         total = sum(file["num_entries"] for file in files)

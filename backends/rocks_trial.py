@@ -87,4 +87,4 @@ def main() -> None:
         finally:
             with suppress(OSError):
                 (links / CONFIG).unlink()
-    os._exit(0)  # nothing is left to be let go of
+    os._exit(0)  # nothing is left to release

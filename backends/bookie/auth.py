@@ -1,9 +1,9 @@
-"""Ways to authenticate with bookies: the rounds of an exchange whose payloads belong to a plug-in.
+"""Ways to authenticate with bookies: rounds of an exchange; a plug-in defines the payloads.
 
     client                                  bookie
     AUTH plug-in name, first payload   →
                                        ←    EOK, plug-in name, payload: another round, or it is over
-                                       ←    EOK, AuthDisabledPlugin: nothing is asked for, or no more
+                                       ←    EOK, AuthDisabledPlugin: no proof is needed, or no further one
                                        ←    EUA: another plug-in is wanted, or this was not enough (then it closes)
     AUTH sasl, last proof of GSSAPI    →    (no answer)
     AUTH sasl, a proof that is none    →    (no answer, and it stays open)

@@ -50,13 +50,13 @@ _READ: Final = 1 << 18
 _REFILL: Final = 4
 """Sent is when a fourth of what may be in flight is free: many requests at once cost both sides less."""
 _WATCH_S: Final = 0.25
-"""How often deadlines are looked at."""
+"""How often deadlines are checked."""
 _HELD_UP_S: Final = 1.0
 """A look that comes so late says that this process could not run."""
 _ROUNDS: Final = 32
 """Rounds of an authentication."""
 _ANY: Final = frames.read_entry(0, 0)
-"""What a bookie refuses of somebody whom it does not know."""
+"""The error of a bookie for a client that it does not know."""
 _BURST_S: Final = 0.05
 """Requests of so many seconds may be sent at once under a rate cap."""
 
@@ -229,7 +229,7 @@ class _Connection(asyncio.BufferedProtocol):
         self._silent = 0
         self.answered = False
         self.lost: Answer | None = None
-        """What requests get that were lost with this connection; None while it stands."""
+        """The error of requests that were lost with this connection; None while it is open."""
 
     # What asyncio calls
 
@@ -460,8 +460,8 @@ class Bookie:
         """Ask many things, and hand each answer on as it comes, in any order; every request gets exactly one.
 
         Args:
-            requests: with a tag each; taken as there is room for them. An iterator is looked at again after it has
-                ended, as long as answers are missing: one over a queue may go on with what `take` adds to it.
+            requests: with a tag each; taken as there is room for them. An iterator that has ended is asked again as
+                long as answers are missing: one over a queue may go on with what `take` adds.
             take: given the tag of a request and its answer; must not wait.
         """
         loop = asyncio.get_running_loop()
@@ -575,7 +575,7 @@ class Bookie:
             answer = await connection.call(request)
             if answer.outcome is Outcome.NO_ANSWER:
                 # SASL of bookies neither answers a wrong proof, or one of another kind, nor closes; other requests it
-                # refuses at once, which one that stands still does not.
+                # refuses at once; a stopped bookie does not.
                 if connection.lost is None and (number or (await connection.call(_ANY)).outcome is Outcome.REFUSED):
                     detail = f"authentication: {answer.detail} after a proof, as where it is refused"
                     raise _RefusedError(answer._replace(outcome=Outcome.REFUSED, detail=detail))

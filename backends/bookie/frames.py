@@ -22,9 +22,9 @@ Big-endian. A conversation is a series of frames in both directions; answers com
     not_understood   an answer to something else, or no answer to this   EBADREQ, EBADVERSION, numbers without a name
     no_answer        nothing                                             none
 
-A negative of READ_LAC is none: the same code stands for a ledger that is not there, for one without entries, and for an
-I/O error. For another scope than 0 only an answer that repeats the scope is believed: a bookie that does not know the
-field answers for scope 0.
+A negative answer to READ_LAC proves nothing: a missing ledger, a ledger without entries and an I/O error have the same
+code. For another scope than 0 only an answer that repeats the scope is believed: a bookie that does not know the field
+answers for scope 0.
 
 Source: docs/formats/wire.md; apache/bookkeeper 9590a97, proto/BookieProtoEncoding.
 """

@@ -60,7 +60,7 @@ class StaleTokenError(UnavailableError):
 
 
 class NeverSentError(UnavailableError):
-    """No connection stood: nothing was sent."""
+    """No connection was open: nothing was sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Asked:
 
     Attributes:
         answer: the future.
-        client: whose connection it goes through.
+        client: its connection carries the call.
     """
 
     answer: Any

@@ -1,8 +1,8 @@
 """One leader at a time, by a key that lives with a lease.
 
-Whoever finds the key absent makes it, in one transaction, with its own lease. A lease is renewed each third of its
-life. It is doubted two thirds of its life after the last renewal that was answered was *sent*: the server lets it go
-after a whole one at the earliest.
+An instance that finds the key absent makes it, in one transaction, with its own lease. A lease is renewed each third of
+its life. It is doubted two thirds of its life after the last renewal that was answered was *sent*: the server lets it
+go after a whole one at the earliest.
 
 Source: etcd-io/etcd v3.5, server/lease; run against 3.5.1.
 """

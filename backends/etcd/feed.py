@@ -34,7 +34,7 @@ from backends.protocols import FOLLOWED, FeedGap, Followed, Tls
 MEANS: Final = "watch"
 _LOG: Final = logging.getLogger(__name__)
 _TICK_S: Final = 0.5
-"""Between two looks at the store's revision."""
+"""Between two reads of the store's revision."""
 _WAITING: Final = 64
 """Answers of the watch that wait to be taken: the server keeps what is behind them."""
 _PROOF_S: Final = 5.0
@@ -215,7 +215,7 @@ class EtcdFeed:
 
 
 class _Connection:
-    """A watch on one connection, and looks at the store's revision beside it, each in a thread of its own."""
+    """A watch on one connection, and reads of the store's revision beside it, each in a thread of its own."""
 
     def __init__(self, channel: Channel, low: bytes, high: bytes, start: int) -> None:
         self._channel = channel

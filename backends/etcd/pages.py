@@ -31,7 +31,7 @@ PAGE_BYTES: Final = 8 << 20
 LARGER: Final = 4
 """Times that these may have more keys than the first, or fewer."""
 FEW: Final = 32
-"""Keys of a page outside the ledgers, whose values may be large: half a MiB each where deletes are recorded."""
+"""Keys of a page outside the ledgers. Their values may be large: half a MiB each where deletes are recorded."""
 FLIGHT: Final = 4
 """Pages under way."""
 _PART_BYTES: Final = 32 << 20
@@ -69,7 +69,7 @@ def _digits(number: int) -> bytes:
 
 
 def end_of(prefix: bytes) -> bytes:
-    """Return the end of the range of all keys with a prefix, whose last byte is not 255."""
+    """Return the end of the range of all keys with a prefix; the last byte of the prefix is not 255."""
     return prefix[:-1] + bytes([prefix[-1] + 1])
 
 
@@ -226,7 +226,7 @@ def changes(events: Events) -> pa.RecordBatch:
 
 
 def below(rows: pa.RecordBatch, root: str) -> pa.RecordBatch:
-    """Return the rows whose key is the root or below it."""
+    """Return the rows with a key at or below the root."""
     above = "" if root == "/" else root
     key = rows["key"]
     return rows.filter(pc.or_(pc.equal(key, above), pc.starts_with(key, f"{above}/")))

@@ -98,7 +98,7 @@ _METHODS: Final[dict[str, dict[str, tuple[type[Message], type[Message]]]]] = {
     "Cluster": {},
 }
 _PAGES: Final = {"RangePage": "Range", "WatchPage": "Watch"}
-"""Methods whose answers leave keys as they came, and what the server calls them."""
+"""Methods with answers that keep keys as bytes, and their names on the server."""
 _STREAMS: Final = frozenset({"Watch", "WatchPage", "LeaseKeepAlive"})
 
 

@@ -10,9 +10,9 @@
     acl                          none: etcd gives rights to users, on ranges of keys
     one point in time            a revision, for as long as it is not compacted
 
-Nothing is read by transactions: a server before 3.5.5 or 3.4.20 dies if the client goes away while one that only reads
-is under way. A write whose connection broke may still be on its way when it is looked for; made again it is a conflict,
-not a second one.
+Nothing is read by transactions: a server before 3.5.5 or 3.4.20 dies if the client disconnects during a transaction
+that only reads. A write over a broken connection may still be on its way when its result is read. If it is sent again,
+it is a conflict, not a second write.
 
 Source: docs/formats/etcd.md; etcd-io/etcd v3.5, API version 3, run against 3.5.1.
 
@@ -62,7 +62,7 @@ _MADE: Final = 60
 _PUTS_IN_FLIGHT: Final = 256
 """To raise a counter: each is a write of its own, and the server syncs many at once."""
 _TRANSACTION_BYTES: Final = 1_500_000
-"""The server's --max-request-bytes is 1.5 MiB where nobody set another."""
+"""The server's --max-request-bytes is 1.5 MiB by default."""
 _OVERHEAD: Final = 60
 """Bytes of one change in a transaction beside its keys and its value."""
 _COUNTER_END: Final = (1 << 56) - 1
@@ -84,7 +84,7 @@ class EtcdStore:
         revision: the revision that all reads show, and nothing is written; None: scans show that of the first look.
         ops_s: keys, and changes of the past, that are read a second, at most; None: no limit.
         session_s: the longest wait for one answer.
-        patience_s: how long a read is tried again. A write only while no connection stands to send it by.
+        patience_s: how long a read is tried again; a write only while no connection is open to send it.
 
     Raises:
         UnavailableError: no answer within `patience_s`.
@@ -404,7 +404,7 @@ class EtcdStore:
         try:
             return self._transact(changes, parents_of)
         except _NoParentError:
-            # Somebody removed a parent that we knew; nothing was written.
+            # Another client removed a parent that we knew; nothing was written.
             with self._lock:
                 self._parents.clear()
             self._make_parents(parents_of)
@@ -501,7 +501,7 @@ class EtcdStore:
         return NotEmptyError(next(change.key for change in changes if change.value is None))
 
     def _commit(self, request: Any, key: str) -> Any:  # noqa: ANN401 - messages
-        """Carry a transaction out; what was never sent is sent again, and where an answer is lost, nobody knows."""
+        """Carry a transaction out; an unsent one is sent again. Where an answer is lost, the result is unknown."""
         return self._sending(self._commit_once, request, key)
 
     def _commit_once(self, request: Any, key: str) -> Any:  # noqa: ANN401 - messages
@@ -535,7 +535,7 @@ class EtcdStore:
         while True:
             node = self._get(key)
             if node is None:
-                with suppress(VersionConflictError):  # somebody else was faster
+                with suppress(VersionConflictError):  # another client was faster
                     self.write([Write(key, b"")])
                 continue
             number = node.children_created or 0

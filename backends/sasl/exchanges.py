@@ -1,4 +1,4 @@
-"""The rounds of a proof by SASL, whoever carries them.
+"""The rounds of a proof by SASL, for any carrier.
 
     DIGEST-MD5   →  nothing                     GSSAPI   →  token of the context, until both have proved themselves
                  ←  realm, nonce, ways                   ←  its answer

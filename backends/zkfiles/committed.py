@@ -10,8 +10,8 @@ A server writes a transaction down before it is committed; after an election som
                                         or a later epoch goes on from it, and the digest of the tree agrees with that
 
 Within an epoch one leader numbers the transactions, so a zxid names one of them. The same zxid with other bytes in two
-servers' logs says that they are not of one ensemble. Of an epoch that ended, what the digests of the next one do not
-agree with was never committed, whatever is in the log.
+servers' logs says that they are not of one ensemble. A record of an ended epoch was never committed if the digests of
+the next epoch disagree with it, even if it is in the log.
 
 Source: docs/formats/zookeeper-files.md; Apache ZooKeeper 3.9, SyncRequestProcessor, ObserverZooKeeperServer,
 LearnerHandler.
@@ -77,7 +77,7 @@ def parse_voters(config: bytes | None) -> frozenset[int] | None:
 
 @dataclass(slots=True)
 class LoggingServer:
-    """One server whose logs are read.
+    """One server with logs to read.
 
     Attributes:
         server: its files when it was found.
@@ -97,7 +97,7 @@ class LoggingServer:
 
     @classmethod
     def open(cls, server: Server, begun: int) -> "LoggingServer":
-        """Return a server whose records after a zxid are read."""
+        """Return a server with its records after a zxid."""
         trees = {path.parent for path in server.snapshots}
         folders = tuple(dict.fromkeys([*(path.parent for path in server.logs), *sorted(trees)]))
         return cls(server, folders, find_role(server), _read_number(trees), LogTail(folders, begun))
@@ -189,7 +189,7 @@ class CommittedLog:
 
     @property
     def epoch(self) -> int | None:
-        """The epoch that the server whose log is read takes part in; None: it does not say."""
+        """The epoch of the server that wrote the log; None: not known."""
         return self._servers[0].epoch()
 
     def close(self) -> None:
@@ -356,7 +356,7 @@ class CommittedLog:
         return count
 
     def _list_voting(self, epoch: int) -> tuple[int, list[LoggingServer]]:
-        """Return how many logs are most, and the servers whose logs count: those that still are in an epoch."""
+        """Return how many logs are a majority, and the servers with counting logs: those still in an epoch."""
         voters = parse_voters(self._read_config())
         if voters is None or len(self._servers) <= len(voters) // 2:
             return 0, []

@@ -36,7 +36,7 @@ from backends.zkfiles.tree import Tree
 
 _LOG: Final = logging.getLogger(__name__)
 _PAUSE_S: Final = 0.3
-"""Between two looks at the logs."""
+"""Between two reads of the logs."""
 _ROWS: Final = 1 << 13
 _BYTES: Final = 8 << 20
 _BASE_S: Final = 30.0
@@ -151,7 +151,7 @@ class ZooKeeperLogFeed:
         shown: what clients are shown; None: no client can ask, so of a participant only what most logs have, or what a
             later epoch goes on from, is proven.
         clock_ms: ms since 1970.
-        pause_s: between two looks at the logs.
+        pause_s: between two reads of the logs.
     """
 
     def __init__(

@@ -164,7 +164,7 @@ class FollowedTree:
         )
 
     def judge(self, ended: Sequence[Logged], following: Sequence[Logged]) -> int | None:
-        """Return how many of some transactions belong before others whose last one has a digest; None: no number."""
+        """Return how many of some transactions belong before others that end with a digest; None: no number fits."""
         if not self.is_exact:
             return None
         digest = following[-1].transaction.digest

@@ -224,7 +224,7 @@ class Reader:
             raise MalformedError(position, "not text") from None
 
     def count(self, least: int) -> int:
-        """Read the count of a vector whose elements have so many bytes at least; -1: null."""
+        """Read the count of a vector with elements of at least so many bytes; -1: null."""
         position = self.at
         count = self.i32()
         if count < -1 or count * least > self.end - self.at:
@@ -266,13 +266,13 @@ def session_of(owner: int) -> int:
 
 
 def ttl_of(owner: int) -> int | None:
-    """Return the TTL in ms that an owner stands for; None: it is none."""
+    """Return the TTL in ms that an owner field means; None: it means none."""
     ttl = (owner & _UNSIGNED) ^ _TTL_OWNER
     return ttl if ttl <= _TTL_LARGEST else None
 
 
 def owner_of(change: Create, session: int) -> int:
-    """Return what stands for the owner of a created node."""
+    """Return the owner field of a created node."""
     match change.kind:
         case Kind.EPHEMERAL:
             return session

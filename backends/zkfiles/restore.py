@@ -1,8 +1,8 @@
 """The state of a server at a point in time: the newest snapshot that serves, and the transactions after it.
 
-A snapshot serves where its seals are right and the logs reach the last zxid of which anything is in it. Where none
-does, what is there is shown with its gaps: a snapshot that transactions overlapped with, one that is cut off, or what
-the logs alone made.
+A snapshot serves if its seals are right and the logs reach the last zxid that it contains anything of. If no snapshot
+does, the existing files are shown with their gaps: a snapshot that transactions overlapped with, one that is cut off,
+or what the logs alone made.
 
 Source: docs/formats/zookeeper-files.md.
 """
@@ -135,7 +135,7 @@ def _select_after(history: History, begun: int | None, until: int | None) -> Ent
 
 
 def _same_epoch_start(begun: int, following: int) -> bool:
-    """A server that never ran has the zxid 0, whatever epoch its first record is of."""
+    """A server that never ran has the zxid 0, whatever the epoch of its first record."""
     return begun == 0 and following & 0xFFFF_FFFF == 1
 
 

@@ -5,8 +5,8 @@
     version-2/log.*        transactions; may be in dataLogDir, which then has no snapshots
     version-2/currentEpoch only of an ensemble: the last epoch that the server took part in
 
-Every server of an ensemble writes the same record for a zxid. A server logs a record before it is committed, so what a
-crashed leader logged last may be in nobody's history: where another server goes on with the next epoch from an earlier
+Every server of an ensemble writes the same record for a zxid. A server logs a record before it is committed, so the
+last records of a crashed leader may be in no history: if another server goes on with the next epoch from an earlier
 zxid, the records between were never committed.
 
 Source: docs/formats/zookeeper-files.md; Apache ZooKeeper 3.9, FileTxnSnapLog.
@@ -71,7 +71,7 @@ class History:
     breaks: npt.NDArray[np.int64]
 
     def place(self, row: int) -> str:
-        """Return where a record stands, for people."""
+        """Return the place of a record, for people."""
         entry = self.rows[row]
         return f"{self.logs[int(entry['log'])].path} at byte {int(entry['at'])}"
 
@@ -97,7 +97,7 @@ def goes_on(previous: int, following: int, *, cut: bool) -> bool:
 
 
 def find(path: Path) -> list[Server]:
-    """Return the servers whose files a path is, or has below it; symbolic links below it are not followed.
+    """Return the servers with files at or below a path; symbolic links below it are not followed.
 
     Raises:
         NoSuchStoreError: there are none.
@@ -112,7 +112,7 @@ def find(path: Path) -> list[Server]:
 
 
 def find_all(tops: Sequence[Path]) -> list[Server]:
-    """Return the servers whose files are in or below some folders; symbolic links below them are not followed.
+    """Return the servers with files in or below some folders; symbolic links below them are not followed.
 
     Raises:
         NoSuchStoreError: there are none.
@@ -169,7 +169,7 @@ def _walk(top: Path, notes: list[str]) -> Iterable[Path]:
 
 
 def format_path(path: Path) -> str:
-    """Return a path that can be printed, whatever bytes its name has."""
+    """Return a printable form of a path with any bytes."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 

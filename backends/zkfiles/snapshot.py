@@ -5,7 +5,7 @@ Big-endian. The name has the last zxid that was applied when writing began, in h
     part       size     content
     header     16       b"ZKSN", int32 version 2, int64 dbid
     sessions   4 + 12n  int32 count; each int64 session, int32 timeout in ms
-    ACLs                int32 count; each int64 key, ACL (`records`); key -1 stands for world:anyone, all
+    ACLs                int32 count; each int64 key, ACL (`records`); key -1 means world:anyone, all
     nodes               each: string path (the root is empty), buffer data, int64 key of its ACL, and 60 bytes: int64
                         czxid, mzxid, ctime, mtime, int32 version, cversion, aversion, int64 owner, pzxid
     end        5        the string "/"
@@ -74,7 +74,7 @@ _DIGESTED: Final = np.r_[8:24, 60:68, 24:60]
 """The bytes of a tail that a digest covers, in its order."""
 _ROWS: Final = 1 << 13
 _WINDOW: Final = 64 << 20
-"""Bytes of an image that are looked at together, at most, but always a node."""
+"""Bytes of an image that are parsed together, at most, but always a node."""
 _NOTHING: Final = pa.Array.from_buffers(pa.binary(), 1, [None, pa.py_buffer(bytes(8)), pa.py_buffer(b"")])[0]
 """No bytes, as a scalar; `pa.scalar` would load pandas, where that is installed."""
 _UNCOUNTED: Final = b"/zookeeper/"
@@ -83,7 +83,7 @@ _UNCOUNTED: Final = b"/zookeeper/"
 
 @dataclass(slots=True)
 class Node:
-    """One node as it stands, with numbers as they are on disk."""
+    """One node as it is, with numbers as on disk."""
 
     data: bytes | None
     acl: Acl | None
@@ -134,7 +134,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Nodes that stand together: `path` and `data` as Arrow binary, `tail` as `_TAIL`."""
+    """Nodes that are read together: `path` and `data` as Arrow binary, `tail` as `_TAIL`."""
 
     first: int
     path: pa.Array
@@ -213,7 +213,7 @@ class Snapshot:
 
     @property
     def ends(self) -> int:
-        """The last zxid of which anything may be in it."""
+        """The last zxid that it may contain anything of."""
         return max(self.begun or 0, self.digest[0] if self.digest else 0, self.last or 0, self.look(digest=False).zxid)
 
     def windows(self, first: int = 0, last: int | None = None) -> Iterator[Window]:
@@ -261,7 +261,7 @@ class Snapshot:
         return Node(data, self.find_acl(key), *stat)
 
     def find_acl(self, key: int) -> Acl | None:
-        """Return what a key of an ACL stands for; None: the file does not say."""
+        """Return the ACL of a key; None: the file does not have it."""
         return OPEN_ACL if key == OPEN_KEY else self.acl.get(key)
 
     def _index(self) -> tuple[Ints, Ints]:
@@ -274,12 +274,12 @@ class Snapshot:
         return self._order, self._sorted
 
     def cut_at_repeated(self) -> int | None:
-        """Forget the nodes from the first one on whose path an earlier one has; return where that one begins, if any.
+        """Forget the nodes from the first repeated path on; return where the first of them begins, if any.
 
         A server's walk of its tree meets each node once.
         """
         order, hashes = self._index()
-        # Paths of equal hashes are mostly equal; else they are told apart here.
+        # Paths of equal hashes are mostly equal; different ones are separated here.
         rows = [
             int(order[place + 1])
             for place in np.flatnonzero(hashes[1:] == hashes[:-1]).tolist()
@@ -329,8 +329,8 @@ class Survey:
         ms: the latest time in any of them.
         digest: of the tree; None: not asked for.
         owned: rows of nodes that a session, a container or a TTL owns.
-        unknown_acls: rows whose ACL the file does not have.
-        not_text: rows whose path is not UTF-8.
+        unknown_acls: rows with an ACL that the file does not have.
+        not_text: rows with a path that is not UTF-8.
     """
 
     zxid: int
@@ -480,7 +480,7 @@ def _frame(snapshot: Snapshot, reader: Reader) -> None:
                     problem = "a path that does not begin with /"
                     break
                 if not (previous == parent or previous.startswith(parent + b"/")) or (path and not rows):
-                    problem = "a node whose parent was not there before it"
+                    problem = "a node without its parent before it"
                     break
             elif not rows:
                 problem = "the root is not the first node"

@@ -1,7 +1,7 @@
 """The files of ZooKeeper servers as a store that shows one point in time, and nothing can be written to.
 
-Of several servers the one whose history a new leader would keep is shown: the latest epoch, then the highest zxid.
-Where its logs have a hole, records of the others fill it; where they disagree, that is said.
+Of several servers, the one is shown that a new leader would follow: the latest epoch, then the highest zxid. Records of
+the others fill holes of its logs; where servers disagree, that is reported.
 
 Source: docs/formats/zookeeper-files.md.
 """
@@ -185,7 +185,7 @@ class _Candidate:
 
     @property
     def reach(self) -> tuple[int, int]:
-        """Its epoch and the last zxid of which it has anything: the order in which leaders are elected."""
+        """Its epoch and the last zxid that it has anything of: the order in which leaders are elected."""
         begun = [snapshot.zxid_of(path.name) or 0 for path in self.server.snapshots]
         logged = int(self.history.rows["zxid"][-1]) if len(self.history.rows) else 0
         last = max([logged, *begun])
@@ -339,7 +339,7 @@ def _windows_of(tree: Tree, root: bytes) -> Iterator[Window]:
 
 
 def _keys_of_window(window: Window, tree: Tree, names: "_Names") -> pa.RecordBatch:
-    """Return the nodes of a window that still stand as they are, as `KEYS`."""
+    """Return the unchanged nodes of a window, as `KEYS`."""
     shown = ~tree.hidden[window.first : window.first + len(window.tail)]
     not_text = tree.base.look(digest=False).not_text - window.first
     shown[not_text[(not_text >= 0) & (not_text < len(shown))]] = False
@@ -375,7 +375,7 @@ class _Names:
         self._texts = texts([acl_text(acl) for acl in (OPEN_ACL, *base.acl.values())])
 
     def of(self, keys: npt.NDArray[np.int64]) -> pa.Array:
-        """Return the ACLs that keys stand for; null: the file does not say."""
+        """Return the ACLs of keys; null: the file does not have it."""
         return self._texts.take(pc.index_in(column(keys), self._keys))
 
 

@@ -87,7 +87,7 @@ class Tree:
         return self._base
 
     def get(self, path: bytes) -> Node | None:
-        """Return a node as it stands; not to be changed."""
+        """Return a node as it is; not to be changed."""
         node = self.changed.get(path)
         if node is None:
             row = self._base.find(path)
@@ -130,7 +130,7 @@ class Tree:
                 return []
 
     def put(self, path: bytes, node: Node | None) -> None:
-        """Have a node stand as it is given, or not at all; what is below it stays."""
+        """Set a node as given, or remove it; its children stay."""
         current = self._touch(path)
         if current is not None:
             self._count(path, current, -1)

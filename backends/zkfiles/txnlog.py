@@ -9,7 +9,7 @@ Big-endian. The name has the zxid of the first record, in hex. Sizes and offsets
     16          records: int64 Adler-32 of the payload, int32 size of the payload, the payload (`records`), b"B"
 
 Files are made longer ahead of time, with zeros. A crash leaves a record that is not finished at the end; the server
-then begins another file, so such an end is normal in any file whose successor goes on with the next zxid.
+then begins another file. So such an end is normal in a file if the next file goes on with the next zxid.
 
 Source: docs/formats/zookeeper-files.md; Apache ZooKeeper 3.9, FileTxnLog.
 """
@@ -39,9 +39,9 @@ _FRAME: Final = struct.Struct(">qi")
 _END: Final = 0x42
 WINDOW: Final = 1 << 20
 _SEARCHED: Final = 1 << 26
-"""Bytes whose checksum is tried when a valid record is searched for behind a damaged one."""
+"""At most so many bytes are checksummed in the search for a valid record after a damaged one."""
 _TRIED: Final = 64
-"""What a place costs of them that is looked at and not tried."""
+"""A place that is read and not checksummed costs as much as so many of these bytes."""
 
 NAME: Final = re.compile(r"log\.([0-9a-f]{1,16})")
 
@@ -59,7 +59,7 @@ class End(StrEnum):
     FILE = "the file's end"
     TORN_SIZE = "a record that the file ends in"
     TORN_MARK = "a record that was not finished"
-    CHECKSUM = "a record whose checksum is wrong"
+    CHECKSUM = "a record with a wrong checksum"
     UNKNOWN = "a record that cannot be understood"
     HEADER = "no header of a transaction log"
     UNREADABLE = "it cannot be read"
@@ -314,7 +314,7 @@ class Payloads:
         self._files: dict[Path, int] = {}
 
     def transaction(self, path: Path, position: int, size: int, crc: int) -> Transaction:
-        """Return the transaction whose frame begins at a place.
+        """Return the transaction with its frame at a place.
 
         Raises:
             MalformedError: it is not there any more, or none that is known.

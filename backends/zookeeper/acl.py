@@ -28,5 +28,5 @@ def format_acl(entries: Iterable[ACL]) -> str:
 
 
 def digest_principal(auth: tuple[str, str]) -> str:
-    """Return how an ACL names anybody who knows a user's password: ``digest:user:hash``."""
+    """Return how an ACL names every client that knows a user's password: ``digest:user:hash``."""
     return f"digest:{make_digest_acl_credential(*auth)}"

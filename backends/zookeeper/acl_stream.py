@@ -35,7 +35,7 @@ _BUFFER: Final = 1 << 18
 
 
 class AclStream:
-    """Requests over one connection whose session stands; any error of it ends it.
+    """Requests over one connection with an open session; any error of the connection ends it.
 
     Args:
         connection: blocking, with a limit of time; closed with this.

@@ -1,8 +1,8 @@
 """One leader at a time, by kazoo's election: the lowest of sequential nodes that live with their sessions.
 
-A campaign has a session of its own, and a lead ends with it: as soon as the connection is doubted, and not when the
-session is known to have ended, for then somebody else may lead already. kazoo doubts a server that was silent for two
-thirds of the session's life.
+A campaign has a session of its own, and a lead ends with it: as soon as the connection is doubted. When the session is
+known to have ended, another instance may lead already. kazoo doubts a server that was silent for two thirds of the
+session's life.
 """
 
 import logging
@@ -33,7 +33,7 @@ class ZooKeeperElection:
         hosts: ``host:port`` joined with commas.
         key: of the election, the same for all instances; made if it is absent.
         name: of this instance, kept in its node.
-        acl: rights of the nodes, as `backends.protocols.Versioned` has them; None: anybody may do anything.
+        acl: rights of the nodes, as `backends.protocols.Versioned` has them; None: every client may do anything.
         auth: user and password of the digest scheme.
         sasl: user and password for SASL with DIGEST-MD5, or Kerberos.
         tls: None: not encrypted.
@@ -111,7 +111,7 @@ class _Term:
         client.add_listener(self._see)
 
     def await_session(self, patience_s: float) -> bool:
-        """Wait until the session stands; False: it does not, or the term was ended."""
+        """Wait until the session is open; False: it is not, or the term was ended."""
         with suppress(Empty):
             self._events.get(timeout=patience_s)
         return bool(self.client.connected) and not self._is_over.is_set()

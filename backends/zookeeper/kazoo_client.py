@@ -34,7 +34,7 @@ LOST: Final = (
     zk.ThrottledOpError,
     KazooTimeoutError,
 )
-"""Errors after which nobody knows whether the server got a request."""
+"""Errors after which it is unknown whether the server got a request."""
 
 
 class Client(KazooClient):  # type: ignore[misc]  # kazoo has no types

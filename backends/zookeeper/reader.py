@@ -113,7 +113,7 @@ def _next_child(stat: Any) -> int:  # noqa: ANN401  # kazoo has no types
 class ZooKeeperReader:
     """What can be read of a ZooKeeper ensemble.
 
-    Opening waits until the session stands, and then until the server has seen every write that ended before.
+    Opening waits until the session is open, and then until the server has seen every write that ended before.
 
     Args:
         hosts: ``host:port`` joined with commas.
@@ -339,7 +339,7 @@ class ZooKeeperReader:
                     yield from self._receive_acls(flying)
             finally:
                 if flying:
-                    # Answers that nobody waits for any more must not be taken for those to other keys.
+                    # Answers that no call waits for any longer must not be taken for answers to other keys.
                     self._drop_stream()
 
     def _ask_acls(self, flying: Sequence[list[str]], last: int) -> None:

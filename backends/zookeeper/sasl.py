@@ -27,7 +27,7 @@ class _KerberosMechanism(Mechanism):  # type: ignore[misc]  # puresasl has no ty
         try:
             answer = self._proof.answer(challenge or b"")
         except BackendError as error:
-            # kazoo tells nobody why; whoever waits for the session does.
+            # kazoo does not report the reason; the code that waits for the session does.
             self._failures.append(str(error))
             raise SASLProtocolException(str(error)) from error
         self.complete = self._proof.is_over
@@ -41,7 +41,7 @@ mechanisms[_GSSAPI] = _KerberosMechanism
 
 
 def make_sasl_options(sasl: Sasl | None) -> dict[str, Any] | None:
-    """Return what kazoo's client is told of SASL."""
+    """Return the SASL settings of kazoo's client."""
     if sasl is None:
         return None
     if isinstance(sasl, Kerberos):

@@ -50,7 +50,7 @@ class ZooKeeperStore(ZooKeeperReader):
             self._retrying(self._make_parents, changes)
             return self._transact(changes)
         except _NoParentError:
-            # Somebody removed a parent that we knew; nothing was written.
+            # Another client removed a parent that we knew; nothing was written.
             with self._parents_lock:
                 self._parents.clear()
             try:
@@ -127,7 +127,7 @@ class ZooKeeperStore(ZooKeeperReader):
             try:
                 self._answer(parent, answer)
             except zk.NodeExistsError:
-                pass  # somebody else was faster
+                pass  # another client was faster
             except zk.NoNodeError as error:
                 raise _NoParentError from error
         with self._parents_lock:

@@ -136,7 +136,7 @@ class Indexes:
     def _reread_dangling(
         self, files: list[Unit], databases: Sequence[tuple[Database, Logs]], setups: Sequence[Setup]
     ) -> None:
-        """Read again the ledgers whose slots name empty places: a running bookie may have moved or deleted entries."""
+        """Read ledgers with slots for empty places again: a running bookie may have moved or deleted entries."""
         dangling = np.concatenate([np.unique(self._index.dangling.share(n)[:, 0]) for n in range(SHARES)])
         if not len(dangling):
             return
@@ -209,7 +209,7 @@ class Indexes:
     def _report(self, damage: Iterable[Unread], *, harm: bool = True) -> None:
         """Report damage; `harm`: what it touches is read again the next time."""
         for piece in damage:
-            # Ledgers whose entries were in a log that is gone by now dangle, and are read again for that.
+            # Slots that name a log that is gone by now dangle; their ledgers are read again.
             if harm and self._reuse is not None and (piece.reason, piece.hides) != (Reason.MISSING, Hides.NOTHING):
                 self._reuse.mark_damaged(piece.ledger)
             # What is wrong with an entry log, or a database, is seen once in every unit.

@@ -5,7 +5,7 @@
     log      what neither lists, in entry logs or before the mark of a journal: candidates, such as ledgers deleted on
              purpose
 
-A single entry of a ledger that nothing else knows, whose digest proves nothing, is damage and no ledger: one wrong bit
+A single entry of an otherwise unknown ledger, with a digest that proves nothing, is damage and no ledger: one wrong bit
 in an id looks like that. Headers of such ledgers are read anyway, so that costs nothing.
 
 A dangling slot names an entry that only replay may still bring back; where it does not, the ledger is not complete.
@@ -107,7 +107,7 @@ class Beside:
         heads: header rows, to be filled by the caller.
         places: (ledger, entry, file, position) of those that no digest proves, to be filled by the caller.
         files: that places name by number.
-        wanted: the entries whose headers are to be read: the last of each ledger, the one before it, and the first.
+        wanted: the entries with headers to read: the last of each ledger, the one before it, and the first.
     """
 
     groups: Spool
@@ -275,7 +275,7 @@ class Merge:
         return make_copies(source, known, groups, heads, self.damage.bookie, self.damage.incarnation)
 
     def _join_known(self, ledgers: Ints, facts: Ints, special: Ints, *, complete: bool) -> tuple[Known, Ints]:
-        """Return what is known of ledgers, and those whose journal has another key, with its number."""
+        """Return the facts of ledgers, and the ledgers with another key in the journal, with its number."""
         rows = np.searchsorted(ledgers, facts[:, LEDGER])
         fenced, limbo = np.zeros(len(ledgers), np.bool_), np.zeros(len(ledgers), np.bool_)
         np.logical_or.at(fenced, rows, facts[:, FENCED] > 0)
@@ -323,7 +323,7 @@ class Merge:
 
 
 def find_doubtful_ledgers(known: Ints, groups: Sequence[KeyedGroups], heads: Sequence[Ints]) -> Ints:
-    """Return the ledgers of which there is one entry in all, whose digest proves nothing: perhaps there are none such.
+    """Return the ledgers with one entry in all and a digest that proves nothing: such ledgers may not exist.
 
     One wrong bit in an id makes such a ledger; two entries of a ledger that is not there it does not make.
 

@@ -16,19 +16,19 @@ class CollectOptions:
     Attributes:
         ledger_dirs, index_dirs, journal_dirs: the bookie's folders, with or without their `current/`. What is in a
             folder counts, whichever of the three names it.
-        bookie_id: whose they are; None: what their cookie says. Only needed where no cookie can be read, or where two
-            name different bookies.
+        bookie_id: the bookie of the folders; None: the one that their cookie names. Only needed where no cookie can be
+            read, or where two name different bookies.
         instance_id: of their cluster; None: what their cookie says. Only needed where cookies disagree or are wrong.
         configured_id: that the bookie's configuration names; the cookie counts before it.
         may_lack: a folder that is not there is reported as missing; else it is refused. All of them are refused.
         passwords: that may have made HMACs; the empty one is always tried.
         max_mb_s: at most so many million bytes are read in a second; None: as fast as it goes.
-        deep: every location is confirmed, every entry log gone through, and what index, logs and journals say of each
-            entry compared, with its digest; not only where there is doubt.
+        deep: confirm every location, read every entry log, and compare index, logs and journals for each entry, with
+            its digest; not only where there is doubt.
         processes: that read indexes at the same time, at most.
         keep: keep what the next collection of the bookie need not read again.
-        since: folder of an earlier inventory of the bookie that did, of which what did not change is taken over; what
-            is read now is kept, too.
+        since: folder of an earlier inventory of the bookie with kept results: unchanged ones are taken over; this
+            collection keeps its results too.
         as_of: the store's last transaction or revision before the collection began; None: not known.
         expands_storage, stamps_cookies: as the bookie's configuration says; None: it was not read.
         settings: what the program goes by, each with where it came from: for the manifest.
@@ -67,11 +67,11 @@ class CollectSummary:
     """What was collected.
 
     Attributes:
-        bookie, incarnation: whose disks these are.
+        bookie, incarnation: the bookie of these disks.
         storage: interleaved (Sorted writes the same files), db, mixed or none.
         complete: absence on this bookie may be believed.
         dirty: the bookie runs or was killed; None: not known.
-        ledgers: on the bookie, in whatever source.
+        ledgers: on the bookie, in any source.
         entries: in index or journal.
         damaged: rows of damage.
         hiding: some damage hides entries.
@@ -80,8 +80,8 @@ class CollectSummary:
         deleted: ledgers that went while they were collected, as far as that was seen: the bookie deletes.
         deep: what comparing everything gave; None: it was not asked for.
         reused: what was taken over from an earlier collection; None: none was named.
-        disputed: what cookies disagree in and no statement settles: `bookie`, `instance`.
-        leftover: ledgers that stand only in entry logs, or before the mark of journals: candidates, no copies.
+        disputed: fields in which cookies disagree, and that no statement settles: `bookie`, `instance`.
+        leftover: ledgers that are only in entry logs, or in journals before the mark: candidates, no copies.
     """
 
     bookie: str

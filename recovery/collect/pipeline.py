@@ -1,6 +1,7 @@
 """One bookie's disks into an inventory dataset.
 
-The journals are read first: whatever a running bookie flushes from them later the index then shows. Nothing is ever
+The journals are read first: if a running bookie flushes entries from them later, the index then shows these. Nothing is
+    ever
 written, created or locked below the bookie's folders.
 """
 
@@ -67,7 +68,7 @@ def collect(
         progress: is called with how far each stage is.
 
     Raises:
-        InputError: the folders are not there, or not those of one bookie.
+        InputError: the folders do not exist, or are not those of one bookie.
         DatasetError: the dataset cannot be written.
     """
     started = now()
@@ -349,7 +350,7 @@ class _Run:
             yield from read_locations(database, self._meter, read_damage, scopes)
 
     def report_suspects(self) -> None:
-        """Report folders many of whose files are damaged."""
+        """Report folders with many damaged files."""
         for folder in dict.fromkeys(p.folder for p in self._disks.places if p.folder is not None):
             kinds = (
                 ("entry logs", len(self._logs.get(folder.path, {}))),
@@ -364,7 +365,7 @@ class _Run:
                 self._damage.add(piece)
 
     def _read_heads(self, files: Sequence[RecordFile], scan: ScansBytes, beside: Beside) -> None:
-        """Read the headers that are wanted and stand in these files; what does not is wanted still."""
+        """Read the wanted headers that are in these files; the other headers stay wanted."""
         if not len(beside.wanted.key):
             return
         passwords, scopes = self._options.passwords, self._damage.scopes

@@ -46,7 +46,7 @@ _WORTH_S: Final = 1.0
 """Seconds of work that is left for which others are called in: each takes half as long to start."""
 _STOPPING: Final = (signal.SIGINT, signal.SIGTERM)
 _AT_ONCE: Final = 4096
-"""Files that are looked at at a time."""
+"""Files that are examined at a time."""
 
 
 class Task(Enum):
@@ -134,10 +134,10 @@ class UnitResult:
 
     Attributes:
         setup: the number of its `Setup`.
-        index: rows; the numbers of keys and LACs in its facts are those of `secrets`.
+        index: rows; the numbers of keys and LACs in its facts refer to `secrets`.
         known: ledgers with at least one confirmed entry.
-        listed: what is wrong with where index files stand.
-        damage: what else could not be taken.
+        listed: damage in the places of index files.
+        damage: other parts that could not be read.
         secrets: keys and LACs.
         pages: what the sizes of the files say.
         bytes, counts: of index files in each index folder: bytes of slots and headers, and how many there are.
@@ -282,7 +282,7 @@ class _ElsewhereError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Helper:
-    """Another process. It only reads, and nobody waits for ever for a lock that it has: it may be killed at any time.
+    """Another process. It only reads, and no process waits for ever for its locks: it may be killed at any time.
 
     Attributes:
         process: the process.

@@ -1,10 +1,10 @@
 """Index, entry logs and journals of one bookie compared entry by entry, and the digest of every copy checked.
 
-What every source says of an entry is a row on disk (`entry_rows`), and the rows are compared a share of the entries at
-a time: memory depends neither on how many entries there are nor on how many one ledger has.
+Every source has one row on disk for each entry (`entry_rows`). The rows are compared one share of the entries at a
+time, so memory depends neither on the number of entries nor on the size of a ledger.
 
 Two things are normal, and only counted: several copies with the same payload (compaction, recovery and re-replication
-write an entry again, with another LAC and so another digest), and entries that stand only in a journal behind the mark.
+write an entry again, with another LAC and so another digest), and entries that are only in a journal after the mark.
 
 Source: docs/formats/bookie-storage.md.
 """
@@ -126,7 +126,7 @@ class DeepCheck:
         self._add(piece.ledger, piece.entry, tag, place, nothing, nothing)
 
     def take_log(self, file: RecordFile, data: Mapped, part: Entries) -> None:
-        """Take records of an entry log, whose bytes can be touched."""
+        """Take records of an entry log; its bytes can be read meanwhile."""
         self._take(file, data, part, np.full(len(part.ledger), LOG))
 
     def read_journals(self, meter: Meter) -> None:
@@ -157,7 +157,7 @@ class DeepCheck:
         self._add(part.ledger, part.entry, tag, (part.position << SIZE_BITS) | part.size, length, content)
 
     def _merge_proven(self) -> Ints:
-        """Return the ledgers of which a digest was right, ascending."""
+        """Return the ledgers with a right digest, ascending."""
         self._proven = [np.unique(np.concatenate(self._proven))]
         return self._proven[0]
 
@@ -192,7 +192,7 @@ class DeepCheck:
         """Compare what was taken.
 
         Args:
-            known: ledgers whose index has entries; those of which it only has a header or a row are known, too.
+            known: ledgers with entries, a header or a row in the index.
             meter: counts and paces the reads.
             damage: takes what is wrong.
         """
@@ -230,9 +230,9 @@ class DeepCheck:
         self._counts.digests_wrong += int(wrong.sum())
         self._counts.not_checkable += int(unsure.sum())
         share.doubted |= wrong
-        # A record alone in its ledger, of which nothing can be said, may be another's whose ledger id broke.
+        # A single uncheckable record of a ledger may be another ledger's, with a broken ledger id.
         lone = unsure & (np.bincount(ledgers) == 1)[ledgers]
-        # Where zeros were written over ids they are those of an entry that many bookies have.
+        # Ids that zeros overwrote are those of an entry that many bookies have.
         zeros = (share.ledger == 0) & (share.entry == 0) & ~share.matched
         share.believed = ~wrong | (share.find_vouched() & ~zeros)
         flags = wrong * WRONG | share.matched * NAMED | share.believed * BELIEVED
@@ -254,7 +254,7 @@ class DeepCheck:
         damage.add(Unread(self._files[file].path, reason, Hides.NOTHING, offset, size, ledger=ledger, detail=detail))
 
     def _count_slots(self, share: EntryShare) -> None:
-        """Count slots whose entry is not where they say, and find the files in which it stands."""
+        """Count slots without their entry at the named place, and find the files that have the entry."""
         index = share.kind == INDEX
         lost = np.flatnonzero(index & ~share.matched)
         self._counts.in_index += int(index.sum())
@@ -278,7 +278,8 @@ class DeepCheck:
         first = find_starts(share.pair)
         believed = share.count_in_pairs((share.kind == LOG) & share.believed)
         lost = (believed > 0) & (index == 0) & (ahead == 0) & np.isin(share.ledger[first], known)
-        # Of a pair the record of an entry log comes first. Nothing is said before it is known whose ids are broken.
+        # Of a pair the record of an entry log comes first. Nothing is reported before the records with broken ids are
+        # known.
         self._keep_pending(share, first[lost], first[lost], _UNINDEXED)
         self._keep_pending(share, *share.find_differing(), _DIFFERS)
 
@@ -310,8 +311,8 @@ class DeepCheck:
                     (int(different[low, 5]) >> SIZE_BITS) - SIZE_FIELD,
                 )
                 detail = (
-                    f"{high - low} entries stand there with different payloads or lengths, from "
-                    f"{different[low, 1]} on, of which {path} has another at byte {offset}: one id, two ledgers, "
+                    f"{high - low} entries differ in payload or length between two places, from "
+                    f"{different[low, 1]} on; the copy in {path} at byte {offset} is another one: one id, two ledgers, "
                     "or damage to either"
                 )
                 self._report(different[low], Reason.CONFLICT, detail, damage)

@@ -10,17 +10,17 @@ class DeepCounts:
     Attributes:
         in_index, in_logs, in_journals: slots of the index, records of entry logs, entries of journals.
         shadowed: records of entry logs beside the one that counts.
-        dangling: slots whose entry is not there.
-        elsewhere: of these, entries that are in another log.
+        dangling: slots without an entry at their place.
+        elsewhere: dangling slots with their entry in another log.
         unindexed: entries in logs that the index of their ledger lacks, and no journal would bring back.
         replayed: entries behind the mark of a journal that the index lacks.
         journal_only: of these, entries that no entry log has either.
-        digests_right, digests_wrong: records whose digest was checked.
-        not_checkable: records of ledgers whose password is not known, or that carry no digest.
+        digests_right, digests_wrong: records with a checked digest.
+        not_checkable: records without a digest, or of ledgers without a known password.
         ledgers_not_checkable: how many ledgers these are.
         conflicts: entries that are there with different payloads.
-        ids_damaged: records whose digest is right under other ids than those that they have.
-        replaced: slots at whose place the whole record of another entry stands.
+        ids_damaged: records with a digest that is right under other ids than their own.
+        replaced: slots with the whole record of another entry at their place.
     """
 
     in_index: int = 0

@@ -8,7 +8,7 @@ A row is seven int64:
     TAG      kind << 48 | scoped << 40 | verdict << 32 | number of the file; of the index: the log id that it names
     PLACE    position << 31 | size; of the index: size 0
     LENGTH   the cumulative length in the entry's header
-    CONTENT  CRC32C of the payload, so that copies can be told apart; where its begin is not known, CRC32C of what is
+    CONTENT  CRC32C of the payload, to compare copies; where its begin is not known, CRC32C of what is
              behind the widest digest, and << 32 of everything behind the header
 """
 
@@ -50,7 +50,7 @@ class EntryShare:
         ledger, entry, kind, verdict, file, place, position: of each row.
         pair: number of the (ledger, entry) pair, ascending.
         ledger_number: number of the ledger, ascending.
-        matched: a slot whose entry is there; a record that a slot names.
+        matched: a slot with its entry at its place; a record that a slot names.
         tag: kind, verdict and file.
         doubted: the digest is wrong.
         believed: the ids are no matter of doubt.
@@ -96,7 +96,7 @@ class EntryShare:
         return np.bincount(self.pair[rows], minlength=int(self.pair[-1]) + 1)
 
     def find_vouched(self) -> Mask:
-        """Return the rows of which something that is not doubted has the ids, too."""
+        """Return the rows with ids that an undoubted row has too."""
         is_vouched: Mask = (self.count_in_pairs(~self.doubted) > 0)[self.pair]
         return is_vouched
 

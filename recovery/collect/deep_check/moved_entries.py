@@ -26,7 +26,7 @@ class _Move:
     Attributes:
         entries: how many.
         at_place: of these, at the very position that the index names.
-        least, greatest: how much further on they stand.
+        least, greatest: by how many bytes they moved.
     """
 
     entries: int = 0
@@ -36,7 +36,7 @@ class _Move:
 
 
 class MovedEntries:
-    """Finds the files in which entries stand that are not where the index says.
+    """Finds the files with entries that are not where the index places them.
 
     Args:
         files: entry logs and journals, by their numbers.
@@ -56,7 +56,7 @@ class MovedEntries:
 
         Args:
             share: its rows.
-            lost: rows of slots whose entry is not where they say.
+            lost: rows of slots without their entry at the named place.
         """
         matched = share.file[(share.kind == INDEX) & share.matched]
         for log_id, count in zip(*np.unique(matched, return_counts=True), strict=True):
@@ -85,11 +85,11 @@ class MovedEntries:
             move.greatest = max(move.greatest, int(shift[rows].max()))
 
     def report(self, damage: TakesDamage) -> None:
-        """Report where entries stand that are not where the index says, once for each log named and each file."""
+        """Report moved entries, once for each log that the index names and each file that has them."""
         for (log_id, file), move in sorted(self._moves.items(), key=lambda item: item[0]):
             reason, detail = (
                 Reason.DANGLING,
-                f"{move.entries} entries that the index places in log {log_id:x} stand here",
+                f"{move.entries} entries that the index places in log {log_id:x} are in this file",
             )
             if move.at_place == move.entries > max(self._served.get(n, 0) for n in (log_id, int(self._log_ids[file]))):
                 reason = Reason.MISPLACED

@@ -1,8 +1,8 @@
-"""Records whose digest is wrong, and slots whose place holds another entry: whose they are, and what is told of them.
+"""Records with a wrong digest, and slots with another entry at their place: the ledger of each, and its report.
 
-A digest covers the ids as well, so a record whose digest is wrong may be another ledger's. It is the entry that its
-digest proves: with the ids that the index has for its place, or with ids of which one bit differs. Else it is the entry
-of its own ids, if anything else on the bookie has that entry; else it is nobody's.
+A digest covers the ids as well, so a record with a wrong digest may be another ledger's. The digest may prove other
+ids: those that the index has for its place, or ids that differ in one bit. Then the record is that entry. Else it is
+the entry of its own ids, if another source on the bookie has that entry. Else its ledger is unknown.
 """
 
 from collections.abc import Container, Sequence
@@ -45,7 +45,7 @@ from recovery.model.ids import LedgerId
 _NOBODY: Final = -1
 _NAMED_AT_MOST: Final = 5
 _BITS: Final = np.left_shift(1, np.arange(63))
-"""Those of an id that is not negative."""
+"""Rows of an id that is not negative."""
 WRONG, NAMED, BELIEVED = 1, 2, 4
 """Flags, in place of the length: the digest is wrong; the index names the record; its ids are no matter of doubt."""
 
@@ -83,7 +83,7 @@ class StrayRecords:
         self._rows.close()
 
     def keep(self, share: EntryShare, rows: Ints, flags: Ints) -> None:
-        """Keep rows by their place in a log of that id; those of journals are of none."""
+        """Keep rows by their place in a log with that id; rows of journals have none."""
         file = share.file[rows]
         log_id = np.where(share.kind[rows] == INDEX, file, self._log_ids[np.minimum(file, len(self._log_ids) - 1)])
         key = np.where(log_id >= 0, (log_id << LOG_SHIFT) | share.position[rows], -2 - share.place[rows])
@@ -91,15 +91,15 @@ class StrayRecords:
         self._rows.add(np.column_stack((key, *(column[rows] for column in columns))))
 
     def report(self, proven: Ints, meter: Meter, damage: TakesDamage) -> set[tuple[int, int]]:
-        """Report whose the records are whose digest is wrong, and what stands where a slot's entry does not.
+        """Report records with a wrong digest, with their ledger, and the records in place of a slot's entry.
 
         Args:
-            proven: ledgers of which a digest was right, ascending.
+            proven: ledgers with a right digest, ascending.
             meter: counts and paces the reads.
             damage: takes what is wrong.
 
         Returns:
-            File and position of records whose ids are broken.
+            File and position of records with broken ids.
         """
         by_number = {number: [file] for number, file in enumerate(self._files)}
         reader = RecordFiles(by_number, meter, DamageList(), self._passwords, scopes=self._scopes)
@@ -113,7 +113,7 @@ class StrayRecords:
             places = zip((records[:, TAG] & FILE).tolist(), (records[:, PLACE] >> SIZE_BITS).tolist(), strict=True)
             left = np.array([place not in renamed for place in places], np.bool_)
             broken |= renamed
-            # Of what stands where the index has another entry, the ids may be what broke, whatever ledger it is of.
+            # In a record at the place of another entry, the ids may be broken, in any ledger.
             records[np.isin(records[:, KEY], slots[:, KEY]), LENGTH] &= ~BELIEVED
             self._report_wrong(records[left & (records[:, LENGTH] & WRONG > 0)], damage)
         for file, place in sorted(replaced.items()):
@@ -128,7 +128,7 @@ class StrayRecords:
     def _check_slots(
         self, slots: Ints, reader: RecordFiles, replaced: dict[int, "_Replaced"], damage: TakesDamage
     ) -> set[tuple[int, int]]:
-        """Read the places of slots that dangle; return file and position of the records whose ids are broken."""
+        """Read the places of dangling slots; return file and position of the records with broken ids."""
         of_log: dict[int, list[int]] = {}
         for number, log_id in enumerate(self._log_ids.tolist()):
             of_log.setdefault(log_id, []).append(number)
@@ -153,12 +153,12 @@ class StrayRecords:
     def _try_ids(
         self, records: Ints, renamed: Container[tuple[int, int]], proven: Ints, reader: RecordFiles, damage: TakesDamage
     ) -> set[tuple[int, int]]:
-        """Try ids of which one bit differs; return file and position of the records whose digest proves such ids.
+        """Try ids that differ in one bit; return file and position of the records with a digest that proves such ids.
 
         Args:
             records: that no slot names are tried.
-            renamed: file and position of those that have their ids already.
-            proven: ledgers of which a digest was right.
+            renamed: file and position of records that have their ids already.
+            proven: ledgers with a right digest.
             reader: reads them.
             damage: takes what is wrong.
         """
@@ -196,7 +196,7 @@ class StrayRecords:
         damage.add(Unread(path, Reason.DIGEST, Hides.NOTHING, offset, size, ledger=key, detail=detail))
 
     def _report_wrong(self, rows: Ints, damage: TakesDamage) -> None:
-        """Report records whose digest is wrong, once for each ledger and file; of nobody's once for each file."""
+        """Report records with a wrong digest, once a ledger and file; without a known ledger, once a file."""
         file, flags = rows[:, TAG] & FILE, rows[:, LENGTH]
         owner = np.where(flags & BELIEVED > 0, rows[:, LEDGER_ID], _NOBODY)
         order = np.lexsort((rows[:, PLACE], file, owner))
@@ -220,7 +220,7 @@ class StrayRecords:
 
 @dataclass(slots=True)
 class _Replaced:
-    """Where the first record stands that is not the entry that the index has there, which one that is, and how many."""
+    """The place of the first record that is not the entry of the index, its entry, and the number of such records."""
 
     position: int
     entry: str = ""

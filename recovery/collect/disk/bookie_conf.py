@@ -1,6 +1,6 @@
 """A bookie's configuration file: the folders that `bk_server.conf` names.
 
-Java properties; lists are taken apart at commas, and ``${key}`` stands for another value of the file.
+Java properties; lists are split at commas, and ``${key}`` means another value of the file.
 
     key                                              default
     journalDirectories, journalDirectory (older)     /tmp/bk-txn
@@ -45,7 +45,7 @@ class BookieConf:
         ledger_dirs, index_dirs, journal_dirs: its folders.
         bookie_id: None: its address.
         expands_storage: it starts with folders that its cookie does not name; None: the value cannot be read.
-        stamps_cookies: it starts whatever its cookie in the store is, and writes another one there; None: the same.
+        stamps_cookies: it starts with any cookie in the store, and writes another one there; None: the same.
     """
 
     ledger_dirs: tuple[Path, ...]
@@ -124,9 +124,9 @@ def _pick_values(
 
 
 def parse_properties(text: str) -> dict[str, list[str]]:
-    """Return the values of each key of a properties file, lists taken apart at their commas, variables as they stand.
+    """Return the values of each key of a properties file: lists are split at their commas, variables are unchanged.
 
-    A key that stands twice has the values of both.
+    A repeated key has the values of both.
     """
     properties: dict[str, list[str]] = {}
     for line in _join_lines(text):
@@ -167,7 +167,7 @@ def _unescape(text: str) -> str:
 
 
 def _resolve(key: str, properties: Mapping[str, list[str]], depth: int = 0) -> list[str]:
-    """Return the values of a key with every variable replaced; one that stands for a list makes a list."""
+    """Return the values of a key with every variable replaced; a variable with a list gives a list."""
     if depth > _DEPTH:
         raise ValueError(f"the variables of {key} go round in a circle")
     values: list[str] = []

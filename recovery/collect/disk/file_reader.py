@@ -1,13 +1,13 @@
 """Reading a bookie's files gently: at no more than a rate, with progress, and with errors of the disk as values.
 
-Files are read, not only mapped: a bad sector is an `OSError` to a read and the end of the process to a mapping. Where
-a codec wants a whole file it gets a mapping whose bytes were read just before (`Mapped.load`), so that touching them
-is safe and paced. A running bookie goes on writing to its newest journal and log, from front to back, where zeros were
+Files are read, not only mapped: a bad sector is an `OSError` to a read and the end of the process to a mapping. A codec
+that wants a whole file gets a mapping of bytes that were just read (`Mapped.load`), so access is safe and paced. A
+running bookie goes on writing to its newest journal and log, from front to back, where zeros were
 reserved: a codec that met these zeros would find a record there at its next look, and take it for damage. So the
 mapping is cut loose from the file behind the last byte that is not zero.
 
-Where there is a rate, somebody else needs the disk and the page cache: nothing is read ahead of the rate, and of whole
-files what was not in the page cache before does not stay there.
+With a rate, a bookie needs the disk and the page cache. So nothing is read ahead of the rate, and pages of whole files
+stay in the page cache only if they were there before.
 """
 
 import ctypes
@@ -146,12 +146,12 @@ class Meter:
 
 
 class Mapped:
-    """A whole file as bytes, of which only what was asked for by `load` or `spot` may be touched.
+    """A whole file as bytes. Only bytes that `load` or `spot` read may be accessed.
 
     Args:
         path: of a regular file.
         meter: counts and paces the reads.
-        limit: bytes that are looked at; None: all.
+        limit: bytes that are read; None: all.
 
     Attributes:
         view: the bytes.
@@ -188,7 +188,7 @@ class Mapped:
         self.view, self._map = memoryview(b""), None
 
     def load(self) -> None:
-        """Read the whole file once, after which the view may be read; zeros stand where the disk refuses.
+        """Read the whole file once; then the view may be read. It has zeros where the disk refuses.
 
         What is written behind the end of what the file has by then, into zeros that were reserved, is not seen.
         """
@@ -273,7 +273,7 @@ class Mapped:
 
 
 def _find_not_cached(file: mmap.mmap) -> list[int]:
-    """Return where the pieces of a file begin of which nothing is in the page cache; none if that is not told."""
+    """Return the beginnings of the pieces of a file without a page in the page cache; none if that is not known."""
     page = np.zeros(-(-len(file) // mmap.PAGESIZE), np.uint8)
     address, into = (ctypes.c_void_p(np.frombuffer(buffer, np.uint8).ctypes.data) for buffer in (file, page))
     if _C.mincore(address, ctypes.c_size_t(len(file)), into):

@@ -1,4 +1,4 @@
-"""A bookie's folders: which was named, what is in each, whose they are, and which are missing.
+"""A bookie's folders: which were given, what is in each, which bookie they belong to, and which are missing.
 
 Folders may be given with or without their `current/`. What a folder is for is seen by what is in it:
 
@@ -9,7 +9,7 @@ Folders may be given with or without their `current/`. What a folder is for is s
     locations/, ledgers/ with CURRENT      index (Db storage); with -scoped behind: of ledgers of scopes
 
 Their order and number are the cookie's (`VERSION`), which every folder holds; a given folder is taken for the named one
-whose path is the same, else for the one that shares the most trailing parts of the path, else for the next one left.
+with the same path, else for the one that shares the most trailing parts of the path, else for the next one left.
 
 Source: docs/formats/bookie-storage.md.
 """
@@ -45,7 +45,7 @@ _LARGEST_IDENTITY: Final = 4 << 10
 _DIRTY: Final = "DIRTY"
 _DATABASES: Final = ("ledgers", "locations")
 _SCOPED: Final = "-scoped"
-"""Behind their names: those of ledgers of scopes, which are made with the first of these and tell no incarnation."""
+"""The same for ledgers of scopes: made with the first ledger of a scope, so they show no incarnation."""
 _LEDGER_FILES: Final = re.compile(r"lastMark(\.\d+)?|lastId|DIRTY|BOOKIE_STATUS")
 _HEX: Final = re.compile(r"[0-9a-f]{1,2}|[0-9a-f]{8}")
 _NUMBER: Final = re.compile(r"[0-9a-f]{1,32}", re.IGNORECASE)
@@ -109,7 +109,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Disks:
-    """All that was given of one bookie, and whose it is.
+    """All folders that were given of one bookie, and its id.
 
     Attributes:
         bookie: its id.
@@ -175,16 +175,16 @@ def survey(
     bookie_id: str | None,
     statements: Statements = _NO_STATEMENTS,
 ) -> Disks:
-    """Look at the folders of one bookie, without reading any data.
+    """List the folders of one bookie, without reading any data.
 
     Cookies that name different bookies or clusters are damage that hides everything, until a statement settles it: the
-    bookie is then the one that most of them name, and its cluster is not known. Two cases are refused, for these are
-    the folders of two bookies: no list is long enough for all folders, whatever is stated; or two lists have no folder
-    in common, and nothing is stated.
+    bookie is then the one that most of them name, and its cluster is not known. Two cases are refused, because the
+    folders belong to two bookies: no list is long enough for all folders, even with a stated bookie; or two lists have
+    no folder in common, and no bookie is stated.
 
     Raises:
         InputError: a folder does not exist, two are of different bookies, no cookie names the stated bookie, or nothing
-            says whose the folders are.
+            names the bookie of the folders.
     """
     given = [(Role.LEDGER, p) for p in ledger_dirs]
     given += [(Role.INDEX, p) for p in index_dirs]
@@ -236,7 +236,7 @@ def list_folders_in(path: Path) -> list[Path]:
     """
     if not path.is_dir():
         problem = "is not a folder" if path.exists() else "no such folder"
-        raise InputError(str(path), problem, "mount it, or leave it out: its bookie is then not looked at")
+        raise InputError(str(path), problem, "mount it, or leave it out: its bookie is then not collected")
 
     def is_one(folder: Path) -> bool:
         return (folder / _CURRENT).is_dir() or (folder / _VERSION).is_file()
@@ -252,7 +252,7 @@ def list_folders_in(path: Path) -> list[Path]:
 
 @dataclass(frozen=True, slots=True)
 class _Gone:
-    """A folder that was named and is not there, or cannot be looked at."""
+    """A folder that was named and does not exist, or cannot be read."""
 
     role: Role
     path: Path
@@ -334,7 +334,7 @@ def _find_current(path: Path) -> tuple[Path, os.stat_result]:
         folder = path / _CURRENT if (path / _CURRENT).is_dir() else path
         return folder, folder.stat()
     except OSError as error:
-        raise InputError(str(path), f"cannot be looked at: {error.strerror}", remedy) from error
+        raise InputError(str(path), f"cannot be read: {error.strerror}", remedy) from error
 
 
 def _role_of(name: str, *, is_dir: bool) -> Role | None:
@@ -356,8 +356,8 @@ def _is_known(name: str, *, is_dir: bool) -> bool:
 def describe_stray(path: str, name: str, *, is_dir: bool) -> Unread:
     """Return what is wrong with a file or folder where none of its name belongs.
 
-    An index file that the bookie does not find may be that of a ledger that it had, whatever its name names. A folder
-    whose name is a number is searched for one.
+    An index file that the bookie does not find may belong to a ledger that it had, whatever its name says. So each
+    folder with a number as its name is searched for index files.
     """
     files: Iterable[str] = (path,)
     if is_dir:
@@ -426,7 +426,7 @@ def _refuse_two_bookies(
 
 
 def _has_room(cookie: Cookie, folders: Sequence[Folder]) -> bool:
-    """Say whether a cookie's list is long enough for these folders: all, and those of one role alone."""
+    """Whether a cookie's list is long enough for these folders: for all of them, and for those of each role."""
     named = _list_named(cookie)
     return len(folders) <= len({name for _, name in named}) and all(
         sum(folder.roles - {Role.INDEX} == {role} for folder in folders) <= sum(of is role for of, _ in named)
@@ -599,7 +599,7 @@ _LASTING: Final = ("bookie", "instance", "rocksdb_ledgers", "rocksdb_locations")
 
 
 def hash_incarnation(evidence: Sequence[tuple[str, str]]) -> int:
-    """Return the number of a bookie's life; what of the evidence does not last is not looked at."""
+    """Return the number of a bookie's incarnation, from evidence that lasts."""
     lasting = "\n".join(f"{kind}={value}" for kind, value in evidence if kind in _LASTING)
     return to_signed(int.from_bytes(hashlib.sha256(lasting.encode()).digest()[:8]))
 

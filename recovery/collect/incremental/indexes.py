@@ -1,4 +1,4 @@
-"""Ledgers whose index, and the logs that it names, are unchanged since the earlier collection."""
+"""Ledgers with an index, and logs named by it, that are unchanged since the earlier collection."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -22,7 +22,7 @@ class IndexReuse:
     Attributes:
         confirms_all: all locations are confirmed.
         is_sound: no damage of an index hides ledgers.
-        damaged: ledgers of which nothing is kept.
+        damaged: ledgers without a kept result.
     """
 
     def __init__(self, state: State) -> None:
@@ -49,7 +49,7 @@ class IndexReuse:
         self._stable = np.array(sorted(stable), np.int64)
         binding, reused = state.previous.binding, state.previous.reused
         if binding is not None and binding.every != confirms_all:
-            reused.reason = "the bookie was not stopped then as it is now, so all places of entries are looked at"
+            reused.reason = "the bookie stopped in another way then, so all places of entries are checked"
         elif binding is not None and not binding.index_sound:
             reused.reason = "the index was damaged when the earlier inventory was made"
 

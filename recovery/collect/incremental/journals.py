@@ -82,7 +82,7 @@ class JournalReuse:
             self._flush()
 
     def keep_specials(self, file: SeenFile, facts: SpecialFacts) -> None:
-        """Keep what the special records of a journal say, all of which was read by now."""
+        """Keep the content of a journal's special records; the whole journal was read by now."""
         file.read = True
         interned = self._state.interned
         for ledger in facts.fenced:

@@ -19,7 +19,7 @@ class LogReuse:
         """Take over logs that are unchanged; return their paths, and whether they count as gone through.
 
         Args:
-            known: ledgers whose index was read whole and has entries.
+            known: ledgers with an index that was read whole and has entries.
             take: takes rows of groups.
         """
         state = self._state

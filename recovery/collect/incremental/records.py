@@ -119,7 +119,7 @@ class Terms:
     """What must be the same for anything to be taken over.
 
     Attributes:
-        bookie, incarnation: whose it is.
+        bookie, incarnation: its bookie.
         folders: with their roles, in their order.
         passwords: that were given.
     """
@@ -175,7 +175,7 @@ class KeptLedgers:
 
     Attributes:
         ledgers: ascending.
-        with_entries: those of them that have entries, ascending.
+        with_entries: the ledgers among them with entries, ascending.
         has_rest: there are others, which are to be read.
     """
 

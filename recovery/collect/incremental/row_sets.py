@@ -55,7 +55,7 @@ def find_logs_of(piece: Piece | Block) -> Ints:
 def hash_slots(rows: Piece, source: int) -> Ints:
     """Return a fingerprint row for each ledger of a piece: the sum over its slots of a mixed number, and their count.
 
-    Sums of several pieces add up to that of the whole; ledgers of which there are only facts have 0.
+    Sums of several pieces add up to that of the whole; ledgers with facts alone have 0.
     """
     mixed = rows.location * _MIX[0]
     mixed = (mixed ^ (mixed >> 29) ^ rows.entry) * _MIX[1]
@@ -71,7 +71,7 @@ def hash_slots(rows: Piece, source: int) -> Ints:
 
 
 def sum_fingerprints(rows: Ints) -> Ints:
-    """Return fingerprint rows by ledger and source, those of several pieces of one index added up."""
+    """Return fingerprint rows by ledger and source; rows of several pieces of one index are added up."""
     rows = rows[np.lexsort((rows[:, SOURCE_COLUMN], rows[:, 0]))]
     if not len(rows):
         return rows

@@ -35,7 +35,7 @@ class State:
         previous, scratch, interned: as given.
         limit: time in ns from which on a file's times do not count.
         files: that were seen, by path.
-        spools: rows by their table's name; those of `specials` are apart.
+        spools: rows by their table's name, except `specials`.
         specials: rows of special records of journals.
     """
 

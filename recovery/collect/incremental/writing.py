@@ -31,7 +31,7 @@ class KeptWriter:
 
     Args:
         state: files and rows.
-        indexes: the ledgers of which nothing is kept.
+        indexes: the ledgers without a kept result.
         terms: of this collection.
         started: when it began.
     """

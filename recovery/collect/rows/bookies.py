@@ -1,4 +1,4 @@
-"""The row of a bookie in its inventory: whose it is, what was read of it, and what it has."""
+"""The row of a bookie in its inventory: its id, what was read of it, and what it has."""
 
 import hashlib
 from collections.abc import Sequence
@@ -87,7 +87,7 @@ class BookieRow:
         return pa.Table.from_pylist([asdict(self)], schema=tables.BOOKIES)
 
     def to_coverage(self, *names: str) -> dict[str, object]:
-        """Return some of the columns as they stand in the manifest."""
+        """Return some of the columns as the manifest has them."""
         columns = asdict(self)
         return {name: columns[name] for name in names}
 

@@ -38,7 +38,7 @@ _BATCH: Final = 8192
 
 
 class Hides(Enum):
-    """What entries may stand in the stretch that nothing else lists."""
+    """Which entries the stretch may hold that no other source lists."""
 
     NOTHING = "nothing"
     LEDGER = "ledger"
@@ -56,7 +56,7 @@ class Unread:
     Attributes:
         file: path of the file or folder.
         reason: the stored cause.
-        hides: what may stand there unseen.
+        hides: what may be there unseen.
         offset, length: the stretch, if the cause has one.
         ledger: the ledger that it belongs to, if that is known (its key, see `scoped_ids`).
         detail: for people; never holds payload or a password.
@@ -87,7 +87,7 @@ class TakesDamage(Protocol):
 
 @dataclass(slots=True)
 class DamageList:
-    """Keeps damage for somebody else to take.
+    """Keeps damage until it is taken.
 
     Attributes:
         pieces: in the order in which it came.
@@ -139,7 +139,7 @@ class DamageLog:
         files: bytes passed over in each, and whether that hides entries.
         spoiled: files that are damaged as a disk that fails damages them.
         vanished_ledgers, vanished_logs: index files and entry logs that went while they were collected.
-        dangling: places of ledgers whose entries are where nothing says.
+        dangling: places of ledgers without the entry that the index names.
     """
 
     writer: DatasetWriter
@@ -192,7 +192,7 @@ class DamageLog:
 
 
 def find_suspect_disk(folder: Path, spoiled: Iterable[str], files: Mapping[str, int]) -> Unread | None:
-    """Return what is to be said of a folder many of whose files are damaged; None if they are few.
+    """Return the report of a folder with many damaged files; None if they are few.
 
     Args:
         folder: that holds the files.

@@ -39,13 +39,13 @@ class Piece:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Block:
-    """Neighbouring slots of one ledger, of which a few patterns tell which are empty.
+    """Neighbouring slots of one ledger; a few patterns show which are empty.
 
     A bookie of an ensemble of E holds W of every E entries, so nearly all of a large index is like that; rows are laid
     out only for who asks for them.
 
     Attributes:
-        ledger: whose they are.
+        ledger: of the slots.
         first: the entry of the first.
         slots: the location of each, in the byte order of the file; 0: empty.
         groups: the entries of those that are not empty, as `Grouper.feed_groups` takes them.

@@ -47,7 +47,7 @@ class Interned:
 
 
 def make_stamp(key: bytes) -> bytes:
-    """Return what stands for a master key where keys are compared and kept: of the same kind, with its hash alone.
+    """Return the substitute of a master key for comparison and storage: of the same kind, with its hash alone.
 
     `entry.key_kind` of it is that of the key; the stamp of a key that is set is its SHA-256.
     """

@@ -1,9 +1,9 @@
 """Ledgers of scopes as negative numbers, so that everything that works on ledger ids works on them as well.
 
-    key       stands for
+    key       means
     0, 1, …   the ledger of scope 0 with that id, which is never negative on a disk
     -1        none
-    -2, …     row ``(-2 - key) >> 12`` of `Scopes`, whose bucket is ``(-2 - key) & 4095``
+    -2, …     row ``(-2 - key) >> 12`` of `Scopes`, in bucket ``(-2 - key) & 4095``
 
 Where there are no scopes nothing is looked up, and nothing is kept.
 """
@@ -31,7 +31,7 @@ _NAME: Final = "S16"
 _GROWTH: Final = 4
 """Times that a sorted part is larger than the next one at least, so that the many are moved seldom."""
 _HELD_BYTES: Final = 1 << 22
-"""Of a journal, whose special records get their keys together."""
+"""For a journal: its special records get their keys together."""
 
 Part = Entries | MetaRecord | Damage
 
@@ -173,7 +173,7 @@ class Scopes:
     def replace_ids(self, parts: Iterable[Part]) -> Iterator[Part]:
         """Yield what a codec found with keys in place of ids, and no scope beside them.
 
-        Special records of scopes come some later than where they stand, in their order.
+        Special records of scopes come later than their place, in their order.
         """
         waiting: list[MetaRecord] = []
         begin = 0

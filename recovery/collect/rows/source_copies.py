@@ -218,7 +218,7 @@ def find_patterns(is_stored: Mask, key: int, first: int) -> KeyedGroups | None:
     Args:
         is_stored: whether each entry is.
         key: of all.
-        first: the entry that the first element stands for.
+        first: the entry of the first element.
     """
     patterns: list[tuple[int, int, int, int, int]] = []
     position, end = 0, len(is_stored)
@@ -230,7 +230,7 @@ def find_patterns(is_stored: Mask, key: int, first: int) -> KeyedGroups | None:
             return None
         front = is_stored[position : position + _LOOKED_AT]
         edges = np.flatnonzero(front[1:] != front[:-1])[:2] + 1
-        if len(edges) < 2:  # one run, of which the end may not be seen yet
+        if len(edges) < 2:  # one run; its end may not be seen yet
             size = int(edges[0]) if len(edges) else _measure_run(is_stored[position:])
             patterns.append((key, first + position, first + position, size, 0))
             position += size

@@ -1,7 +1,7 @@
 """Rows of many ledgers set aside on disk, and given back one share of the ledgers at a time.
 
-Rows are int64 matrices whose first column is the ledger (its key, see `scoped_ids`). The file has no name, so nothing
-of it stays behind however the process ends.
+Rows are int64 matrices; the first column is the ledger (its key, see `scoped_ids`). The file has no name, so no end of
+the process leaves anything behind.
 """
 
 import os

@@ -40,7 +40,7 @@ from recovery.errors import Damage, FormatError, Reason
 from recovery.model.groups import KeyedGroups
 
 TakesRecords = Callable[[RecordFile, Mapped, Entries], None]
-"""Takes records of a log whose bytes can be touched meanwhile."""
+"""Takes records of a log; its bytes can be read meanwhile."""
 
 _COMPACTED: Final = re.compile(r"([0-9a-f]{1,8})\.log\.[0-9a-f]{1,8}\.compacted")
 
@@ -48,7 +48,7 @@ _COMPACTED: Final = re.compile(r"([0-9a-f]{1,8})\.log\.[0-9a-f]{1,8}\.compacted"
 def find_logs(folder: Folder, damage: TakesDamage) -> dict[int, list[RecordFile]]:
     """Return the entry logs in one ledger folder by id, those under another log's name too.
 
-    An id that is missing is also searched for under its decimal digits; whatever is there must still be confirmed.
+    A missing id is also searched for under its decimal digits; a log that is found in this way must still be confirmed.
     """
     named: dict[int, RecordFile] = {}
     inodes: dict[int, int] = {}
@@ -62,7 +62,7 @@ def find_logs(folder: Folder, damage: TakesDamage) -> dict[int, list[RecordFile]
             try:
                 status = item.stat()
             except OSError as error:
-                detail = error.strerror or "cannot be looked at"
+                detail = error.strerror or "cannot be read"
                 damage.add(Unread(item.path, Reason.UNREADABLE, Hides.UNLISTED, detail=detail))
                 continue
             if not stat.S_ISREG(status.st_mode):
@@ -90,7 +90,7 @@ def find_logs(folder: Folder, damage: TakesDamage) -> dict[int, list[RecordFile]
 
 @contextmanager
 def list_folder(folder: Path, damage: TakesDamage) -> Iterator[Iterator[os.DirEntry[str]]]:
-    """List a folder; one that went away since it was looked at is damage, and empty."""
+    """List a folder; a folder that disappeared meanwhile is damage, and empty."""
     try:
         listing = os.scandir(folder)
     except OSError as error:
@@ -112,9 +112,9 @@ class Scanned:
     """What going through logs gave.
 
     Attributes:
-        files: those that were gone through.
-        largest: the largest ledger id of scope 0 that the map of a damaged log names, whose record may be lost; -1 if
-            there is none. Of a log that is whole the records tell.
+        files: logs that were read whole.
+        largest: the largest ledger id of scope 0 in the map of a damaged log, because its records may be lost; -1 if
+            there is none. The records of a whole log show its largest id.
     """
 
     files: tuple[RecordFile, ...]
@@ -135,7 +135,7 @@ def scan_unlisted(
 
     Args:
         files: the logs of a bookie.
-        known: ledgers (their keys, see `scoped_ids`) whose index was read whole and holds entries; ascending.
+        known: ledgers (their keys, see `scoped_ids`) with an index that was read whole and has entries; ascending.
         meter: counts and paces the reads.
         damage: takes what cannot be read.
         take: is given the groups of what was found, a ledger's in any number of pieces that may overlap.
@@ -221,7 +221,7 @@ def _read_map(log: Mapped, file: RecordFile, damage: DamageLog) -> tuple[Ints | 
 
 
 def _describe_fault(file: RecordFile, fault: Damage, *, is_whole: bool) -> Unread:
-    """Return what a header hides whose ledgers map is not there: nothing, but where the log may have lost its end."""
+    """Return what a header without its ledgers map hides: nothing, unless the log may have lost its end."""
     if fault.reason is Reason.TRUNCATED and not is_whole:
         detail = f"{fault.detail}: the log lost its end"
         return Unread(file.path, fault.reason, Hides.UNLISTED, fault.offset, detail=detail)
@@ -240,7 +240,7 @@ def _scan(
     rotated: bool,
 ) -> bool:
     """Give all that a log holds; whether it has records, and the last one ends where the log ends."""
-    # Behind damage the ledgers that the bookie has help to find the next record; without damage nobody needs them.
+    # Behind damage the ledgers of the bookie help to find the next record; without damage they are not needed.
     groups: list[KeyedGroups] = []
     pieces: list[Damage] = []
     is_cut = False

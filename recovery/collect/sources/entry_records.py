@@ -1,7 +1,7 @@
-"""Entries in entry logs and journals, read where something says that they stand.
+"""Entries in entry logs and journals, read at known places.
 
 Both kinds of files frame an entry alike: int32 size, then the entry. A place is (file, position), the position being
-the entry's first byte. Reads are grouped by file and ascend in it; what stands close together is read at once.
+the entry's first byte. Reads are grouped by file and ascend in it; neighbouring entries are read at once.
 """
 
 import os
@@ -40,13 +40,13 @@ _FIELDS: Final = np.dtype(
 )
 """An entry of version 1 behind its size, up to where any CRC ends."""
 _WORTH_COLUMNS: Final = 32
-"""Entries that stand close together from which on their fields are taken as columns."""
+"""With so many neighbouring entries or more, their fields are taken as columns."""
 _SCOPED_FRONT: Final = _SIZE + SCOPED_IDS
 _GAP: Final = 32 << 10
 """Bytes that are cheaper read than jumped over."""
 _WINDOW: Final = 1 << 20
 _GUESS: Final = 4096
-"""Bytes read for an entry whose size is not known yet."""
+"""Bytes read for an entry of unknown size."""
 
 _DENSE: Final = 1 << 20
 """Numbers from the first file to the last up to which a table has the size of each: ids of entry logs grow by one."""
@@ -73,11 +73,11 @@ class RecordFiles:
     """Files by number, such as the entry logs of one id space.
 
     Args:
-        files: a number may stand for several that are all tried.
+        files: a number may name several files; all of them are tried.
         meter: counts and paces the reads.
         damage: takes what the disk refuses.
         passwords: that may have made an HMAC.
-        other_name: the number under which a missing file may stand.
+        other_name: another number that a missing file may have.
         grow: the files are entry logs of a bookie that may run: it may have made others since, and written on.
         scopes: names the ledgers.
     """
@@ -325,7 +325,7 @@ class RecordFiles:
 def _find_proven(data: memoryview, begin: Ints, ledger: Ints, entry: Ints) -> tuple[Ints, Ints]:
     """Return which entries of scope 0 lie in a stretch whole and are proven by a CRC, and their header rows.
 
-    What is left is looked at one by one, by `entry.find_proven` first; a property test compares both.
+    The other entries are checked one by one, by `entry.find_proven` first; a property test compares both.
     """
     near = np.flatnonzero((ledger >= 0) & (begin + entry_codec.PROVEN_SIZE <= len(data)))
     if not len(near):
@@ -410,7 +410,7 @@ def locate_entries(
     """Go through files again for the places of some entries.
 
     Returns:
-        Ledger, entry, number of the file and position; an entry that stands several times is there several times.
+        Ledger, entry, number of the file and position; an entry that occurs several times has several rows.
     """
     none = np.empty(0, np.int64)
     parts = [(none, none, none, none)]

@@ -3,9 +3,9 @@
 An index may name a place where the entry is not: pages are flushed before the log, a log may be lost. So
 
 - every location must lie within a log that exists;
-- the last entry of each ledger is read where the index says; if it is not there, all locations of that ledger are
-  looked at, and the last one that is there counts;
-- after an unclean stop all locations are looked at.
+- the last entry of each ledger is read where the index says; if it is not there, all locations of that ledger are read,
+  and the last entry that is there counts;
+- after an unclean stop all locations are read.
 
 Source: docs/formats/bookie-storage.md.
 """
@@ -32,7 +32,7 @@ _POSITION: Final = (1 << _LOG_SHIFT) - 1
 
 
 class IndexTaker:
-    """Takes the pieces of an index whose locations lie in one space of log ids.
+    """Takes the pieces of an index with locations in one space of log ids.
 
     Args:
         logs: the files that locations name.
@@ -95,7 +95,7 @@ class IndexTaker:
         return bool(self._logs.inside(ends >> _LOG_SHIFT, ends & _POSITION).all())
 
     def _confirm(self, pieces: Sequence[Piece | Block], *, whole: bool) -> None:
-        """Confirm slots; `whole`: the last ledger has no more."""
+        """Confirm slots; `whole`: the last ledger has no further slots."""
         parts = _join_pieces(pieces)
         rows = [part if isinstance(part, Piece) else _find_ends(part) for part in parts]
         ledger, entry, location = (
@@ -140,8 +140,8 @@ class IndexTaker:
     def _read_ends(self, slots: "_Slots", good: Mask, starts: Ints, ends: Ints) -> None:
         """Read the headers of the first and the last good slot of each ledger; slots that dangle become not good.
 
-        Two ledgers that had one id differ in the length at their first entry. Where the digest type of the last one
-        cannot be told, the header of the entry before is read too: their lengths tell its width.
+        Two ledgers that had one id differ in the length at their first entry. Where the digest type of the last entry
+        is not known, the header of the entry before is read too: their lengths give the width of the digest.
         """
         while len(starts):
             last = _find_last_good(good, starts, ends)
@@ -178,7 +178,7 @@ def _count_slots(piece: Piece | Block) -> int:
 
 
 def _split_last_ledger(pieces: Sequence[Piece | Block]) -> tuple[list[Piece | Block], list[Piece | Block]]:
-    """Return the slots before those of the last ledger, and these."""
+    """Return the slots before the last ledger, and the slots of the last ledger."""
     last = _find_ends_of_ledgers(pieces[-1])[-1]
     cut = len(pieces)
     while cut and _find_ends_of_ledgers(pieces[cut - 1])[0] == last:

@@ -173,7 +173,7 @@ def split_ranges(database: Database, damage: TakesDamage) -> list[Range]:
 
 
 def read_range(part: Range, meter: Meter, damage: TakesDamage, scopes: Scopes) -> Iterator[Piece]:
-    """Yield a part of what a database of locations says; what had to be passed over when it was opened was told."""
+    """Yield a part of the rows of a database of locations; skipped parts were reported at its opening."""
     folder = part.database.folder / part.name
     last_reported: int | None = None
     try:
@@ -198,7 +198,7 @@ def read_range(part: Range, meter: Meter, damage: TakesDamage, scopes: Scopes) -
 def _report_foreign(
     part: Range, keys: Ints, damage: TakesDamage, scopes: Scopes, last_reported: int | None
 ) -> int | None:
-    """Report ledgers of other folders, but for the one that was told last; return the one that was."""
+    """Report ledgers of other folders, except the one that was reported last; return the last one."""
     database = part.database
     if database.number is None or database.of == 1:
         return last_reported

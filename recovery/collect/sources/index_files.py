@@ -61,7 +61,7 @@ _KEY_AT: Final = slice(12, 12 + _KEY_SIZE)
 
 
 def _read_idle_clock() -> float:
-    """Return a clock that stands still while this thread works, or would if a processor were free: it waited for that.
+    """Return a clock of this thread's waits: it stops while the thread works, or waits only for a free processor.
 
     Else a busy machine would look like a slow disk, as it does where the system does not tell. Source: Linux,
     Documentation/scheduler/sched-stats.rst: what `schedstat` has second are nanoseconds on a run queue.
@@ -96,9 +96,9 @@ class Pages:
     """What the sizes of index files say about the size of pages, which is stored nowhere.
 
     Attributes:
-        off: files whose end is not a page's, for each size that pages may have.
-        files: that were looked at.
-        cut: files whose end is not a page's for the largest, and their sizes.
+        off: files that do not end with a page, for each possible size of pages.
+        files: that were examined.
+        cut: files that do not end with a page of the largest size, and their sizes.
     """
 
     off: list[int] = field(default_factory=lambda: [0] * len(_PAGES))
@@ -106,14 +106,14 @@ class Pages:
     cut: list[tuple[IndexFile, int]] = field(default_factory=list)
 
     def take(self, files: Sequence[IndexFile], size: Ints) -> None:
-        """Look at files that have slots, and at their sizes in bytes."""
+        """Examine files that have slots, and their sizes in bytes."""
         body = size - _HEAD
         self.files += len(body)
         self.off = [off + int((body % page > 0).sum()) for off, page in zip(self.off, _PAGES, strict=True)]
         self.cut += [(files[n], int(size[n])) for n in np.flatnonzero(body % _PAGES[0] > 0).tolist()]
 
     def absorb(self, other: "Pages") -> None:
-        """Take what another process looked at."""
+        """Take the results of another process."""
         self.off = [own + added for own, added in zip(self.off, other.off, strict=True)]
         self.files += other.files
         self.cut += other.cut
@@ -335,7 +335,7 @@ def _load(files: list[IndexFile], buffer: bytearray) -> _Loaded:
             loaded.rest.extend(files[number:])
             break
         try:
-            # What is not a regular file gives nothing, at once, or so much that it is looked at as a large one.
+            # Anything but a regular file gives nothing, at once, or so much that it is read like a large file.
             fd = os.open(file.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
             try:
                 # One call reads a small file: a local file system gives fewer bytes only at its end.

@@ -125,7 +125,7 @@ def _report_unlisted(folder: str, error: OSError, damage: TakesDamage) -> None:
 
 
 def _report_stray(path: str, name: str, inside: str, damage: TakesDamage) -> None:
-    """Report what is not an index file of a ledger where it stands; of the first level that was told already."""
+    """Report files that are no index file of a ledger at their place, below the first level."""
     is_dir = os.path.isdir(path)  # noqa: PTH112  # all here are strings
     match = _INDEX.fullmatch(name)
     ledger = -1 if match is None or is_dir or _SCOPED_FOLDER.match(inside) else int(match[1], 16)
@@ -204,7 +204,7 @@ def _find_scoped_files_in(
     folders: Mapping[int, str], inside: str, damage: TakesDamage, scopes: Scopes
 ) -> Iterator[tuple[str, str, int]]:
     # All ledgers of a scope may be in one folder, so nothing is kept of what was listed: the few other places that a
-    # file may be in are looked at.
+    # file may be in are listed.
     for number, folder in folders.items():
         other_folders = [(n, f) for n, f in folders.items() if n != number]
         try:

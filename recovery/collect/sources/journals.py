@@ -1,9 +1,9 @@
 """Journals: what a bookie wrote ahead, and from where it would replay.
 
 All journals that exist are read whole, also before the mark: fences and explicit LACs can be lost from the index over
-a clean stop. Entries are told apart by the mark: what is behind it is replayed, and may be nowhere else, so a
-journal that is missing or damaged from there on hides entries of any ledger. What stands only before it no bookie will
-serve: it was applied, so its ledger was deleted, or (before 4.16.2) the mark ran ahead of what was flushed.
+a clean stop. The mark divides entries. Entries after it are replayed, and may be nowhere else, so a journal that is
+missing or damaged after the mark hides entries of any ledger. An entry that is only before it is served by no bookie:
+it was applied, so its ledger was deleted, or (before 4.16.2) the mark ran ahead of what was flushed.
 
     lastMark      the mark of the only journal folder, in every ledger folder; the largest counts
     lastMark.N    the same for journal folder number N of several
@@ -51,7 +51,7 @@ _START: Final = LastMark(0, 0)
 _LARGEST_MARK: Final = 4 << 10
 """It is 16 bytes."""
 _NAMED_BY_TIME: Final = 3
-"""The last version of journals whose ids are times."""
+"""The last version of journals with times as ids."""
 _BEING_WRITTEN: Final = (Reason.EMPTY, Reason.TRUNCATED)
 _ATTEMPTS: Final = 8
 _AGAIN_S: Final = 0.02
