@@ -1,11 +1,11 @@
 """What is known of the copies of ledgers: by inventories that were given, and by the last scrutinies.
 
 The run of a scrutiny has the lists that bookies gave it, the entries that it found missing, and the bookies that it
-found wiped. All of it is of the share of ledgers that the run looked at, and of records as they were then: a record
-that changed since is not judged by it. Each command that judges copies asks `Evidence.see`, so that all judge alike.
+found wiped. All of this covers the run's share of ledgers, and records as they were then: it judges no record that
+changed since. Each command that judges copies asks `Evidence.see`, so that all judge alike.
 
     what is known of a copy                                  it counts as
-    an inventory, or a list of the run, has all of it        there, whatever a mark from before that says
+    an inventory, or a list of the run, has all of it        there, even if an older mark disagrees
     an inventory lacks entries of it, or the run found them  missing, as far as it lacks them
     missing; of a ledger that is not closed a list as well
     its bookie was wiped after its record changed last       missing
@@ -93,7 +93,7 @@ class ScrutinyRun:
 
     @property
     def share(self) -> range:
-        """The buckets that it looked at."""
+        """The buckets of the run."""
         number, shares = self.number
         return range(BUCKETS * (number - 1) // shares, BUCKETS * number // shares)
 
@@ -146,9 +146,9 @@ class Evidence:
 
     Attributes:
         given: inventories.
-        runs: the newest first; of a ledger the newest whose share has it counts.
+        runs: the newest first; for a ledger the newest run with the ledger in its share counts.
         ages: of bookies whose inventories may be older than records; see `find_ages`.
-        cookies: bookie → the transaction that made the cookie that it has now.
+        cookies: bookie → the transaction that made its present cookie.
     """
 
     given: tuple[Dataset, ...] = ()
@@ -171,8 +171,8 @@ class Evidence:
             given: inventories.
             runs: in any order.
             catalog: of the records.
-            nodes: ``path``, ``kind`` and ``created_txn`` of CATALOG_NODES as they are now; None: those of the catalog.
-            running: bookies; None: those that the nodes have registrations of.
+            nodes: present ``path``, ``kind`` and ``created_txn`` of CATALOG_NODES; None: those of the catalog.
+            running: bookies; None: bookies with a registration in the nodes.
         """
         source = catalog.read("sources", columns=["layout", "txn"]).to_pylist()[0]
         nodes = catalog.read("nodes", columns=["path", "kind", "created_txn"]) if nodes is None else nodes
@@ -212,7 +212,7 @@ class Evidence:
         return SeenCopies(_join(parts), pa.concat_tables(sound), pa.concat_tables(wiped))
 
     def _own_buckets(self) -> Ints:
-        """Return the run that counts for each bucket; `_NONE`: none looked at it."""
+        """Return the run that counts for each bucket; `_NONE`: no run has it."""
         owner = np.full(BUCKETS, _NONE)
         for number in reversed(range(len(self.runs))):
             owner[self.runs[number].share.start : self.runs[number].share.stop] = number
@@ -221,7 +221,7 @@ class Evidence:
     def _see_part(
         self, stored: pa.Table, ended: pa.Table, run: ScrutinyRun | None, buckets: range | None
     ) -> tuple[CopyFaults, pa.Table, pa.Table]:
-        """Return the faults of ledgers that one run looked at, copies that are there, and those of wiped bookies."""
+        """Return the faults of one run's ledgers, copies that are there, and copies of wiped bookies."""
         lists = () if run is None else run.lists
         known = self._believe(lists, run)
         bookies, damage, copies = (
@@ -291,9 +291,9 @@ class Evidence:
 
         Args:
             stored: as of `see`.
-            run: that looked at these ledgers; what it found missing of a bookie that it saw wiped is all that is.
+            run: of these ledgers; for a bookie that it found wiped, its list of missing entries is complete.
             lacks: MISSING of it.
-            txns: bookies that were looked at, before which transactions of the store: later lists know better.
+            txns: the transaction of the store before each bookie's inventory: later lists know better.
         """
         parts = [COPIES_SEEN.empty_table()]
         changed = pc.fill_null(stored["changed_txn"], _NONE).to_numpy()
@@ -336,14 +336,14 @@ def _read_copies(inventories: Sequence[Dataset], buckets: range | None) -> pa.Ta
 
 
 def _subtract(rows: pa.Table, pairs: pa.Table) -> pa.Table:
-    """Return the rows whose row and bookie are not among some pairs."""
+    """Return the rows without those of some pairs of row and bookie."""
     keys = ["row", "bookie"]
     kept: pa.Table = rows.join(pairs.select(keys), keys, join_type="left anti")
     return kept.select(COPIES_SEEN.names).cast(COPIES_SEEN)
 
 
 def _leave_out(copies: pa.Table, stored: pa.Table, pairs: pa.Table) -> pa.Table:
-    """Return COPIES without those of some pairs of a record's row and a bookie."""
+    """Return COPIES without the copies of some pairs of a record's row and a bookie."""
     if not pairs.num_rows:
         return copies
     names = pairs["bookie"].combine_chunks().unique()

@@ -1,20 +1,20 @@
-"""Locks that guard ledgers, looked at again: a lock that is gone lets bookies delete copies that a record leaves out.
+"""Locks that guard ledgers, read again: without its lock, bookies delete copies that a record leaves out.
 
-    of a guarded ledger whose record is the planned one
-    kept          a guard's lock stands
-    gone          none does, or somebody else's
-    released      it was settled, and no guard's lock stands
-    unreleased    it was settled, and a guard's lock still stands: no worker repairs it
-    named         it needs none: its record names all who may hold anything, and holds while replication is disabled
+    of a guarded ledger with the planned record
+    kept          a guard's lock exists
+    gone          there is no lock, or another owner's
+    released      it was settled, and no guard's lock exists
+    unreleased    it was settled, and a guard's lock still exists: no worker repairs it
+    named         it needs none: its record names every possible holder, and protects while replication is disabled
     exposed       the same, and replication is enabled where bookies run
 
     of an id that two ledgers have, and that the plan locks for a time
-    reuse_kept    its lock stands, and its end is to come
-    reuse_gone    no such lock stands: the over-replicated check may delete the older copies
-    reuse_over    its lock stands past its end: no worker repairs the younger ledger
+    reuse_kept    its lock exists, and its end is to come
+    reuse_gone    no such lock exists: the over-replicated check may delete the older copies
+    reuse_over    its lock exists past its end: no worker repairs the younger ledger
 
-A worker whose session ended while it held a lock of the same ledger removes it by its path, and then ours: so what was
-looked at within `SETTLED_S` of a lock's making is looked at again.
+A worker that lost its session removes its lock of a ledger by path, even if ours has taken the place. So a lock that
+was read within `SETTLED_S` of its creation is read again.
 """
 
 from collections import Counter
@@ -41,11 +41,11 @@ _READ: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class GuardsSeen:
-    """How the guards of a plan stand.
+    """The state of the guards of a plan.
 
     Attributes:
         kept, gone, released, unreleased, named, exposed: ledgers, as this module's head has them.
-        replaced: ledgers whose record is not the planned one, or whose release has not been written.
+        replaced: ledgers without the planned record, or with an unwritten release.
         reuse_kept, reuse_gone, reuse_over: ids that two ledgers have, as this module's head has them.
         listed: the first that are gone, and the first that are unreleased, each with what was seen.
         youngest_ms: when the youngest lock was made, ms since 1970; None: there is none, or the store does not say.
@@ -66,7 +66,7 @@ class GuardsSeen:
 
     @property
     def wrong(self) -> int:
-        """Ledgers whose guard is not as it should be."""
+        """Ledgers with a guard in a wrong state."""
         return self.gone + self.unreleased + self.exposed + self.reuse_gone + self.reuse_over
 
     def is_early(self, now_ms: int) -> bool:
@@ -75,7 +75,7 @@ class GuardsSeen:
 
 
 def look_at_guards(plan: Dataset, store: MetadataStore, root: str, now_ms: int | None = None) -> GuardsSeen:
-    """Look at every lock that a plan made or ended, not only at those of a sample.
+    """Read every lock that a plan made or ended, not only those of a sample.
 
     Args:
         plan: the plan.
@@ -137,7 +137,7 @@ def look_at_guards(plan: Dataset, store: MetadataStore, root: str, now_ms: int |
 def _look_at_reuse_locks(
     plan: Dataset, store: MetadataStore, base: str, now_ms: int | None, listed: list[tuple[LedgerId, str]]
 ) -> Iterator[str]:
-    """Yield how each lock of an id that two ledgers have stands, and list those that are not as they should be."""
+    """Yield the state of each lock of an id with two ledgers, and list the locks in a wrong state."""
     for buckets in bucket_ranges(plan.rows("actions")):
         rows = plan.read("actions", buckets=buckets, columns=["scope", "ledger", "key", "op"])
         planned = rows.filter(pc.equal(rows["op"], KEEP)).to_pylist()
@@ -195,7 +195,7 @@ def count_guards(store: MetadataStore, root: str) -> int:
 
 
 def select_guarded(store: MetadataStore, root: str, ledgers: Iterable[LedgerId]) -> set[LedgerId]:
-    """Return those of some ledgers that a lock guards.
+    """Return the ledgers that a lock guards, among some.
 
     Raises:
         BackendError: the store does not answer.

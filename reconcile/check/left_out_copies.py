@@ -1,8 +1,9 @@
 """Copies that a closed record leaves out, and that the over-replicated check of their bookies may delete.
 
-A ledger that a guard's lock stands for is passed over: its copies stay.
+A ledger with a guard's lock is skipped: its copies stay.
 
-Records are read, and the entries of a copy that no record names are compared with those of the bookies that it names.
+Records are read. The entries of a copy on a bookie that the record does not name are compared with those on the named
+bookies.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -56,7 +57,7 @@ class LeftOut:
 
 
 def find_left_out(store: MetadataStore, root: str, layout: Layout, inventories: Sequence[Dataset]) -> Iterator[LeftOut]:
-    """Yield every copy that a thaw lets go although its entries are not on all bookies that the record names for them.
+    """Yield every copy that a thaw gives up although not all bookies that the record names have its entries.
 
     An entry above the record's end is on no write set. What a bookie without an inventory holds is not known, so it
     counts as nothing.
@@ -99,7 +100,7 @@ def find_left_out(store: MetadataStore, root: str, layout: Layout, inventories: 
 
 
 def _find_strays(copies: pa.Table, closed: pa.Table) -> list[int]:
-    """Return the rows of closed ledgers of which a bookie that is not named holds something; those are few."""
+    """Return the rows of closed ledgers that an unnamed bookie holds something of; there are few."""
     segments = closed["segments"].combine_chunks()
     of_segment = pc.list_parent_indices(segments)
     members = pc.struct_field(segments.flatten(), "members")
@@ -140,7 +141,7 @@ def _of_ledger(copies: pa.Table, record: Mapping[str, Any]) -> Iterator[LeftOut]
 
 
 def _mark_entries(groups: KeyedGroups, low: int, high: int) -> npt.NDArray[np.bool_]:
-    """Say of each entry from `low` to `high` whether a bookie has it."""
+    """Mark each entry from `low` to `high` that a bookie has."""
     runs = within(groups, low, high)
     begin, end = runs.first - low, runs.first - low + runs.size
     entries = high - low + 1
@@ -156,7 +157,7 @@ def _mark_entries(groups: KeyedGroups, low: int, high: int) -> npt.NDArray[np.bo
 def _everywhere(
     groups: Mapping[str, KeyedGroups], record: Mapping[str, Any], low: int, high: int
 ) -> npt.NDArray[np.bool_]:
-    """Say of each entry from `low` to `high` whether all bookies have it that a record names for it."""
+    """Mark each entry from `low` to `high` that all bookies named for it have."""
     last = record["last_entry"] if record["last_entry"] is not None else -1
     everywhere = np.zeros(high - low + 1, np.bool_)
     firsts = [segment["first"] for segment in record["segments"]]

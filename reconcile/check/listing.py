@@ -79,7 +79,7 @@ def list_ledgers(store: MetadataStore, root: str, layout: Layout, *, within_s: f
 
 
 def _read_ids(layout: Layout, pieces: Iterable[Piece]) -> pa.Table:
-    """Return scope and ledger of all whose keys are among pieces of a tree."""
+    """Return scope and ledger of all ledgers with a key among pieces of a tree."""
     tables = [KEYS.empty_table()]
     keys: list[str] = []
     for piece in chain(pieces, [None]):

@@ -1,4 +1,4 @@
-"""What says where bookies stand and what a client demands: topology, Pulsar's rack information, configuration.
+"""Files with the places of bookies and the demands of a client: topology, Pulsar's rack information, configuration.
 
     source                        form
     topology file                 a line a bookie: ``id-or-host location``; ``#`` begins a comment
@@ -104,10 +104,10 @@ def decode_rack_info(raw: bytes) -> dict[str, str]:
 
 
 def read_rack_info(opened: "OpenStore") -> dict[str, str]:
-    """Return where bookies stand as Pulsar's node in the store says; nothing where there is no such node.
+    """Return the places of bookies from Pulsar's node in the store; nothing without such a node.
 
     Raises:
-        AccessDeniedError: nobody lets us read it.
+        AccessDeniedError: we may not read it.
         FormatError: it is not of Pulsar's form.
         UnavailableError: the store does not answer.
     """

@@ -1,4 +1,4 @@
-"""Refusals of a thaw after which bookies would delete what somebody may still want."""
+"""Refusals of a thaw after which bookies would delete data that may still be wanted."""
 
 from collections.abc import Sequence
 
@@ -59,8 +59,8 @@ def demand_restored(
         store: must be able to list ledgers.
         root: of the ledgers.
         layout: of the store.
-        inventories: of the bookies; without them nothing is known of what bookies hold.
-        accept_absent: how many ledgers without a record somebody accepts to lose.
+        inventories: of the bookies; without them the content of bookies is not known.
+        accept_absent: how many ledgers without a record the caller accepts to lose.
 
     Returns:
         How many ledgers are listed, held (None: no inventory), and held without a record.
@@ -72,7 +72,7 @@ def demand_restored(
     on_bookies = list_ledgers_on_bookies(inventories) if inventories else None
     if listing.lost:
         problem = f"could not be listed whole: {', '.join(listing.lost[:EXAMPLES])} named, and not there"
-        raise GuardRefusedError(root, problem, "stop whatever changes the tree, and run it again")
+        raise GuardRefusedError(root, problem, "stop the program that changes the tree, and run this command again")
     if not listing.complete:
         problem = f"could not be listed whole: access denied to {', '.join(listing.denied[:EXAMPLES])}"
         raise GuardRefusedError(root, problem, "connect as the identity of the freeze")
@@ -107,16 +107,16 @@ def demand_restored(
 
 
 def demand_seen(store: MetadataStore, root: str, inventories: Sequence[Dataset], *, accept: int | None = None) -> int:
-    """Refuse a thaw of bookies of which nobody knows what they hold; return how many these are.
+    """Refuse a thaw of bookies with unknown content; return how many these are.
 
-    They are those that run, or have a cookie and so can start, and that no inventory is of. Without any inventory the
-    number has to be given even where it is 0: a bookie that lost its session and its cookie deletes all the same.
+    These bookies run, or have a cookie and so can start, and have no inventory. Without any inventory the number must
+    be given even if it is 0: a bookie that lost its session and its cookie still deletes.
 
     Args:
         store: only read.
         root: of the ledgers.
         inventories: of bookies.
-        accept: how many bookies somebody lets delete what has no record; None: nobody gave a number.
+        accept: how many bookies may delete what has no record; None: no number was given.
 
     Raises:
         GuardRefusedError: there are others than were accepted, or no inventory was given and no number.
@@ -136,11 +136,11 @@ def demand_seen(store: MetadataStore, root: str, inventories: Sequence[Dataset],
         )
     if len(unseen) != (accept or 0):
         more = ", …" if len(unseen) > EXAMPLES else ""
-        problem = f"has {count_noun(len(unseen), 'bookie')} that no inventory is of "
+        problem = f"has {count_noun(len(unseen), 'bookie')} without an inventory "
         problem += f"({', '.join(unseen[:EXAMPLES])}{more}): entries that no other bookie holds would be deleted"
         remedy = Remedy(Advice.COLLECT_OR_ACCEPT_UNSEEN, len(unseen))
         if not unseen:
-            problem, remedy = "has no bookie that no inventory is of", Remedy(Advice.ACCEPT_NONE_UNSEEN)
+            problem, remedy = "has no bookie without an inventory", Remedy(Advice.ACCEPT_NONE_UNSEEN)
         raise GuardRefusedError(root, problem, remedy)
     return len(unseen)
 

@@ -4,13 +4,13 @@
     good             the entry is where the bookie would serve it from, and its digest is the record's
     unproven         the same, but the record has no digest type or password to check it with (format 1, HMAC)
     bad              an entry with these ids is there, and its header or digest is wrong
-    absent           every place that could hold it was looked at, or the bookie says that it has none
+    absent           every place that could hold it was read, or the bookie answers that it has none
     not looked at    no disks of that bookie were given, or not all, or they could not be read; or it did not answer
 
     of an entry      its copies in the write set
-    readable         one is good
-    not checkable    none is, but one is unproven or was not looked at
-    corrupt          none of these, but one is bad
+    readable         one copy is good
+    not checkable    none is good, but one is unproven or was not looked at
+    corrupt          none of these, but one copy is bad
     missing          all are absent
 
 A ledger is what the worst of its entries is: missing, corrupt, not checkable, readable; `length_differs` if all are
@@ -57,7 +57,7 @@ SEED_DIGITS: Final = 16
 
 
 _PIECE: Final = 1 << 16
-"""Entries of one ledger that are looked at together."""
+"""Entries of one ledger that are checked together."""
 
 
 _BATCH: Final = 1 << 18
@@ -104,7 +104,7 @@ def verify(
         root: key of the ledgers root.
         disks: of bookies, or they themselves, by their names.
         sample: so many ledgers, and so many holds, drawn by the plan's hash; None: all of them.
-        progress: called with how many of how many ledgers were looked at.
+        progress: called with the numbers of checked ledgers and of all.
 
     Raises:
         DatasetError: a file of the plan is gone or damaged.
@@ -116,7 +116,7 @@ def verify(
 
 @dataclass(slots=True)
 class _Ledger:
-    """One ledger while its pieces are looked at."""
+    """One ledger while its pieces are checked."""
 
     id: LedgerId
     record: LedgerMetadata
@@ -132,7 +132,7 @@ class _Ledger:
     lac: int = -1
     """The largest LAC that these have."""
     behind: Outcome = Outcome.READABLE
-    """What is behind these: nothing; an entry that is corrupt, or was not looked at."""
+    """What follows these entries: nothing; or an entry that is corrupt or was not looked at."""
 
     @property
     def end(self) -> int:

@@ -67,7 +67,7 @@ class Held(Protocol):
         ...
 
     def each(self, file: Ints, position: Ints, take: Callable[[int, bytes | None], None]) -> None:
-        """Hand on the row and the bytes of each place; None: it could not be looked at; nothing where nothing is."""
+        """Pass on the row and the bytes of each place; None: it could not be read; nothing for an empty place."""
         ...
 
 
@@ -94,24 +94,25 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What was looked at and what came of it.
+    """What was checked, with the results.
 
     Attributes:
         ledgers, held: in the plan.
-        drawn: how many of each were to be looked at.
-        seed: of the sample; empty where every ledger was looked at.
-        outcomes: of the restored ledgers looked at.
-        full: readable ones of which every copy is good.
-        longer: readable ones whose record is longer than its entries.
-        above: ledgers, entries: readable ones above whose end bookies have more, and how many follow it; open_ledgers,
-            open_entries: whose planned record is open, and the entries that follow each other from the first.
+        drawn: how many of each to check.
+        seed: of the sample; empty where every ledger was checked.
+        outcomes: of the checked restored ledgers.
+        full: readable ledgers with every copy good.
+        longer: readable ledgers with a record that is longer than its entries.
+        above: ledgers, entries: readable ledgers with entries above their end on bookies, and how many follow the end;
+            open_ledgers, open_entries: ledgers with an open planned record, and their consecutive entries from the
+            first.
         records: of these ledgers' records.
-        holds: of the holds' records that were looked at.
+        holds: of the holds' records that were checked.
         entries: looked_at, readable, missing, corrupt, not_checkable.
         copies: promised, good, unproven, bad, absent, not_looked_at.
         problems: the first `LISTED`.
-        without_disks: bookies that a record names and no disks were given of, with the copies they should hold.
-        incomplete: bookies whose disks could not be looked at whole, with the reasons.
+        without_disks: bookies in a record, without given disks, and the copies that they should hold.
+        incomplete: bookies with disks that could not be read whole, and the reasons.
     """
 
     ledgers: int
@@ -132,7 +133,7 @@ class Verified:
 
     @property
     def looked_at(self) -> int:
-        """Restored ledgers that were looked at."""
+        """Restored ledgers that were checked."""
         return sum(self.outcomes.values())
 
     @property

@@ -90,7 +90,7 @@ class Traits:
         remedy: what to do about it.
         sides_agree: of a ledger, and does not say that the store and the bookies differ: `recover` counts it among no
             disagreements.
-        of_absence: something is not there. `recover` calls it critical only where every bookie was looked at.
+        of_absence: something is not there. `recover` calls it critical only where every bookie was scanned.
         of_records_alone: nothing that happens on bookies changes it, so the second look of `scrutinize` asks
             none: it reads the record and the mark again.
         of_copies: how far copies are from what a record asks for, which may change between two looks of `scrutinize`.
@@ -122,8 +122,8 @@ TRAITS: Final[Mapping[Category, Traits]] = {
     Category.GUARDED: Traits(
         "warning",
         "Readable by a record that may not be the last word; every copy is kept until it is settled.",
-        "bring back what was not looked at, collect it and recover again; if it is gone for good: recover "
-        "again with --lost BOOKIE",
+        "collect the bookies that were not scanned, and recover again; if one is gone for good: recover again with "
+        "--lost BOOKIE",
         sides_agree=True,
     ),
     Category.LEFT_OVER: Traits(
@@ -173,7 +173,7 @@ TRAITS: Final[Mapping[Category, Traits]] = {
     ),
     Category.NOT_ON_BOOKIES: Traits(
         "critical",
-        "The store has a ledger with entries, and no bookie that was looked at knows it.",
+        "The store has a ledger with entries, and no scanned bookie knows it.",
         "look for bookies that were not collected, and for wiped ones' old disks",
         of_absence=True,
         of_copies=True,
@@ -270,7 +270,7 @@ TRAITS: Final[Mapping[Category, Traits]] = {
     ),
     Category.COOKIE_WITHOUT_BOOKIE: Traits(
         "warning",
-        "The store has a cookie of a bookie that is not registered, and that no inventory is of.",
+        "The store has a cookie of a bookie that is not registered and has no inventory.",
         "collect that bookie, or decommission it",
     ),
     Category.BOOKIE_WITHOUT_COOKIE: Traits(
@@ -292,7 +292,7 @@ TRAITS: Final[Mapping[Category, Traits]] = {
     Category.ID_FAR_ABOVE: Traits(
         "warning",
         "Bookies alone name an id far above all others: perhaps a wrong bit, so no generator is raised past it.",
-        "look at the ledger (bkmeta explain); if it is one: recover again with --raise-past ID",
+        "check the ledger (bkmeta explain); if it exists: recover again with --raise-past ID",
     ),
     Category.LAYOUT_DIFFERS: Traits(
         "critical",
@@ -306,8 +306,8 @@ TRAITS: Final[Mapping[Category, Traits]] = {
     ),
     Category.ENTRY_LOST: Traits(
         "critical",
-        "An entry of a closed ledger is on no bookie, and every bookie was looked at.",
-        "look for bookies and disks that were not looked at; stop what wipes or decommissions bookies",
+        "An entry of a closed ledger is on no bookie, and every bookie was scanned.",
+        "search for bookies and disks that were not scanned; stop whatever wipes or decommissions bookies",
         of_absence=True,
         of_copies=True,
         sought_everywhere=True,
@@ -368,7 +368,7 @@ TRAITS: Final[Mapping[Category, Traits]] = {
     Category.BOOKIE_SILENT: Traits(
         "critical",
         "A bookie is registered, and answered in no look.",
-        "look at its process: it hangs, or the network between it and this host does",
+        "check its process: it hangs, or the network between it and this host does",
     ),
     Category.AUDITOR_UNAWARE: Traits(
         "warning",
@@ -419,7 +419,7 @@ TRAITS: Final[Mapping[Category, Traits]] = {
     ),
     Category.RETURNED_WRITER: Traits(
         "critical",
-        "A bookie that was replaced has entries from after that, and they are not those of its replacement.",
+        "A bookie has entries from after its replacement, and they differ from those of the new bookie.",
         "keep both bookies as they are; a person compares the entries: bkmeta explain LEDGER",
     ),
     Category.UNREFERENCED: Traits(

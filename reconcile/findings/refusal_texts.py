@@ -11,7 +11,7 @@ REASONS: Final[Mapping[Refusal, tuple[str, str]]] = {
         "a person's choice of the last entry, or an upper layer that knows it",
     ),
     Refusal.SOURCE_INCOMPLETE: (
-        "copies are missing, and a bookie that may have them was not looked at, or not completely",
+        "copies are missing, and a bookie that may have them was not scanned, or not completely",
         "the complete inventory of every bookie; or a snapshot, or --default-quorum if all were written so",
     ),
     Refusal.NOT_FROM_ZERO: (
@@ -48,11 +48,11 @@ REASONS: Final[Mapping[Refusal, tuple[str, str]]] = {
     ),
     Refusal.TWO_KEYS: ("two master keys: two histories under one id", "a person who chooses the history"),
     Refusal.TWO_HISTORIES: (
-        "entries or their lengths are not those of one ledger's history: maybe of another one under the same id",
+        "entries or their lengths do not fit one ledger's history: two ledgers may have had this id",
         "a snapshot; or a person who compares the entries",
     ),
     Refusal.TWO_INCARNATIONS: (
-        "one bookie id stands for two sets of disks that both have this ledger",
+        "two sets of disks have the same bookie id, and both have this ledger",
         "the inventory of the right set only",
     ),
     Refusal.LOG_ONLY_COPIES: (

@@ -67,9 +67,9 @@ class Finding:
         key: of the ledger; None: it is of no ledger.
         severity: None: the category's.
         entries: the entries that it is about, as groups.
-        bookies: those that it names.
+        bookies: that it names.
         unknowns: what nobody knows.
-        suggested: what to do about it; None: what the category suggests.
+        suggested: what to do about it; None: the remedy of the category.
     """
 
     category: Category

@@ -1,4 +1,4 @@
-"""The page of one bookie: how its ledgers stand, and the grids of those of which only it has entries."""
+"""The page of one bookie: the state of its ledgers, and the grids of ledgers with entries on this bookie alone."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -26,7 +26,7 @@ def bookie_page(sides: "BookieSides", catalog: Dataset, inventories: Sequence[Da
     """Return the page.
 
     Args:
-        sides: what there is of the bookie.
+        sides: the bookie from every side.
         catalog: the store.
         inventories: of all bookies that were collected.
         made: an aware time, printed.

@@ -23,7 +23,7 @@ from recovery.model.ids import LedgerId
 LEDGERS_SHOWN: Final = 60
 """Ledgers with a grid of their own; each costs the reading of a bucket of every inventory."""
 GROUPS_DRAWN: Final = 400
-"""Groups drawn for one copy: more cannot be told apart on a page."""
+"""Groups drawn for one copy: more cannot be distinguished on a page."""
 COPIES_DRAWN: Final = 40
 """Bookies drawn for one ledger."""
 SEGMENTS_SHOWN: Final = 60
@@ -32,7 +32,7 @@ WIDTH: Final = 1000
 """Units from a ledger's first entry to its last; the page stretches them."""
 
 _NAMED: Final = 6
-"""Groups that the text of a drawing names, for anybody who cannot see it."""
+"""Groups that the text of a drawing names, for readers who cannot see it."""
 BACK: Final = "restored"
 FEW: Final = "few copies"
 
@@ -131,7 +131,7 @@ class Copy:
         bookie: its id.
         source: what its entries are known from.
         held: entries that it has.
-        sent: segments whose ensemble it is in.
+        sent: segments with it in their ensemble.
         text: the same in words.
     """
 
@@ -148,10 +148,10 @@ class Grid:
 
     Attributes:
         name: its id.
-        topic: whose it is.
+        topic: of the ledger.
         row: of RECONSTRUCTION.
         segments: as many as are shown.
-        copies: rows, those of the record's ensembles first.
+        copies: rows, members of the record's ensembles first.
         hidden_copies: bookies that are not drawn.
         cuts: upright lines where segments begin, but the first, as one path: else they would be most of the page.
         last: the last entry of the drawing; None: there is none.

@@ -11,7 +11,7 @@ from recovery.dataset import Dataset
 from recovery.model.coverage import Coverage
 
 BOOKIES_DRAWN: Final = 240
-"""Tiles of the strip; more cannot be told apart. The gravest are drawn first."""
+"""Tiles of the strip; more cannot be distinguished. The gravest are drawn first."""
 BOOKIES_NAMED: Final = 24
 """Tiles with a name in sight: of so few bookies all, of more those that are not complete; others show their mark."""
 
@@ -64,7 +64,7 @@ class StackedBar:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """How well bookies were seen, with a mark that can be told without its colour."""
+    """How well bookies were scanned, with a mark that is clear without its colour."""
 
     name: str
     mark: str

@@ -7,13 +7,13 @@ from recovery.infer.refusal import Refusal
 
 
 def describe_plan(manifest: PlanManifest) -> str:
-    """Return what a plan brings back, what it does not, and what was not looked at."""
+    """Return what a plan brings back, what it does not, and which bookies were not scanned."""
     counts, coverage = manifest.counts, manifest.coverage
     back = "comes back" if counts.restored == 1 else "come back"
     verdict = f"{counts.restored} of {count_noun(counts.ledgers - counts.in_store_already, 'lost ledger')} {back}"
     if not coverage.scanned:
         looked_at = count_noun(counts.looked_at, "ledger")
-        verdict = f"{looked_at} compared, {counts.with_findings} with findings; no bookie was looked at"
+        verdict = f"{looked_at} compared, {counts.with_findings} with findings; no bookie was scanned"
         if counts.restored:
             verdict += f"; {counts.restored} {back} on a snapshot's word alone"
     if counts.guarded:
@@ -25,7 +25,7 @@ def describe_plan(manifest: PlanManifest) -> str:
         verdict += f"; {count_noun(counts.entries_lost, 'entry', 'entries')} of those that come back are on no bookie"
     if counts.deleted:
         stay = "stays" if counts.deleted == 1 else "stay"
-        verdict += f"; {counts.deleted} that somebody deleted {stay} deleted unless you choose otherwise"
+        verdict += f"; {counts.deleted} that a client deleted {stay} deleted unless you choose otherwise"
     gone = manifest.reasons.get(str(Refusal.DELETED_SINCE), 0)
     unreadable = counts.held - gone
     if unreadable:

@@ -2,9 +2,9 @@
 
 what is held above the end                          severity
 an entry that a LAC shows to be acknowledged        critical: readers do not get what a writer was promised
-an entry on as many bookies as acknowledge one      warning: nothing shows that it was not promised
-fewer copies, every bookie looked at                info: a close drops what was under way
-fewer copies, some bookie not looked at             warning: more copies may exist
+an entry on as many bookies as acknowledge one      warning: it may have been acknowledged
+fewer copies, every bookie scanned                  info: a close drops pending adds
+fewer copies, some bookie not scanned               warning: more copies may exist
 
 That is so where a store was lost. In a cluster that lives, bookies keep for ever what a close drops of the adds under
 way, be they on as many bookies as acknowledge one, and one that hung may store them minutes later:
@@ -32,7 +32,7 @@ from recovery.model import tables
 LISTED: Final = 12
 """Ranges of entries, and headers, that a finding gives one by one."""
 _RUNS: Final = 10_000
-"""Runs of one group that are looked at: anybody who wrote on so long wrote each entry to its write quorum."""
+"""Runs of one group that are read: a writer that went on for so long wrote each entry to its write quorum."""
 
 Runs = list[tuple[int, int]]
 Past = Mapping[tuple[int, int], "Heights"]
@@ -45,7 +45,7 @@ _COPIES: Final = "copies of one entry, at most"
 _ACK_QUORUM: Final = "ack quorum"
 _MOST_HEIGHTS: Final = 8
 _GOES_ON: Final = 3
-"""Looks, each of which saw a higher entry than the one before: what was under way at a close comes once."""
+"""Looks in a row that saw ever higher entries: pending adds of a close arrive once only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def read_heights(rows: pa.Table) -> Past:
 
 
 def list_unproven(rows: pa.Table, heights: Past) -> pa.Table:
-    """Return those findings of `findings` whose entries a LAC may still show to be acknowledged; all of that kind.
+    """Return the findings with entries that a later LAC may show to be acknowledged; FINDINGS of that kind in.
 
     An entry above the end is on as many bookies as acknowledge one, and is news.
     """
@@ -96,13 +96,13 @@ def list_unproven(rows: pa.Table, heights: Past) -> pa.Table:
 def findings(
     copies: pa.Table, stored: pa.Table, run: Run, *, seen: bool, side: str = "store", heights: Past | None = None
 ) -> pa.Table:
-    """Return a finding for each closed ledger above whose end some bookie holds entries.
+    """Return a finding for each closed ledger with entries above its end on some bookie.
 
     Args:
         copies: COPIES of a bucket range.
         stored: records: CATALOG_LEDGERS, or RECONSTRUCTION of those that are proposed.
         run: this one.
-        seen: every bookie was looked at, completely.
+        seen: every bookie was scanned completely.
         side: who has the records.
         heights: the cluster lives: what earlier looks saw; None: its store was lost.
     """
@@ -132,7 +132,7 @@ def findings(
 
 
 def find_lacs_beyond(copies: pa.Table, closed: pa.Table, run: Run) -> pa.Table:
-    """Return a finding for each closed ledger above whose end a bookie has an explicit LAC, and no bookie an entry.
+    """Return a finding for each closed ledger with an explicit LAC above its end on a bookie, and no entry there.
 
     A writer sends an explicit LAC of what was acknowledged: entries up to it were, and are nowhere.
 
@@ -181,7 +181,7 @@ def find_limbo(copies: pa.Table, closed: pa.Table, run: Run) -> pa.Table:
 
 
 def _list_bookies(copies: pa.Table, ledgers: pa.Table) -> pa.Array:
-    """Return the bookies of copies of each of some ledgers, of which there are few."""
+    """Return the bookies with copies of some ledgers; for few ledgers."""
     names: dict[tuple[int, int], set[str]] = {}
     of_these = copies.filter(pc.is_in(copies["ledger"], value_set=ledgers["ledger"].combine_chunks()))
     for row in of_these.select(["scope", "ledger", "bookie"]).to_pylist():
@@ -243,7 +243,7 @@ def _make_finding(
             for first, end in _merge_runs([run for runs in holders.values() for run in runs])[:LISTED]
         ],
         bookies=sorted(holders),
-        unknowns=[] if lac > last else ["whether a writer was told that they are safe"],
+        unknowns=[] if lac > last else ["whether they were acknowledged to a writer"],
     )
 
 
@@ -268,7 +268,7 @@ def _merge_runs(runs: Runs) -> Runs:
 
 
 def _deepest(holders: Iterable[Runs]) -> int:
-    """Return on how many bookies an entry stands at most."""
+    """Return the greatest number of bookies with the same entry."""
     steps = sorted(step for runs in holders for first, end in runs for step in ((first, 1), (end, -1)))
     return max(accumulate(change for _, change in steps), default=0)
 

@@ -1,7 +1,7 @@
 """Ledgers that are not settled: holds, and records under a guard.
 
-A hold keeps a ledger's data and serves nobody; its custom metadata says why. One that a delete puts in the place of a
-record for a while (its quarantine) has a mark of that, too. A guarded record is readable, a lock keeps
+A hold keeps a ledger's data and serves no client; its custom metadata has the reason. A delete puts a hold in the place
+of a record for a while (its quarantine); such a hold has a mark of that too. A guarded record is readable, a lock keeps
 every copy, and its custom metadata says nothing: it is known by the lock. One that is guarded by names alone has no
 lock, but a mark in its custom metadata.
 """
@@ -212,15 +212,15 @@ def _estimate_requests(rows: pa.Table, holes: npt.NDArray[np.int64]) -> npt.NDAr
 def find_without_index(
     bookies: Iterable[Mapping[str, Any]], damage: pa.Table, lost: Sequence[str] = ()
 ) -> list[Finding]:
-    """Return a finding for each bookie that has logs, and of whose index a folder is missing or damaged.
+    """Return a finding for each bookie with logs and with a missing or damaged folder of its index.
 
-    What its logs have of ledgers that its index does not name it takes for garbage, whatever the store lists. Of index
-    files whose content is damaged the names are there: their ledgers are in doubt, and no others; that is a warning.
+    The bookie takes log records of ledgers outside of its index for garbage, even if the store lists these ledgers.
+    Index files with damaged content still have their names: only their ledgers are in doubt; that is a warning.
 
     Args:
         bookies: rows of BOOKIES; folders alone are read.
         damage: DAMAGE of them; file, ledger and hides_entries are read.
-        lost: those of which all that is not seen is given up: a warning.
+        lost: bookies with parts that are stated to be gone: a warning.
     """
     harms: dict[str, list[Mapping[str, Any]]] = {}
     for harm in damage.filter(damage["hides_entries"]).select(["bookie", "file", "scope", "ledger"]).to_pylist():
@@ -313,7 +313,7 @@ def find_lost(rows: pa.Table, run: Run) -> pa.Table:
 
 
 def find_reopening(released: pa.Table, run: Run) -> pa.Table:
-    """Return findings of settled ledgers whose record gets another ensemble size: open readers do not survive that.
+    """Return findings of settled ledgers that get another ensemble size: open readers do not survive that.
 
     Args:
         released: RECONSTRUCTION of them, with `ensemble_before`.

@@ -2,7 +2,7 @@
 
     of a copy                                                   it is another ledger than the record's
     another master key                                          on any bookie
-    a header whose proved digest is another type                on any bookie
+    a header with a proved digest of another type               on any bookie
     a header that no entry of a ledger closed there can have:   on bookies that the record does not name
       a LAC above the end; up to the end a larger length than
       the record's
@@ -264,14 +264,14 @@ def _fill(mask: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
 
 
 def find_strays(copies: pa.Table, stored: pa.Table, findings: pa.Table) -> npt.NDArray[np.int64]:
-    """Return the rows of the store whose id two ledgers have, and that bookies hold which the record does not name.
+    """Return the rows of the store with an id of two ledgers, held by bookies that the record does not name.
 
     Their over-replicated check deletes these copies, once the record is closed.
 
     Args:
         copies: COPIES of a bucket range.
         stored: CATALOG_LEDGERS of the store.
-        findings: of the range; those of ID_REUSE count.
+        findings: of the range; only ID_REUSE is read.
     """
     reused = findings.filter(pc.equal(findings["category"], str(Category.ID_REUSE)))
     if not reused.num_rows or not stored.num_rows:

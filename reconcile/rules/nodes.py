@@ -2,8 +2,8 @@
 
 All of these are few: a cluster has some hundred bookies. Under-replication marks may be many, and are columns.
 
-A lock or a registration lives with the session that made it. One without a session is there for ever: somebody
-restored it from a backup, or it is a guard's. One of a snapshot is never written again.
+A lock or a registration lives with the session that made it. Without a session it stays for ever: an administrator
+restored it from a backup, or it is a guard's. A plan never writes the ones of a snapshot.
 """
 
 import hashlib
@@ -238,7 +238,7 @@ def find_stale_marks(nodes: pa.Table, stored: pa.Table, buckets: range, run: Run
 
 
 def list_far_ids(raises: RaiseTargets) -> Iterator[Finding]:
-    """Yield the ids that raise no generator because they stand far above all others."""
+    """Yield the ids that raise no generator because they are far above all others."""
     for counter, number in raises.far_above:
         yield Finding(
             Category.ID_FAR_ABOVE,
@@ -274,7 +274,7 @@ def _names(live: Side, snapshot: Side | None, bookies: Bookies, where: store.Pla
 
 
 def _find_foreign_cookies(live: Side, where: store.Places) -> tuple[dict[str, str], bool]:
-    """Return the bookies whose cookies name another cluster than the store, each with its id; and whether all do.
+    """Return the bookies with a cookie of another cluster than the store, each with its id; and whether all are.
 
     A cookie of ours that blocks a bookie, and one without an id, as old bookies have it, name none.
     """

@@ -1,11 +1,11 @@
 """What upper layers know of ledgers, against what bookies and the store show: findings, and who owns what.
 
 the reference                                   is
-an end above all that bookies hold              critical where all of them were looked at: acknowledged entries are lost
+an end above all that bookies hold              critical where all of them were scanned: acknowledged entries are lost
 an end below an entry that a LAC shows          critical: an acknowledged entry is beyond what the layer will read
 an end above that of the store's closed record  critical: the same entries cannot be read
 another length, or an end below the record's    a warning
-a ledger that nothing has                       critical where it has entries, and all bookies were looked at
+a ledger that nothing has                       critical where it has entries, and all bookies were scanned
 a deleted ledger that something still has       a warning
 """
 

@@ -5,8 +5,8 @@
     moved              other members only                                   the store
     changed            closed, grown, rewritten                             the store
     created            a record                     none                    the store
-    store_and_bookies  a record                     not looked at           the store, as far as nothing disagrees
-    store_only         a record, on no bookie       not looked at           the store
+    store_and_bookies  a record                     not read                the store, as far as nothing disagrees
+    store_only         a record, on no bookie       not read                the store
     went_back          an older record                                      earlier
     reused             another ledger under the id                          nobody: a person decides
     unparsable         bytes that cannot be read    a record, or none       earlier, else bookies
@@ -40,7 +40,7 @@ ABSENT: Final = -1
 
 
 class Relation(StrEnum):
-    """How the three sides of a ledger stand to each other; stored, so never renamed."""
+    """The relation of the three sides of a ledger; stored, so never renamed."""
 
     EQUAL = "equal"
     MOVED = "moved"
@@ -77,17 +77,17 @@ RIGHT: Final = {
 WORDS: Final = {
     Relation.EQUAL: "the store holds what the snapshot does, byte for byte",
     Relation.MOVED: "the same ledger on other bookies: an ensemble change or re-replication since",
-    Relation.CHANGED: "the same ledger further on: closed, grown or written anew since",
+    Relation.CHANGED: "the same ledger further on: closed, grown or written again since",
     Relation.CREATED: "created since the snapshot",
     Relation.STORE_AND_BOOKIES: "in the store and on bookies",
-    Relation.STORE_ONLY: "in the store, on no bookie that was looked at",
+    Relation.STORE_ONLY: "in the store, on no scanned bookie",
     Relation.WENT_BACK: "the store holds an older record than the snapshot: a backup was put over it",
-    Relation.REUSED: "another ledger than in the snapshot stands under this id: other password, digest or ctime",
+    Relation.REUSED: "another ledger than in the snapshot has this id: other password, digest or ctime",
     Relation.UNPARSABLE: "the store's record cannot be read",
     Relation.DELETED: "deleted, as the store's own history shows",
     Relation.GONE: "in the snapshot and on bookies, not in the store; nothing shows a deletion",
     Relation.SNAPSHOT_ONLY: "in the snapshot only; nothing shows a deletion",
-    Relation.BOOKIES_ONLY: "on bookies only: nothing else that was looked at has a record of it",
+    Relation.BOOKIES_ONLY: "on bookies only: neither the store nor a snapshot has a record of it",
 }
 
 SHORT: Final = {
@@ -100,7 +100,7 @@ SHORT: Final = {
     Relation.WENT_BACK: "older in the store than in the snapshot",
     Relation.REUSED: "of another ledger than in the snapshot",
     Relation.UNPARSABLE: "that cannot be read",
-    Relation.DELETED: "deleted by somebody",
+    Relation.DELETED: "deleted by a client",
     Relation.GONE: "gone from the store",
     Relation.SNAPSHOT_ONLY: "in a snapshot only",
     Relation.BOOKIES_ONLY: "on bookies only",
@@ -172,7 +172,8 @@ def pick_newest_records(catalogs: Sequence[tuple[pa.Table, int | None]]) -> tupl
         catalogs: CATALOG_LEDGERS in key order, the newest first, each with the transaction that it was taken at.
 
     Returns:
-        CATALOG_LEDGERS, and for each row the transaction up to which it is known to have stood; -1: not known.
+        CATALOG_LEDGERS, and for each row the transaction up to which the record is known to have existed; -1: not
+        known.
     """
     if not catalogs:
         return tables.CATALOG_LEDGERS.empty_table(), np.zeros(0, np.int64)
@@ -233,7 +234,7 @@ class Joined:
 def compare(
     shown: pa.Table, stored: pa.Table, snapshot: pa.Table, seen: Rows, history: pa.Table, *, has_snapshot: bool
 ) -> Joined:
-    """Say of each ledger how its three sides stand to each other.
+    """Return the relation of the three sides of each ledger.
 
     Args:
         shown: RECONSTRUCTION, or its key columns: what bookies show.
@@ -302,7 +303,7 @@ def _relate_differing(stored: pa.Table, snapshot: pa.Table) -> npt.NDArray[np.in
     are_the_rest = np.logical_and.reduce([are_equal(stored[name], snapshot[name]) for name in ("format", "custom")])
     relations[is_same & is_placed & are_the_rest] = _CODES[Relation.EQUAL]
     ranks = [pc.fill_null(pc.index_in(side["state"], pa.array(_STATES)), -1).to_numpy() for side in (stored, snapshot)]
-    # Of a record that nobody can read the caller says so, whatever it is here.
+    # The caller reports an unreadable record, whatever its relation is here.
     back = (ranks[0] < ranks[1]) | ((ranks[1] == _CLOSED) & ~are_equal(stored["last_entry"], snapshot["last_entry"]))
     relations[back] = _CODES[Relation.WENT_BACK]
     other = np.zeros(len(relations), np.bool_)

@@ -1,4 +1,4 @@
-"""Records of snapshots: those that bookies' bytes contradict, and those of ledgers that nothing else has."""
+"""Records of snapshots: those that bookies' bytes contradict, and those of ledgers that only a snapshot has."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,13 +13,13 @@ from reconcile.findings.categories import TRAITS, Category
 from reconcile.findings.table import Finding, LedgerKey, Run, Statement, make_ledger_findings, make_rows
 from reconcile.rules.sides import ABSENT, Joined, Relation, unite
 
-_UNKNOWN = ("what bookies have that were not looked at, or not completely",)
+_UNKNOWN = ("the entries of bookies that were not scanned, or not completely",)
 NOBODY: str = "nobody"
 """In place of the side that is right."""
 
 
 def find_contradicted(rows: pa.Table, run: Run, source: str) -> pa.Table:
-    """Return a finding for each ledger whose record in a snapshot is contradicted.
+    """Return a finding for each ledger with a contradicted record in a snapshot.
 
     Args:
         rows: RECONSTRUCTION.
@@ -31,7 +31,7 @@ def find_contradicted(rows: pa.Table, run: Run, source: str) -> pa.Table:
 
 
 def mark_doubted(compared: Joined, rows: pa.Table) -> Joined:
-    """Say that nobody is right where a ledger that the store lacks is held for what its snapshot's record says."""
+    """Set no side as right for a ledger that the store lacks and that its snapshot's record puts on hold."""
     is_doubted = pc.and_(pc.is_valid(rows["contradictions"]), pc.equal(rows["outcome"], "held")).to_numpy()
     if not is_doubted.any():
         return compared
@@ -60,7 +60,7 @@ def find_only_there(
 
     Args:
         records: CATALOG_LEDGERS of ledgers that neither the store nor a bookie has.
-        proposed: RECONSTRUCTION of those of them that something becomes of.
+        proposed: RECONSTRUCTION of those with a proposal.
         run: this one.
         source: where records of snapshots are from.
         looked_at: at least one bookie was.
@@ -82,7 +82,7 @@ def find_only_there(
             Statement("bookies", "last_entry", "nothing" if looked_at else "not looked at"),
             Statement("plan", "outcome", proposed["outcome"].take(pa.array(places, mask=places == ABSENT))),
         ]
-        # What was open may have had no entry yet, and what was not looked at may have them all.
+        # An open ledger may have had no entry yet, and an unscanned bookie may have all of them.
         lost = pc.and_(pc.fill_null(pc.greater_equal(rows["last_entry"], 0), fill_value=False), seen)
         grave = pc.if_else(lost, TRAITS[category].severity, "warning")
         unknowns = () if seen else _UNKNOWN

@@ -32,7 +32,7 @@ RAISE_LIMIT: Final = 100_000_000
 FEW_IDS: Final = 8
 """Ids that damage may have made. A cluster that gave ids so far above has more ledgers there."""
 FAR_ABOVE: Final = 1_000_000
-"""Ids between one that stands far above and the next: to raise past fewer takes minutes, and costs nothing."""
+"""Ids between one far above all others and the next: to raise past fewer takes minutes, and costs nothing."""
 
 Ids = npt.NDArray[np.int64]
 _NO_IDS: Final = np.array([], np.int64)
@@ -84,7 +84,7 @@ class RaiseTargets:
 
 
 def is_behind(next_id: int | None, largest: int) -> bool:
-    """Say whether a counter would give a used id again; next_id: what it gives next, None: it never gave any."""
+    """Whether a counter would give a used id again; next_id: its next id, None: it never gave any."""
     return (next_id or 0) <= largest
 
 
@@ -152,7 +152,7 @@ def decide_raises(parts: Iterable[UsedNumbers], raise_past: int | None = None) -
 
     Args:
         parts: of sources and bucket ranges.
-        raise_past: numbers up to this one are used, as a person says; None: nobody said.
+        raise_past: a person states that numbers up to this one are used; None: no statement.
     """
     recorded: dict[str, int] = {}
     on_bookies: dict[str, set[int]] = {}
@@ -176,7 +176,7 @@ def decide_raises(parts: Iterable[UsedNumbers], raise_past: int | None = None) -
 
 
 def _far_above(on_bookies: set[int], trusted: int | None) -> set[int]:
-    """Return the few numbers that stand far above all others; none where there are no others.
+    """Return the few numbers far above all others; none where there are no others.
 
     Args:
         on_bookies: that bookies alone name: the largest at least.

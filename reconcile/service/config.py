@@ -38,7 +38,7 @@ _ANYWHERE: Final = ("0.0.0.0", "[::]")  # noqa: S104 - what others cannot ask
 
 
 class Role(StrEnum):
-    """What a token may do; whatever it is, its caller may ask what changes nothing."""
+    """What a token may do; every token may call methods that change nothing."""
 
     READ = "read"
     RUN = "run"
@@ -102,9 +102,10 @@ class Access:
     """Who may ask.
 
     Attributes:
-        tokens: file with a line of name, token and roles for each that may act; mode 0600. Empty: nobody may act.
-        anonymous: what callers without a token may do: ``none``, or ``read``: ask what changes nothing. Health needs no
-            token.
+        tokens: file with a line of name, token and roles for each caller that may change something; mode 0600. Empty:
+            no caller may.
+        anonymous: what callers without a token may do: ``none``, or ``read``: call methods that change nothing. Health
+            needs no token.
         tls_cert, tls_key: files of the service's own certificate and its key, PEM; empty: not encrypted.
     """
 
@@ -123,7 +124,7 @@ class Requests:
         at_once_anonymous: the same of requests without a token; more are refused.
         deadline: of a request, at most.
         delete_request: further arguments of `bkmeta delete request`: references that verifications must read.
-        delete_verify: further arguments of `bkmeta delete verify`: how bookies are looked at, references.
+        delete_verify: further arguments of `bkmeta delete verify`: how bookies are read, references.
         check_impact: further arguments of `bkmeta check-impact`: topology, placement.
         explain: further arguments of `bkmeta explain`.
     """
@@ -165,7 +166,7 @@ class Cache:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Runs that are kept; the last of each share is, whatever stands here.
+    """Runs that are kept; the last run of each share is always kept.
 
     Attributes:
         runs: the newest.
@@ -186,8 +187,8 @@ class Job:
         every: from the beginning of one run to that of the next.
         jitter: share of `every` that is added at most.
         retry: until a run that failed is repeated; twice as long after each more.
-        timeout: after which a run is ended.
-        shares: of `scrutinize`: each run looks at one of so many shares of the ledgers, in turn.
+        timeout: a run is ended after it.
+        shares: of `scrutinize`: each run checks one of so many shares of the ledgers, in turn.
         arguments: further ones of the command.
         keep: which runs are kept.
         only: times of the day at which the schedule begins runs, ``HH:MM-HH:MM`` in UTC; none: at any time. A run that
@@ -423,7 +424,7 @@ def _check(config: Config, source: str) -> None:
 def list_missing(config: Config) -> list[str]:
     """Return what a configuration names and this host does not have: hosts of the store, files and folders.
 
-    Paths are searched for among further arguments, too: whatever is absolute.
+    Paths are searched for among further arguments too: each absolute one.
     """
     missing = []
     for host in sorted({host for host, _ in _HOST.findall(config.metadata.partition("://")[2].partition("/")[0])}):
@@ -451,7 +452,7 @@ def read_tls(access: Access) -> ssl.SSLContext | None:
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
-        # A key with a password would be asked for at a terminal that nobody sits at.
+        # The password of a key would be asked for at a terminal without a person.
         context.load_cert_chain(access.tls_cert, access.tls_key, password="-")  # noqa: S106 - none that opens anything
     except OSError as error:
         remedy = "name a certificate and its key, PEM, without a password, that you can read"

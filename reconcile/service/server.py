@@ -84,7 +84,7 @@ def _raise_file_limit() -> None:
 
 
 def serve(config: Config, context: Context, ended: threading.Event) -> None:
-    """Run the service until it is told to end.
+    """Run the service until it is asked to end.
 
     Args:
         config: of it.

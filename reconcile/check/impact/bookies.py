@@ -1,4 +1,4 @@
-"""The bookies of a cluster as columns: how each is now, what it weighs, where it stands; and sets of them to be taken.
+"""The bookies of a cluster as columns: the state, weight and place of each; and sets of bookies to be taken.
 
 A bookie is registered by a node of its own that lives with its session. In files and in captures such nodes say nothing
 of today, so there every bookie with a cookie counts as registered.
@@ -154,7 +154,7 @@ def match_domains(bookies: Bookies, names: Sequence[str]) -> dict[str, tuple[str
 
     Args:
         bookies: with their locations.
-        names: each the beginning of locations, part by part, or one part of them alone, wherever it stands.
+        names: each the beginning of locations, part by part, or a single part at any place.
     """
     parts = [None if location is None else location.strip("/").split("/") for location in bookies.locations]
     matches = {}

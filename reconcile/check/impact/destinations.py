@@ -1,8 +1,8 @@
 """Which bookies may take a copy that was lost, or the entries of a writer that lost a bookie.
 
-A new member stands outside the ensemble, can be written to, and is one that the placement policy takes. Several
-positions of an ensemble are filled one behind the other, as BookKeeper does. Where a policy demands nothing it is
-enough to count; else ensembles that are on the same racks are asked once.
+A new member is outside the ensemble, writable, and allowed by the placement policy. Several positions of an ensemble
+are filled one after the other, as BookKeeper does. Where a policy demands nothing it is enough to count; else ensembles
+that are on the same racks are asked once.
 
 Source: docs/operations/impact.md.
 """
@@ -34,7 +34,7 @@ _ROWS: Final = 4096
 
 
 def demands_places(settings: PlacementSettings) -> bool:
-    """Whether a policy may refuse a bookie for where it stands."""
+    """Whether a policy may refuse a bookie for its place."""
     match settings.policy:
         case Policy.RACK_AWARE:
             return settings.enforce_min_racks
@@ -83,7 +83,7 @@ class Destinations:
         return pool < pool_now and (pool < 2 * ensemble or demands_places(self.settings))
 
     def count_outside(self, number: int, writable: int) -> int:
-        """Return how many bookies outside an ensemble can be written to, of which so many of its own can."""
+        """Return how many bookies outside an ensemble are writable, given how many of its own are."""
         return int(self._pools[number]) - writable
 
     def find_lacking(self, segments: Segments, states: States, wanted: Mask, writable: Ints, owner: Ints) -> Mask:
@@ -117,7 +117,7 @@ class Destinations:
     def _ask_policy(self, shape: Shape, members: Ints, wanted: Mask, owner: Ints) -> Mask:
         """Return which ensembles, a row each, find no bookie for some position."""
         count, bookies = len(members), len(self._locations.bookies)
-        # A bookie that nobody else names is at the end of the locations, without one.
+        # A bookie that no other source names is at the end of the locations, without one.
         members = np.where(members < 0, bookies - 1, members)
         refused = np.zeros(count, np.bool_)
         free = np.concatenate([self._writable[owner], np.zeros((count, 1), np.bool_)], axis=1)
@@ -150,7 +150,7 @@ class Destinations:
 
 
 def _interleave(bookies: Ints, locations: Locations) -> Ints:
-    """Return bookies in an order in which neighbours stand apart: one of each region or zone, and rack, in turns."""
+    """Return bookies in an order with distant neighbours: one of each region or zone, and rack, in turns."""
     turn = np.zeros(len(bookies), np.int64)
     for codes in (locations.rack, locations.domain):
         own = codes[bookies]

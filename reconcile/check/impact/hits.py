@@ -19,7 +19,7 @@ from reconcile.check.impact.segments.columns import Ints, Mask, Segments
 from reconcile.check.impact.segments.judgement import Judgement, States, judge
 
 NOW: Final = -1
-"""The set of what is hit already, whatever is taken."""
+"""The set of damage that exists before any bookie is taken."""
 _RESIDUES: Final = 1 << 32
 """Weighs residues without a source more than any number of positions."""
 _ROWS: Final = 1 << 16

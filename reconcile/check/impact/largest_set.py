@@ -22,7 +22,7 @@ _STEPS: Final = 20_000
 
 
 class Limits:
-    """Groups of bookies of which only so many may go, gathered from segments.
+    """Groups of bookies with a limit of how many may go, gathered from segments.
 
     Args:
         states: of bookies, as they are now.

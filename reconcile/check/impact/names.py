@@ -5,7 +5,7 @@ read-write          yes        yes        yes                yes
 read-only           yes        no         yes                no
 down                no         no         not now            no
 gone                no         no         never              no
-unrecoverable       no         no         never, and nobody waits for it
+unrecoverable       no         no         never, and no client waits for it
 """
 
 from enum import IntEnum, StrEnum

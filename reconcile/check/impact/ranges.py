@@ -68,8 +68,8 @@ class Covered:
 
     Attributes:
         positions: copies that records ask for, of segments that have ended.
-        judged: of these, those of which it is known whether they are there.
-        missing: ledgers and bookies of which entries are missing, or all.
+        judged: copies among these that are known to be there or to be missing.
+        missing: pairs of ledger and bookie with missing entries, some or all.
         overruled: marked copies that were seen to be there.
     """
 
@@ -91,11 +91,11 @@ class RangeAnswer:
     """What one bucket range came to.
 
     Attributes:
-        ledgers, segments: that were looked at.
-        unreadable: ledgers whose record cannot be read.
-        unreadable_sample: the first of them.
-        unknown_form: those of them whose record is of a form that only a later version may know.
-        now: what is hit already.
+        ledgers, segments: that were judged.
+        unreadable: ledgers with an unreadable record.
+        unreadable_sample: the first of these.
+        unknown_form: unreadable ledgers with a record in a form that a later version may know.
+        now: damage that exists already.
         changes: by set, how much more is hit.
         sample: described segments; the upper layer's own first, then what sets bring about.
         shapes: E/W/A of ledgers of the last day, and of those that nothing dates.
@@ -280,7 +280,7 @@ class _Piece:
     """Segments of one shape, and what is hit of them.
 
     Attributes:
-        shows_now: what is hit already stands here, and not with another cluster's sets.
+        shows_now: existing damage is listed here, and not with another cluster's sets.
     """
 
     segments: Segments

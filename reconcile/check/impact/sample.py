@@ -39,7 +39,7 @@ class SegmentImpact:
 
     Attributes:
         ledger: in its shortest form.
-        owner: whose it is, of the upper layer's own bookkeeping; None: of a user, or not known.
+        owner: the part of the upper layer that keeps its own data in the ledger; None: a user's ledger, or not known.
         kind: what the upper layer keeps in it, as `name_kind` returns it: critical; None: likewise.
         segment: its number in the ledger, from 0.
         first, last: entries; `last` is None where it may still grow.

@@ -1,7 +1,7 @@
 """Ledgers that could not lose one more bookie, in a sample of those that a store lists.
 
-Told from records and registrations alone: an entry that only one registered bookie has a copy of, of a ledger that was
-written to several. `reconcile.check.impact` looks at every ledger.
+From records and registrations alone: entries with a copy on only one registered bookie, of ledgers that were written to
+several. `reconcile.check.impact` checks every ledger.
 """
 
 from collections.abc import Mapping
@@ -33,8 +33,8 @@ class ThinLedgers:
     """What a sample of ledgers came to.
 
     Attributes:
-        looked_at: ledgers of which a record could be read.
-        unreadable: those with an entry that no registered bookie has.
+        looked_at: ledgers with a readable record.
+        unreadable: ledgers with an entry that no registered bookie has.
         thin: those with an entry that one registered bookie alone has, though it was written to several.
         names: of the first thin ones.
     """
@@ -53,7 +53,7 @@ def find_thin_ledgers(
     registrations: list[str],
     aliases: Mapping[str, str],
 ) -> ThinLedgers:
-    """Look at ledgers that stand apart from each other in a listing.
+    """Check ledgers at equal distances in a listing.
 
     Args:
         store: only read.

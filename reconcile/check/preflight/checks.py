@@ -5,7 +5,7 @@ grace. So an empty, partial, wrong or missing store that bookies can list is wha
 
     CRITICAL   ledgers can be deleted now, or the store is not the one that the bookies belong to
     WARNING    something is not as it was, or as it should be
-    UNDECIDED  nothing bad was seen, and something that matters could not be looked at
+    UNDECIDED  nothing bad was seen, and something that matters could not be checked
     OK         everything that the bookies hold is listed
 
 Source: docs/operations/safety.md.
@@ -60,7 +60,7 @@ def examine(
     listing_s: float = _LISTING_S,
     aliases: Mapping[str, str] | None = None,
 ) -> Report:
-    """Look at a store, and compare it with what bookies hold.
+    """Checks a store, and compares it with what bookies hold.
 
     Args:
         store: only read.
@@ -115,7 +115,7 @@ class _Look:
         self._remarks.append(Remark.from_finding(Finding(category, subject, statements, severity=severity)))
 
     def all(self, named: Layout | None, listing_s: float) -> Report:
-        """Look at everything."""
+        """Make all checks."""
         self._kind = kind_of(named)
         self._where = self._kind.places
         try:
@@ -275,7 +275,7 @@ class _Look:
             self._find(Category.INSTANCE_ID_DIFFERS, "instance", text, severity)
 
     def _is_theirs(self) -> bool:
-        """Whether the store is of the cluster that every bookie looked at belongs to: then its age says nothing.
+        """Whether the store is of the cluster of every scanned bookie: then its age proves nothing.
 
         A restore makes LAYOUT and INSTANCEID again; who initialises a cluster again gives it another instance id.
         """
@@ -404,7 +404,7 @@ class _Look:
         return counts
 
     def _empty(self, unseen: Sequence[str], state: freeze_state.FreezeState, *, compared: bool) -> None:
-        """Say what an empty store is to bookies of which nobody knows what they hold."""
+        """Report what an empty store means for bookies with unknown content."""
         if state.frozen:
             text = "the store lists no ledger; it is frozen, so the bookies cannot list it"
             self._find(Category.STORE_EMPTY, "ledgers", text, Level.WARNING)
@@ -488,7 +488,7 @@ class _Look:
             return
         match state.state:
             case freeze_state.State.FROZEN | freeze_state.State.DELETES:
-                # Without the hash of its password, which is nobody's to see who looks only.
+                # Without the hash of its password: a reader needs none.
                 freezer = (state.identity or "").rpartition(":")[0] or "no identity that could thaw it"
                 is_partial = state.state is freeze_state.State.DELETES
                 what = "frozen for deletes only, clients go on" if is_partial else "frozen"

@@ -31,7 +31,7 @@ _ORDER: Final = (Level.CRITICAL, Level.WARNING, Level.UNDECIDED, Level.OK)
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """One thing that was looked at, be it good, bad or unknown.
+    """The result of one check: good, bad or unknown.
 
     Attributes:
         level: how bad it is.
@@ -99,10 +99,10 @@ class Report:
 
     Attributes:
         remarks: the worst first.
-        bookies: in the order in which they are to be stopped: whose next pass may come first.
+        bookies: in the order in which to stop them: the earliest possible next pass first.
         counts: ledgers listed, held, absent; bookies registered. None: not known.
         listed_whole: whether every folder of the store was listed.
-        coverage: bookies whose disks the store was compared with; the members are registered or have a cookie.
+        coverage: bookies with disks that the store was compared with; the members are registered or have a cookie.
         unread: settings that were named and could not be read.
         layout: None: not known.
         freeze: what the rights say.
@@ -149,7 +149,7 @@ class Report:
 
     @property
     def undecided(self) -> bool:
-        """Whether something that matters could not be looked at."""
+        """Whether something that matters could not be checked."""
         return any(remark.level is Level.UNDECIDED for remark in self.remarks)
 
 

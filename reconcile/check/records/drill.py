@@ -3,12 +3,12 @@
     class      the record that a plan made without the store
     exact      says what the true one says, in every field
     readable   serves every entry that the true one serves; guarded ones, too
-    held       is a hold: all copies are kept, nobody reads
+    held       is a hold: all copies are kept, no client reads
     lost       is not there, or serves less
-    undecided  cannot be told: the true one cannot be read, or is newer than what is known of bookies
+    undecided  not known: the true record cannot be read, or is newer than the facts of bookies
 
-Of a ledger that is not closed nobody knows the end: it is taken to be where A bookies of the write set have every entry
-before. Pure functions of a bucket range.
+The end of an open ledger is not known: it is assumed at the last entry up to which A bookies of the write set have
+every entry. Pure functions of a bucket range.
 """
 
 from collections import Counter
@@ -78,8 +78,8 @@ class DrillRange:
     Attributes:
         rows: DRILLS.
         entries: class → entries that are readable now.
-        guessed: field → ledgers that come back, and of which the field is a guess.
-        differs: field → ledgers that come back, and have another one.
+        guessed: field → restored ledgers with a guess in this field.
+        differs: field → restored ledgers with another value in this field.
         returned: outcome → ledgers that the store does not list, and that a plan would bring back or hold.
     """
 
@@ -184,7 +184,7 @@ def judge_drill(
 
 
 def _find_ends(true: pa.Table, copies: pa.Table, sight: Sight) -> _Ends:
-    """Return the last entry of each ledger, and how many entries up to it nobody reads even now."""
+    """Return the last entry of each ledger, and how many entries up to it are unreadable even now."""
     closed = pc.fill_null(pc.equal(true["state"], "CLOSED"), fill_value=False).to_numpy()
     last = np.where(closed, pc.fill_null(true["last_entry"], -1).to_numpy(), -1)
     keys = ["scope", "ledger"]

@@ -1,10 +1,10 @@
 """Findings of bookies: those that are registered and silent, those that the auditor does not know to be gone.
 
 BOOKIE_SILENT     a bookie is registered, and answered in no look
-AUDITOR_UNAWARE   records name a bookie that is not registered, its ledgers are not marked, and: nobody is elected
+AUDITOR_UNAWARE records name a bookie that is not registered, its ledgers are not marked, and: no bookie is elected
 auditor, or replication is disabled, or the auditor had the time that it waits for a lost bookie; never on etcd
-ALIAS_UNRESOLVED  records name a bookie of which the store has neither a registration nor a cookie
-SUSPECT_DISK      an inventory shows that many files of one folder are damaged, as a failing disk damages them
+ALIAS_UNRESOLVED  records name a bookie without a registration and without a cookie in the store SUSPECT_DISK      an
+inventory shows that many files of one folder are damaged, as a failing disk damages them
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,7 +23,7 @@ LOST_BOOKIE_DELAY: Final = "/underreplication/lostBookieRecoveryDelay"
 _GAPS: Final = 12
 """Gaps that are named one by one."""
 AUDIT_S: Final = 60.0
-"""Seconds that an audit of a lost bookie may take until its first marks stand."""
+"""Seconds that an audit of a lost bookie may take until its first marks exist."""
 
 
 def list_silent(bookies: Iterable[str], why: Mapping[str, str]) -> Iterator[Finding]:
@@ -43,7 +43,7 @@ def list_unresolved(unresolved: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def list_suspect_disks(damage: pa.Table) -> Iterator[Finding]:
-    """Yield a finding for each folder whose disk is suspect; DAMAGE of inventories in."""
+    """Yield a finding for each folder on a suspect disk; DAMAGE of inventories in."""
     for row in damage.filter(pc.equal(damage["reason"], Reason.SUSPECT_DISK.value)).to_pylist():
         statements = [
             Statement("bookies", "folder", row["file"], "inventory"),
@@ -55,7 +55,7 @@ def list_suspect_disks(damage: pa.Table) -> Iterator[Finding]:
 def list_unaware(
     unmarked: Mapping[str, int], replication: Replication, delay_s: float, waited_s: Mapping[str, float]
 ) -> Iterator[Finding]:
-    """Yield a finding for each lost bookie whose ledgers should be marked by now.
+    """Yield a finding for each lost bookie with ledgers that should be marked by now.
 
     Args:
         unmarked: bookie that is not registered → ledgers that name it and are not marked.
@@ -85,7 +85,7 @@ def list_listing_doubts(gaps: Sequence[str], vanished: int, listed: int) -> Iter
 
     Args:
         gaps: parts of the store that could not be read, with the reason.
-        vanished: ledgers that the run before listed, and the store has no more.
+        vanished: ledgers that the run before listed, and that are no longer in the store.
         listed: ledgers that the run before listed.
     """
     statements = [Statement("store", "not read", gap) for gap in gaps[:_GAPS]]

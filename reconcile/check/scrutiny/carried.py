@@ -1,6 +1,6 @@
-"""Findings of the run before that this run lacks: were they looked for again? Only then are they resolved.
+"""Findings of the run before that this run lacks: did it search for them again? Only then are they resolved.
 
-    finding                                              was looked for where
+    finding                                              was searched for where
     what copies show of a ledger                         the ledger was judged: not marked, guarded, open or undecided
     entries on bookies that no record names for them     these bookies were seen, too
     an explicit LAC above the end                        there are inventories of these bookies, or the end is not
@@ -16,7 +16,7 @@
     what references say                                  the same references are given
     records that vanished                                never: a person suppresses it
 
-What was not looked for stays a finding, with the reason. A ledger that is gone has none. A run that carries findings
+A finding that was not searched for stays, with the reason. A ledger that is gone has none. A run that carries findings
 on, and two runs that are compared later, ask the same function.
 """
 
@@ -73,14 +73,14 @@ _NOT_JUDGED: Final = frozenset({"marked", "guarded", "open", "quarantined"})
 FIELD: Final = "not looked for in this run"
 SOUGHT: Final = "sought"
 REFERENCES: Final = "references"
-"""Keys of a run's manifest: what it looked at, and the sources of references that it was given."""
+"""Keys of a run's manifest: what it checked, and the sources of references that it was given."""
 LedgerKey = tuple[int, int]
 """Scope and ledger."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sought:
-    """What this run looked at.
+    """What this run checked.
 
     Attributes:
         has_places: bookies have locations.
@@ -103,7 +103,7 @@ class Sought:
     compares: bool
 
     def to_json(self) -> dict[str, Any]:
-        """Return what a run's manifest keeps; which references it had stands there already."""
+        """Return what a run's manifest keeps; it has the references already."""
         return {
             "has_places": self.has_places,
             **{name: sorted(getattr(self, name)) for name in ("given", "seen", "asked", "registered")},
@@ -113,7 +113,7 @@ class Sought:
 
     @classmethod
     def read(cls, run: Dataset, earlier: Dataset) -> "Sought":
-        """Return what a run looked at of what an earlier one did; one that did not note it counts as blind."""
+        """Return what a run checked, among what an earlier one did; a run without a note counts as blind."""
         kept = run.manifest.get(SOUGHT, {})
         given, seen, asked, registered = (frozenset(kept.get(n, ())) for n in ("given", "seen", "asked", "registered"))
         return cls(
@@ -155,8 +155,8 @@ class LaterRun:
         run: with its findings and verdicts.
         stores: as the earlier run captured the store, and as this one did; None: the capture is not there.
         marks: of `MARKS` of `replication`, as this run's capture has them.
-        sought: what it looked at.
-        share: buckets that it looked at.
+        sought: what the run checked.
+        share: buckets of the run.
     """
 
     run: Dataset
@@ -207,7 +207,7 @@ def _read_versions(store: Dataset, ledgers: Collection[LedgerKey]) -> dict[Ledge
 
 
 def explain_not_sought(row: Mapping[str, Any], ledger: LedgerNow | None, sought: Sought) -> str | None:
-    """Return why a finding that is absent was not looked for; None: it was, and is resolved.
+    """Return why an absent finding was not searched for; None: it was, and is resolved.
 
     Args:
         row: of FINDINGS, of the run before.

@@ -76,8 +76,8 @@ def keep_valid(
         reads: of the run before.
         stored: CATALOG_LEDGERS: ``scope``, ``ledger`` and ``changed_txn``.
         missing: MISSING, of the run before.
-        rotation: where this run stands; None: it reads nothing, and hands on what is known.
-        cookies: bookie → the transaction that made the cookie that it has now.
+        rotation: the place of this run; None: it reads nothing, and passes on what is known.
+        cookies: bookie → the transaction that made its present cookie.
         known_txn: the store's last transaction in the run before; None: it is not known.
     """
     if not reads.num_rows or known_txn is None:
@@ -125,7 +125,7 @@ def note_reads(samples: pa.Table, stored: pa.Table, reads: pa.Table, run: int, b
         samples: SAMPLES of this run alone.
         stored: CATALOG_LEDGERS, as they were read for it.
         reads: as `keep_valid` returns them.
-        run: number of this run, of those of its share.
+        run: number of this run among the runs of its share.
         begin: of it.
     """
     place, record = _match(samples, stored, ("scope", "ledger"))

@@ -44,7 +44,7 @@ class Moment:
 def find_ages(
     bookies: pa.Table, registered: Collection[str], moments: Iterable[Moment], newest: int | None
 ) -> dict[str, int | None]:
-    """Return the bookies whose inventories may be older than records: each with the transaction before it began.
+    """Return the bookies with inventories that may be older than records: each with the transaction before its begin.
 
     Args:
         bookies: BOOKIES of inventories that were made before the store was read.

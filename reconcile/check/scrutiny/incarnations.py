@@ -1,7 +1,8 @@
 """Bookies that were started again without their data, known until their ledgers are repaired.
 
-A bookie that is given empty disks gets a new cookie. A cookie is also made again where a store is restored. So what a
-bookie has decides: of the closed ledgers whose records are older than its cookie, and ask entries of it,
+A bookie that is given empty disks gets a new cookie. A cookie is also made again where a store is restored. So its
+content decides. Of the closed ledgers with records that are older than its cookie and name it for entries, the bookie
+has
 
     it has                       and it
     nothing of any               was wiped: its cookie shows it
@@ -28,21 +29,21 @@ from recovery.codecs.store import COOKIES
 from recovery.model.tables import WIPED
 
 MANY: Final = 10
-"""Closed ledgers of which a bookie has nothing, at least: it is empty, whatever its cookie shows."""
+"""A bookie that lacks so many closed ledgers or more is empty, whatever its cookie shows."""
 BY_COOKIE: Final = "cookie"
 EMPTY: Final = "empty"
 
 
 @dataclass(frozen=True, slots=True)
 class Traces:
-    """What the closed ledgers whose records ask entries of a bookie show of its past; of several bucket ranges.
+    """The past of a bookie, as closed ledgers with entries on it show; sums of several bucket ranges.
 
     Attributes:
-        older: ledgers whose records are older than its beginning, and that it was asked for.
-        older_held: of these, those of which it has any entry.
+        older: ledgers that it was asked for, with records that are older than its beginning.
+        older_held: those of these with any entry on it.
         older_unseen: ledgers with such records that it was not asked for.
         asked: all ledgers that it was asked for.
-        holding: of these, those of which it has any entry.
+        holding: those of these with any entry on it.
     """
 
     older: int = 0
@@ -73,7 +74,7 @@ class Wiped:
         earlier_cookie_txn: likewise of the cookie that an earlier run saw; None: none saw another entry.
         evidence: `BY_COOKIE` or `EMPTY`.
         since: begin of the first run that saw it.
-        ledgers: closed ledgers with such records, of which it lacks entries.
+        ledgers: closed ledgers with such records and with entries missing on it.
     """
 
     bookie: str
@@ -184,7 +185,7 @@ def find_wiped(
 
 
 def count_lacking(wiped: Iterable[Wiped], missing: pa.Table) -> dict[str, int]:
-    """Return bookie → ledgers of which it lacks entries that records ask of it which are the same since it was wiped.
+    """Return bookie → ledgers with entries missing on it, by records that are unchanged since it was wiped.
 
     Args:
         wiped: bookies.
@@ -199,7 +200,7 @@ def count_lacking(wiped: Iterable[Wiped], missing: pa.Table) -> dict[str, int]:
 
 
 def list_changed(wiped: Iterable[Wiped], traces: Mapping[str, Traces]) -> Iterator[Finding]:
-    """Yield a finding for each wiped bookie whose ledgers are not repaired."""
+    """Yield a finding for each wiped bookie with ledgers that are not repaired."""
     for entry in sorted(wiped, key=lambda entry: entry.bookie):
         seen = traces.get(entry.bookie, Traces())
         statements = [

@@ -1,4 +1,4 @@
-"""What one look at a bucket range says: findings, one verdict a ledger, and which ledgers are looked at again.
+"""The result of one look at a bucket range: findings, one verdict a ledger, and the ledgers for the second look.
 
     verdict     reason                                                              the first that holds
     a category  of its gravest finding, where that is more than a note
@@ -49,7 +49,7 @@ CLEAN: Final = "clean"
 SKIPPED: Final = "skipped"
 UNDECIDED: Final = "undecided"
 PASSED: Final = ("marked", "guarded")
-"""Why closed ledgers are skipped whose copies are known all the same."""
+"""Reasons to skip closed ledgers with known copies."""
 _DOUBTS: Final = np.array(["", *(doubt.name.lower().replace("_", " ") for doubt in Doubt)], object)
 """By `Doubt`: not seen, undated, changed, sampled."""
 
@@ -59,7 +59,7 @@ class Demands:
     """What is demanded of a cluster.
 
     Attributes:
-        grace_s: seconds that a mark, or a recovery, may stand.
+        grace_s: seconds that a mark, or a recovery, may last.
         topology: bookie id or host to location; None: placement is not judged.
         placement: the client's policy.
     """
@@ -76,9 +76,9 @@ class Judgement:
     Attributes:
         findings: FINDINGS.
         verdicts: VERDICTS, a row a ledger, in key order.
-        suspect: of each row of the verdicts: it is to be looked at again.
-        missing: MISSING: entries that bookies lack, of skipped ledgers, too, as far as their ends are known.
-        pairs: which bookies hold anything of the ledgers whose records ask entries of them: key columns,
+        suspect: of each row of the verdicts: it needs a second look.
+        missing: MISSING: entries that bookies lack; for skipped ledgers too, as far as their ends are known.
+        pairs: which bookies hold anything of the ledgers that name them for entries: key columns,
             ``changed_txn`` of the record, and `PAIRS` without their rows.
         positions: copies that records of closed ledgers ask for.
         judged: of these, those that were seen, or seen to be missing, of ledgers that were not skipped.
@@ -122,8 +122,8 @@ def judge_range(
         replication: of the store; marks of this range at least.
         demands: what is demanded.
         run: this one.
-        everywhere: every bookie was asked for every ledger here: what none has is lost.
-        awaited: bookies that may answer when they are asked again: what they decide is looked at again.
+        everywhere: every bookie was asked for every ledger here: an entry that none has is lost.
+        awaited: bookies that may answer when they are asked again: ledgers that depend on them get a second look.
         earlier_records: CATALOG_LEDGERS of these ledgers as the run before saw them; None: there is none.
         earlier_missing: MISSING of these ledgers as the run before left it; None: there is none.
         heights: what the runs before saw above the ends of ledgers.
@@ -189,7 +189,7 @@ def judge_range(
     verdicts = give_verdicts(stored, findings, reason != "", unseen, reasons.tolist())
     grave = findings.filter(pc.not_equal(findings["severity"], "info"))
     doubted = pa.concat_tables([grave, entries_beyond_end.list_unproven(beyond, heights)])
-    # What was read in part is not looked at again: the next run reads on.
+    # Partly read ledgers get no second look: the next run reads on.
     waiting = np.zeros(stored.num_rows, np.bool_)
     waiting[rows[faults.doubts != Doubt.SAMPLED]] = True
     suspect = _find_among(stored, doubted) | (waiting & name_any(stored, awaited))
@@ -258,7 +258,7 @@ def give_verdicts(
 
 
 def raise_rows(rows: pa.Table, findings: pa.Table) -> pa.Table:
-    """Return the verdicts of ledgers of which more was found after they were given; VERDICTS in and out.
+    """Return the verdicts of ledgers with findings that came after their verdicts; VERDICTS in and out.
 
     Args:
         rows: of these ledgers.

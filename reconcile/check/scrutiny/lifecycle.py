@@ -37,7 +37,7 @@ MASS_SHARE: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Suppression:
-    """Which findings somebody answers for, and until when.
+    """Which findings a person has accepted, and until when.
 
     Attributes:
         category: of the findings.

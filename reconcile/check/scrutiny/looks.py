@@ -25,11 +25,11 @@ from reconcile.findings.categories import Category
 
 MOST_CHANGES: Final = 3
 EXPLAINING: Final = frozenset({str(Category.QUORUM_DIFFERS)})
-"""Findings that say why there are others, which only later looks ask: they stand where another one is confirmed."""
+"""Findings that explain others, from later looks only: they count where another one is confirmed."""
 
 LEFT: Final = frozenset({"sampled", "changed", "undated"})
-"""Why a ledger is undecided whose bookies all answered: not each entry was asked for, and those that were are there; or
-its record is newer than the inventory of a bookie, or may be."""
+"""Why a ledger is undecided although all its bookies answered: only some entries were asked for, and these are there;
+or its record is, or may be, newer than the inventory of a bookie."""
 
 
 class Kind(StrEnum):
@@ -45,15 +45,15 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What one look says of a ledger.
+    """The result of one look at a ledger.
 
     Attributes:
         version: of its record; None: there is none.
         skipped: why it is not judged now; None: it is.
         findings: kinds of what is wrong, and more than a note.
-        unseen: a bookie that may have what is missing did not answer, and nothing is shown to be wrong.
-        is_fresh: bookies were asked for their lists anew; else only the store was.
-        left: one of `LEFT`, where nothing that was seen is wrong and no bookie is waited for; None: none of these.
+        unseen: a bookie that may have the missing entries did not answer, and nothing is proven wrong.
+        is_fresh: bookies were asked for their lists again; else only the store was read.
+        left: one of `LEFT`, if nothing seen is wrong and no bookie is awaited; else None.
     """
 
     version: int | None
@@ -71,7 +71,7 @@ class Suspect:
     Attributes:
         last: the last look.
         changes: looks that found another record, or other findings, than the one before.
-        waits: looks at which a bookie did not answer.
+        waits: looks in which a bookie did not answer.
     """
 
     last: Look
@@ -87,7 +87,7 @@ class Outcome:
         kind: what.
         reason: why it is skipped or undecided.
         findings: kinds that are confirmed.
-        suspect: as it waits, or is looked at again.
+        suspect: its state for the next look.
     """
 
     kind: Kind

@@ -1,20 +1,20 @@
-"""What a store says about the repair of ledgers: marks, locks, the auditor, and how long a mark may stand.
+"""The repair of ledgers as the store shows it: marks, locks, the auditor, and how long a mark may last.
 
 A mark says since when by its own ctime, else by its node's. One that is older than the grace is a finding, with why:
 
     reason                 when                                                          the first that holds
-    guarded                the ledger's lock is a guard of a restore: nobody replicates it until it is settled
+    guarded                the ledger's lock is a guard of a restore: no worker replicates it until it is settled
     replication disabled   the node `disable` is there
     dead lock              the ledger's lock belongs to no session: no worker ever takes the ledger
     locked                 a worker holds the ledger's lock: it is at work, or hangs
     no source              no bookie that a segment names is registered
-    open and empty         open, and nothing is known to be in its last segment: nobody copies it
+    open and empty         open, and nothing is known to be in its last segment: no worker copies it
     no destination         fewer writable bookies outside of a segment's ensemble than it has members that are gone
-    no auditor             nobody holds a vote of the auditor's election
+    no auditor             no bookie has a vote in the auditor's election
     waiting                none of these: no worker runs, or all are busy
 
-A lock says since when by its node's ctime, where the store keeps one (etcd does not). Where entries of a closed ledger
-are on no bookie, and every bookie was asked, its mark is critical, however it came to stand.
+The ctime of a lock's node is its age, where the store keeps one (etcd does not). If entries of a closed ledger are on
+no bookie, and every bookie was asked, its mark is critical for any reason.
 
 A mark names bookies that lack copies. The fragments of a ledger are its segments: one that names none of these
 bookies is done, for a worker writes the record again with the bookie that took the copy. The others are not.
@@ -70,11 +70,11 @@ class Replication:
 
     Attributes:
         marks: of `MARKS`, a row a marked ledger.
-        locks: ledger to who holds its lock, a worker or a guard, and since when.
-        guarded: ledgers whose lock is a guard's.
-        dead: ledgers whose lock belongs to no session, and is not a guard's.
+        locks: ledger → the owner of its lock, a worker or a guard, and since when.
+        guarded: ledgers with a guard's lock.
+        dead: ledgers with a lock that has no session and is not a guard's.
         disabled: replication is disabled: since when, in words; None: it is not.
-        auditor: somebody holds a vote of the election.
+        auditor: a bookie has a vote in the election.
         is_kept: the store has marks and an auditor at all; on etcd BookKeeper has neither.
         writable, read_only: bookies that are registered so.
     """
@@ -111,7 +111,7 @@ class Replication:
         for row in rest:
             ledger = ledger_of_lock(row["path"]) if row["kind"] == "lock" else None
             if ledger is not None:
-                locks[ledger] = f"{decode_holder(row['raw']) or 'nobody'}{_tell_since(row)}"
+                locks[ledger] = f"{decode_holder(row['raw']) or 'an unknown owner'}{_tell_since(row)}"
                 if is_guard(row["raw"], row["owner"] or 0):
                     guarded.add(ledger)
                 elif row["owner"] is None:
@@ -170,7 +170,7 @@ def list_overdue(stored: pa.Table, replication: Replication, run: Run, grace_s: 
         stored: CATALOG_LEDGERS, or its key columns.
         replication: of the store.
         run: this one.
-        grace_s: seconds that a mark may stand.
+        grace_s: seconds that a mark may last.
     """
     limit = pa.scalar(run.at - timedelta(seconds=grace_s), pa.timestamp("us", "UTC"))
     marks = replication.marks
@@ -181,7 +181,7 @@ def list_overdue(stored: pa.Table, replication: Replication, run: Run, grace_s: 
 
 
 def find_overdue(stored: pa.Table, late: pa.Table, lost: Ints, replication: Replication, run: Run) -> pa.Table:
-    """Return a finding for each ledger whose mark is overdue.
+    """Return a finding for each ledger with an overdue mark.
 
     Args:
         stored: CATALOG_LEDGERS.
@@ -208,7 +208,7 @@ def find_overdue(stored: pa.Table, late: pa.Table, lost: Ints, replication: Repl
         statements = [
             Statement("store", "marked since", overdue["since"]),
             Statement("store", "bookies that are believed to lack it", texts.take(rows)),
-            Statement("store", "why it stands", pa.array(reasons, pa.string()).take(rows)),
+            Statement("store", "why it is still marked", pa.array(reasons, pa.string()).take(rows)),
             Statement("store", "fragments done", pa.array([done for done, _ in fragments], pa.string()).take(rows)),
             Statement("store", "fragments not done", pa.array([left for _, left in fragments], pa.string()).take(rows)),
             Statement("bookies", "entries that no bookie has", pa.array(lost).take(rows)),
@@ -249,7 +249,7 @@ def _word_fragments(names: Sequence[str], count: int) -> str:
 
 
 def _is_open_there(record: Mapping[str, Any], replicas: Sequence[str], replication: Replication) -> bool:
-    """Say whether what is lacking is of the segment that is written to, and an earlier segment shows entries."""
+    """Whether the missing copies are in the segment that is being written, and an earlier segment shows entries."""
     segments: Sequence[Any] = record["segments"] or []
     if record["state"] != "OPEN" or len(segments) < 2:
         return False

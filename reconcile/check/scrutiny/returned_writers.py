@@ -1,9 +1,9 @@
 """Bookies that were replaced in a ledger, and have entries from after that: what is to be compared of them.
 
 A writer that loses a bookie goes on with another one, and sends it what was on its way: then both have the same there.
-Entries that differ were sent by somebody who still took the old bookie for a member: a second writer, or the same one
-after its ledger was taken from it. Readers get the entries of the record's members; the other ones may have been
-acknowledged, too.
+Entries that differ came from a writer that still took the old bookie for a member: a second writer, or the same one
+after another client had taken its ledger over. Readers get the entries of the record's members; the other ones may have
+been acknowledged, too.
 
 Of each such bookie the last entries are compared: who went on writing differs up to the end.
 """
@@ -50,7 +50,7 @@ def find_candidates(findings: pa.Table) -> pa.Table:
 
 
 def find_comparable(stored: pa.Table, findings: pa.Table) -> pa.Table:
-    """Return the keys of the ledgers of which entries are to be compared; CATALOG_LEDGERS and FINDINGS in."""
+    """Return the keys of the ledgers with entries to compare; CATALOG_LEDGERS and FINDINGS in."""
     candidates = find_candidates(findings)
     copies = {row["ledger"]: row for row in candidates.select(["ledger", "bookies", "entries"]).to_pylist()}
     names = [*KEY_COLUMNS, "write_quorum", "last_entry", "segments"]
@@ -97,7 +97,7 @@ def _list_last(groups: Sequence[Mapping[str, int]], low: int, high: int) -> list
 
 
 def make_finding(key: LedgerKey, differing: Sequence[Comparison], compared: int) -> Finding:
-    """Return the finding of a ledger of which entries differ."""
+    """Return the finding of a ledger with differing entries."""
     entries = sorted({pair.entry for pair in differing})
     former = sorted({pair.former for pair in differing})
     statements = [

@@ -171,7 +171,7 @@ def _describe_entries(groups: Sequence[Mapping[str, int]]) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Judge:
-    """Says of findings that are gone what became of them.
+    """Explains why findings are gone.
 
     Attributes:
         later: the run that they are absent from.

@@ -1,4 +1,4 @@
-"""Of ledgers whose copies are not where their records ask for them: do bookies show another striping than the record?
+"""Ledgers with copies in other places than their records ask for: do bookies show another striping than the record?
 
 What `recover` would make of these copies says it, so the rule is one. It is asked for their striping alone: keys,
 lengths and LACs, which bookies do not tell by the wire, are taken as if all agreed.
@@ -31,14 +31,14 @@ _SHOWN_BY: Final = pa.array(
 def find_other_stripes(
     records: pa.Table, copies: pa.Table, bookies: pa.Table, damage: pa.Table, findings: pa.Table, run: Run
 ) -> pa.Table:
-    """Return a finding for each ledger whose copies are striped otherwise than its record says.
+    """Return a finding for each ledger with another striping of its copies than in its record.
 
     Args:
         records: CATALOG_LEDGERS.
         copies: COPIES of these ledgers.
         bookies: BOOKIES that these are from.
         damage: DAMAGE of these.
-        findings: FINDINGS of these ledgers: only those whose copies are odd are looked at.
+        findings: FINDINGS of these ledgers: only ledgers with odd copies are checked.
         run: this one.
     """
     odd = findings.filter(pc.is_in(findings["category"], value_set=_SHOWN_BY))["ledger"].unique()

@@ -1,8 +1,8 @@
 """Ledgers that bookies hold and the store does not list: deleted and not collected yet, or a record that is lost.
 
     who says what
-    a bookie whose index has it     holds it: it has not collected it
-    one of which only logs have it  has collected it: it saw that the store did not list it
+    a bookie with it in its index   holds it: it has not collected it
+    a bookie with it in logs only   has collected it: it saw that the store did not list it
     the run before                  listed it, or did not
 
 DATA_WITHOUT_RECORD is a note; a warning where it was seen first longer ago than the grace: collection takes no so long.
@@ -43,7 +43,7 @@ def find_unlisted(
         earlier_records: CATALOG_LEDGERS of the range as the run before saw them; None: there is none.
         run: this one.
         kind: of the store.
-        last_writes: key columns, and as text when each was written last, at the latest; None: that was not looked for.
+        last_writes: key columns, and as text when each was written last, at the latest; None: not searched for.
     """
     keys = list(KEY_COLUMNS)
     ledgers_held = (

@@ -33,11 +33,11 @@ AT_LEAST: Final = 10
 """Unexplained ledgers that are never an alarm."""
 MOST: Final = 0.1
 MOST_ALONE: Final = 0.5
-"""A retention that was shortened takes as many without a word."""
+"""A shortened retention removes as many, as intended."""
 FACTOR: Final = 3.0
 BKMETA: Final = "deleted by bkmeta"
 HISTORY: Final = "deleted, as the store remembers"
-OWNER: Final = "let go by their owner"
+OWNER: Final = "dropped by their owner"
 
 VANISHED: Final = pa.schema(
     [
@@ -58,7 +58,7 @@ class Window:
     """What two runs, one after the other, showed of records that vanish.
 
     Attributes:
-        seconds: between their looks at the store.
+        seconds: between their captures of the store.
         listed: ledgers of the first one.
         unexplained: of these, those that the second one did not have, and nothing explained.
     """

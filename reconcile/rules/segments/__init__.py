@@ -1,1 +1,1 @@
-"""Pure rules over the segments of records: where their bookies stand, and what these hold."""
+"""Pure rules over the segments of records: the places of their bookies, and what these hold."""

@@ -1,10 +1,10 @@
-"""Copies: does every entry of a closed ledger stand on the bookies that its record names for it?
+"""Copies: is every entry of a closed ledger on the bookies that its record names for it?
 
 Entry e of a segment belongs on the W positions (e + i) mod E, i < W, of its ensemble; e is counted from the ledger's
 begin, not from the segment's. Of each entry up to the last one:
 
     right     bookies of its write set that have it
-    gone      bookies of its write set that lack it, and were looked at
+    gone      bookies of its write set that were scanned, and lack it
     dark      bookies of its write set that may have it: nothing shows whether they do
     strays    other bookies that have it
 
@@ -16,10 +16,10 @@ begin, not from the segment's. Of each entry up to the last one:
     BELOW_WRITE_QUORUM  gone, right + dark >= A, no strays                    succeed
     OVER_REPLICATED     strays, nothing gone                                  succeed
 
-What an earlier look saw to be missing is gone, too, while its bookie is not seen and the record is the same: a second
-failure softens nothing. What is dark counts as there: a fault is what holds whatever is dark. Most ledgers are clean,
-and that is shown by counting: groups that stand in their position's pattern, and are as many entries as belong there.
-Only the others are laid out in runs, so many at a time.
+A copy that an earlier look found missing stays gone while its bookie is silent and the record is unchanged: a second
+failure softens nothing. A dark copy counts as there, so a fault is true whatever dark copies turn out to be. Most
+ledgers are clean, and counting shows that: their groups lie in the pattern of their position, with all entries that
+belong there. Only the other ledgers are expanded into runs, so many at a time.
 
 Source: docs/operations/scrutiny.md for what each fault means to an operator.
 """
@@ -54,16 +54,16 @@ _RUNS: Final = 1 << 21
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sight:
-    """Which bookies were looked at, and what of them was not seen.
+    """Which bookies were scanned, and which parts of them were not.
 
     Attributes:
-        since: of each bookie that was looked at, when that began, in µs since 1970: a record that changed later may
-            name entries that it got since. None: it was asked after the record was read, or runs no longer.
-        blind: bookies of these of which any entry may not have been seen.
+        since: of each scanned bookie, the begin of its scan, in µs since 1970: a record that changed later may name
+            entries that it got since. None: it was asked after the record was read, or no longer runs.
+        blind: scanned bookies that may have any unseen entry.
         hidden: scope, ledger and bookie: of these ledgers the bookie may have entries that were not seen.
-        stopped: bookies that were stopped as is due: they do not read their journals again.
-        as_of: of bookies that were looked at, the store's transaction that was its last one before that began: it
-            counts in place of the time in `since`.
+        stopped: cleanly stopped bookies: they do not read their journals again.
+        as_of: of scanned bookies, the last transaction of the store before the scan; it counts in place of the time in
+            `since`.
         unscoped: bookies that were asked for ledgers of scope 0 alone, as over the wire: no released one knows others.
         samples: SAMPLES of bookies that give no lists; what they have is among the copies, too.
     """
@@ -126,9 +126,9 @@ class CopyFaults:
         faults: a row a ledger and kind of fault: ``row`` (of the records that were given), ``fault``, ``entries`` (how
             many), ``least`` (right copies of the entry that has fewest), ``groups`` (at most `MOST_GROUPS`),
             ``lacking``, ``strays``, ``dark`` (bookies).
-        undecided: rows of the records of which something is dark that decides.
-        doubts: of each of these, why: a `Doubt`.
-        coverage: of `COVERAGE`: a row a closed ledger whose end may be believed.
+        undecided: rows of the records with a dark copy that decides.
+        doubts: the reason of each of these: a `Doubt`.
+        coverage: of `COVERAGE`: a row a closed ledger with a believable end.
     """
 
     missing: pa.Table
@@ -172,7 +172,7 @@ class _Pairs(NamedTuple):
 
 
 class _Samples(NamedTuple):
-    """What bookies that give no lists said of single entries: of each pair, and groups that are keyed by pair."""
+    """Answers about single entries from bookies without lists: of each pair, and groups keyed by pair."""
 
     asked: Mask
     """Some of what belongs there was asked for."""
@@ -229,7 +229,7 @@ def find_faults(stored: pa.Table, copies: pa.Table, sight: Sight, earlier: pa.Ta
     dark = _find_dark(pairs, counted, suspects, samples.asked)
     load = _weigh(cells, held_groups, suspects & ~dark)
     heavy = load > _TOO_MANY
-    # What is too much to be laid out is not judged, whoever was looked at.
+    # A ledger with too many runs to expand is not judged, whichever bookies were scanned.
     is_hidden = dark_cells | heavy[cells.ledger]
     is_answered = ~known & ~counted & ~heavy[pairs.ledger]
     positions, judged = np.zeros(len(closed), np.int64), np.zeros(len(closed), np.int64)
@@ -350,7 +350,7 @@ def _take_lacking(closed: pa.Table, earlier: pa.Table, pairs: _Pairs, names: Seq
 
 
 def _take_samples(closed: pa.Table, cells: Cells, pairs: _Pairs, names: Sequence[str], sight: Sight) -> _Samples:
-    """Return what was said of single entries, of each pair."""
+    """Return the answers about single entries, of each pair."""
     rows, count = sight.samples, max(len(names), 1)
     number = {name: place for place, name in enumerate(names)}
     ledger = _find_places(closed, rows)
@@ -383,7 +383,7 @@ def _find_known(
     doubtful: tuple[Ints, Ints],
     no_ledger: Mask,
 ) -> tuple[Mask, npt.NDArray[np.int8]]:
-    """Return of which pairs it may be believed that the bookie lacks what it does not show; and `_Pairs.untimely`."""
+    """Return the pairs with a bookie that truly lacks what it does not show; and `_Pairs.untimely`."""
     whole = np.array([name in sight.since and name not in sight.blind for name in names], np.bool_)
     known = whole[pairs.bookie] | no_ledger if len(names) else np.empty(0, np.bool_)
     time_doubt = np.zeros(len(pairs.ledger), np.int8)
@@ -402,7 +402,7 @@ def _find_known(
 
 
 def _find_untimely(closed: pa.Table, pairs: _Pairs, names: Sequence[str], sight: Sight) -> npt.NDArray[np.int8]:
-    """Return of which pairs the record is newer than what is known of the bookie, or may be: a `Doubt`, else 0."""
+    """Return the `Doubt` of pairs with a record that is, or may be, newer than the facts of the bookie; else 0."""
     never = np.iinfo(np.int64).max
     doubt = np.zeros(len(pairs.ledger), np.int8)
     by_txn = {name: sight.as_of[name] for name in names if name in sight.as_of}
@@ -452,7 +452,7 @@ def _find_suspects(
 
 
 def _find_dark(pairs: _Pairs, counted: Mask, suspects: Mask, sampled: Mask) -> Mask:
-    """Return the suspects of which bookies are dark, and nothing else is odd: undecided without a look at entries."""
+    """Return the suspects with dark bookies and nothing else odd: undecided without reading entries."""
     holds = np.bincount(pairs.of_group, minlength=len(pairs.ledger)) > 0
     lacks = np.bincount(pairs.lacking.key, minlength=len(pairs.ledger)) > 0
     dark = suspects.copy()

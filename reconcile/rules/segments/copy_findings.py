@@ -1,4 +1,4 @@
-"""Findings of what `copies` sees: one a ledger and kind, of its gravest fault; and how bookies were looked at.
+"""Findings of the faults of copies: one a ledger and kind, of its gravest fault; and how bookies were scanned.
 
 fault                                 category                severity
 LOST, every bookie seen               ENTRY_LOST              critical
@@ -40,7 +40,7 @@ _WORDS: Final = {
 
 
 def list_running(bookies: pa.Table, running: Iterable[str]) -> dict[str, int | None]:
-    """Return the bookies whose disks were read and that run: they may have got entries since.
+    """Return the running bookies with scanned disks: they may have got entries since.
 
     Args:
         bookies: BOOKIES of inventories.
@@ -60,13 +60,13 @@ def see_bookies(
     outdated: Mapping[str, int | None],
     samples: pa.Table | None = None,
 ) -> Sight:
-    """Return how bookies were looked at.
+    """Return how bookies were scanned.
 
     Args:
         bookies: BOOKIES of their inventories.
         damage: DAMAGE of these.
-        outdated: bookies that may have got entries after they were looked at, and before records were read: each with
-            the store's last transaction before that look; None: only the look's time is known.
+        outdated: bookies that may have got entries between their scan and the reading of records: each with the store's
+            last transaction before the scan; None: only the time of the scan is known.
         samples: SAMPLES; None: no bookie was asked for single entries.
     """
     rows = bookies.select(["bookie", "mode", "complete", "gaps_named", "started", "dirty"]).to_pylist()
@@ -104,7 +104,7 @@ def findings(stored: pa.Table, faults: CopyFaults, run: Run, *, everywhere: bool
         stored: CATALOG_LEDGERS that the faults are of.
         faults: of these.
         run: this one.
-        everywhere: every bookie of the cluster was looked at, completely: what none has is lost.
+        everywhere: every bookie of the cluster was scanned completely: an entry that none has is lost.
     """
     parts = [tables.FINDINGS.empty_table()]
     rows = faults.faults

@@ -1,4 +1,4 @@
-"""The faults of copies: their kinds, from harmless to grave, and the table of those of many ledgers."""
+"""The faults of copies: their kinds, from harmless to grave, and the table of faults of many ledgers."""
 
 from enum import IntEnum, auto
 from typing import Any, Final

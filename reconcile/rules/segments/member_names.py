@@ -63,7 +63,7 @@ def demand_other_names(renames: Mapping[str, str], bookies: Collection[str]) -> 
 
     Args:
         renames: name → id.
-        bookies: ids of bookies that were looked at.
+        bookies: ids of scanned bookies.
 
     Raises:
         InputError: one is.

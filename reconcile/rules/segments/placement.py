@@ -1,4 +1,4 @@
-"""Placement: does each write set of an ensemble stand as BookKeeper's placement policy demands?
+"""Placement: does each write set of an ensemble follow BookKeeper's placement policy?
 
     policy         a write set is against it where                                           Java's own check
     rack-aware     it has fewer than min(W, minNumRacksPerWriteQuorum) racks;                the same
@@ -49,7 +49,7 @@ class Policy(StrEnum):
 
 
 class Placement(IntEnum):
-    """How an ensemble stands to the policy, from good to bad."""
+    """How well an ensemble follows the policy, from good to bad."""
 
     KEPT = 0
     SOFT = 1
@@ -79,7 +79,7 @@ class PlacementSettings:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Locations:
-    """Where bookies stand; all columns have one element a bookie, codes are `NO_LOCATION` where it is not known.
+    """The places of bookies; all columns have one element a bookie, codes are `NO_LOCATION` for an unknown place.
 
     Attributes:
         bookies: their ids; members of ensembles are places in it.
@@ -123,7 +123,7 @@ class _Shape(NamedTuple):
 
 
 def find_location(topology: Mapping[str, str], bookie: str) -> str | None:
-    """Return where a bookie stands, by its id, else by the host in its id; None where the topology does not say."""
+    """Return the place of a bookie, by its id, else by the host in its id; None if the topology lacks both."""
     return topology.get(bookie) or topology.get(bookie.rpartition(":")[0])
 
 
@@ -156,7 +156,7 @@ def locate(bookies: Sequence[str], topology: Mapping[str, str], settings: Placem
 
 
 def judge(ensembles: Ensembles, locations: Locations, settings: PlacementSettings) -> npt.NDArray[np.int8]:
-    """Return how each ensemble stands to the policy: its worst write set, as values of `Placement`."""
+    """Return how well each ensemble follows the policy: its worst write set, as values of `Placement`."""
     verdicts = np.zeros(len(ensembles.sizes), np.int8)
     for shape in _shapes(ensembles):
         verdicts[shape.rows] = judge_write_sets(shape.members, shape.write, shape.ack, locations, settings).max(1)
@@ -166,7 +166,7 @@ def judge(ensembles: Ensembles, locations: Locations, settings: PlacementSetting
 def judge_write_sets(
     members: Ints, write: int, ack: int, locations: Locations, settings: PlacementSettings
 ) -> npt.NDArray[np.int8]:
-    """Return how each write set of ensembles of one shape stands to the policy.
+    """Return how well each write set of ensembles of one shape follows the policy.
 
     Args:
         members: places in `locations.bookies`, a row an ensemble.
@@ -340,7 +340,7 @@ def _grade(fails: Mask, open_: Mask) -> npt.NDArray[np.int8]:
 
 
 def _count_distinct(codes: Ints) -> Ints:
-    """Return how many codes stand along the last axis; `NO_LOCATION` is none."""
+    """Return how many codes there are along the last axis; `NO_LOCATION` is none."""
     ordered = np.sort(codes, axis=-1)
     new = np.ones(ordered.shape, np.bool_)
     new[..., 1:] = ordered[..., 1:] != ordered[..., :-1]
@@ -348,7 +348,7 @@ def _count_distinct(codes: Ints) -> Ints:
 
 
 def _find_largest(codes: Ints, number: int) -> Ints:
-    """Return how often the most frequent codes stand along the last axis, at most so many of them."""
+    """Return how often the most frequent codes occur along the last axis, at most so many of them."""
     return -np.sort(-_count_each(codes), axis=-1)[..., :number]
 
 

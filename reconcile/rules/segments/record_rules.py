@@ -34,12 +34,12 @@ from reconcile.rules.segments.placement import (
 from recovery.model.tables import FINDINGS, KEY_COLUMNS
 
 _LISTED: Final = 12
-"""Segments of one ledger whose places are written out."""
+"""Segments of one ledger that are listed with their places."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlacementCounts:
-    """How many segments stand how to the policy."""
+    """How many segments follow the policy how well."""
 
     kept: int = 0
     soft: int = 0
@@ -57,15 +57,15 @@ def find_single_copies(stored: pa.Table, run: Run) -> pa.Table:
 
 
 def find_stuck_recoveries(stored: pa.Table, fenced: npt.NDArray[np.bool_], run: Run, grace_s: float) -> pa.Table:
-    """Return a finding for each ledger whose recovery, begun by somebody, stands for longer than the grace.
+    """Return a finding for each ledger with a recovery that a client began before the grace and did not end.
 
     Holds are in recovery for ever; the caller leaves them out.
 
     Args:
         stored: CATALOG_LEDGERS.
-        fenced: of which of them some bookie's index says that it is fenced: its writer cannot go on.
+        fenced: ledgers that some bookie's index has as fenced: the writer cannot go on.
         run: this one.
-        grace_s: seconds that a record may stand so.
+        grace_s: seconds that a record may stay so.
     """
     begun = pc.or_(
         pc.equal(stored["state"], "IN_RECOVERY"), pc.and_(pc.equal(stored["state"], "OPEN"), pa.array(fenced))
@@ -87,7 +87,7 @@ def find_stuck_recoveries(stored: pa.Table, fenced: npt.NDArray[np.bool_], run: 
 def find_misplaced_segments(
     stored: pa.Table, topology: Mapping[str, str], settings: PlacementSettings, run: Run
 ) -> tuple[pa.Table, PlacementCounts]:
-    """Return a finding for each ledger with a segment against the policy, and how many segments stand how.
+    """Return a finding for each ledger with a segment against the policy, and the number of segments of each kind.
 
     Args:
         stored: CATALOG_LEDGERS; records that cannot be read are passed over.

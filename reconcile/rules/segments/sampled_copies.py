@@ -37,7 +37,7 @@ def list_held(samples: pa.Table) -> pa.Table:
 
 
 def merge_samples(samples: pa.Table) -> pa.Table:
-    """Return SAMPLES with one row of each ledger and bookie, whatever was asked several times."""
+    """Return SAMPLES with one row a ledger and bookie; answers to repeated questions are united."""
     if not samples.num_rows:
         return samples
     coded = samples["bookie"].combine_chunks().dictionary_encode()

@@ -1,4 +1,4 @@
-"""What the service answers, whoever carries the question: gRPC and HTTP call the same methods."""
+"""The answers of the service: gRPC and HTTP call the same methods."""
 
 import hmac
 import logging
@@ -50,7 +50,7 @@ _WAIT_S: Final = 0.2
 """Between checks whether a caller that waits for a place is still there."""
 _MOST_GATES: Final = 100
 _LONGEST_NAMES: Final = 2000
-"""Bytes of all bookies or domains: the record in the store holds all those of a maintenance."""
+"""Bytes of all bookies or domains: the record in the store holds those of every maintenance."""
 _NAME: Final = re.compile(r"[A-Za-z0-9_.:\-]{1,64}")
 _SOAK: Final = re.compile(r"[0-9]{1,7}[smhd]")
 _UNIT_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -111,7 +111,7 @@ class Api:
             request: its message.
             by: name of the caller, as `admit` returns it.
             given_s: the caller's deadline; None: none.
-            given_up: set by the carrier as soon as nobody waits any more.
+            given_up: set by the carrier as soon as no caller waits any longer.
             folders: gets the folder of the command that is run for the answer.
 
         Raises:
@@ -299,7 +299,8 @@ class Api:
     def _leading(self) -> Children:
         if not self._instance.leads:
             state = self._instance.seen.state
-            raise ApiError(Why.NOT_LEADER, f"{state.leader or 'nobody'} leads, at {state.address or '?'}: ask there")
+            leader = state.leader or "no instance"
+            raise ApiError(Why.NOT_LEADER, f"{leader} leads, at {state.address or '?'}: ask there")
         return self._instance.children
 
     def run_now(self, request: pb.RunRequest, call: Call) -> pb.Status:
@@ -419,17 +420,17 @@ class Api:
         return self._show_gate(_find_gate(self._instance.seen.state, request.id))
 
     def _show_gate(self, gate: Gate) -> pb.Maintenance:
-        """Return a maintenance as it stands now, with all that its last check said."""
+        """Return a maintenance as it is now, with the whole result of its last check."""
         return make_maintenance(self._instance.judge_gate(gate), read_check(self._config.data, gate))
 
     def release_maintenance(self, request: pb.ReleaseRequest, call: Call) -> pb.Maintenance:
-        """Release a maintenance that is not known to be safe, by somebody's word."""
+        """Release a maintenance that is not known to be safe, by a person's statement."""
         _check_line("a statement", request.statement)
         self._demand_lead()
         statement = f"{call.by}: {request.statement}"
 
         def release(state: State) -> State:
-            # Looked for in the state that is changed: somebody may close it meanwhile.
+            # Searched for in the state that is changed: another caller may close it meanwhile.
             return schedule.release_gate(state, _find_gate(state, request.id).id, statement)
 
         return self._show_gate(_find_gate(self._instance.change(release), request.id))
@@ -485,7 +486,7 @@ def _check_line(what: str, text: str) -> None:
 
 
 def _check_impact(bookies: Sequence[str], domains: Sequence[str], target: str) -> None:
-    """Check what somebody wants to take away: it becomes words of a command, and may stay in the record."""
+    """Check the names that a caller wants to take away: they go into a command, and may stay in the record."""
     if bool(bookies) == bool(domains):
         raise ApiError(Why.BAD_REQUEST, "name bookies, or domains")
     unfit = [name for name in bookies if not is_bookie_id(name)]

@@ -28,7 +28,7 @@ _LARGEST: Final = 64 << 20
 """Bytes of a message: a certificate of a hundred thousand ledgers has some 20 MB."""
 _HEALTH_S: Final = 2.0
 _CONNECTION_S: Final = 300
-"""Age of a connection at which its other side is told to make another one for further calls."""
+"""Age of a connection at which its client must make another one for further calls."""
 _MOST_REFLECTIONS: Final = 64
 _REFLECTION_S: Final = 30.0
 """Tools ask it a few questions, and end."""
@@ -38,8 +38,8 @@ class GrpcServer:
     """The service over gRPC.
 
     Args:
-        pool: that answers.
-        instance: whose health is told.
+        pool: of the threads that answer.
+        instance: its health is reported.
         config: its address, and its certificate.
         loop: that carries it.
 

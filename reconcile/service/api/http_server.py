@@ -114,7 +114,7 @@ class HttpServer:
 
 
 class _Connections:
-    """The connections of one address, each with the time at which it ends, whatever its other side does."""
+    """The connections of one address, each with the time at which the server ends it."""
 
     def __init__(self) -> None:
         self._ends: dict[tuple[str, int], tuple[asyncio.Transport, float, bool]] = {}
@@ -142,7 +142,7 @@ class _Connections:
             self._ends[client] = (known[0], asyncio.get_running_loop().time() + seconds, is_asking)
 
     async def watch(self) -> None:
-        """End connections whose time is over, until cancelled."""
+        """End connections after their time, until cancelled."""
         while True:
             await asyncio.sleep(_CHECK_S)
             now = asyncio.get_running_loop().time()
@@ -286,8 +286,8 @@ class _HealthPaths:
     """Health and metrics.
 
     Args:
-        api: that knows the tokens.
-        instance: whose health it is.
+        api: it knows the tokens.
+        instance: its health is reported.
     """
 
     def __init__(self, api: Api, instance: Instance) -> None:

@@ -112,9 +112,9 @@ class Call:
 
     Attributes:
         by: name of the token; empty: none.
-        until: time.monotonic() after which nobody waits any more.
-        given_up: set as soon as nobody waits any more.
-        folders: of the command that is run for it; none before that.
+        until: time.monotonic() after which no caller waits any longer.
+        given_up: set as soon as no caller waits any longer.
+        folders: of its command; none before that.
     """
 
     by: str

@@ -6,13 +6,13 @@
     store_seen_seconds_ago      since the store was seen; missing: never
     runs_total{command}         runs that were begun
     missed_total{command}       runs that were due, and not begun before the next was due
-    broken_off_total{command}   runs whose instance was gone before their end
-    failures{command}           runs in a row that came to no verdict
+    broken_off_total{command}   runs with an instance that ended before them
+    failures{command}           runs in a row without a verdict
     running{command}            1: one is under way
     exit_code{command}          of the last run
     verdict_seconds{command}    end of the oldest of all shares' last verdicts, since 1970
     due_seconds{command}        when the next run is due, since 1970
-    maintenances{state}         that are open
+    maintenances{state}         open maintenances
     commands                    processes of commands that are under way for the leader
 
     and, of Prometheus' own client, process_open_fds, process_resident_memory_bytes and others; and process_threads
@@ -27,7 +27,7 @@ where a backup is configured, each beginning with bookkeeper_metadata_backup_
     gaps                        in it
     bytes                       of its segments
 
-and those of the last scrutiny (`reconcile.jobs.scrutiny.metrics`), of all shares together.
+and the figures of the last scrutiny (`reconcile.jobs.scrutiny.metrics`), of all shares together.
 
 Source: https://prometheus.io/docs/instrumenting/exposition_formats/, text format 0.0.4.
 """
@@ -75,7 +75,7 @@ def _list_service(instance: Instance) -> Iterator[Metric]:
         ("runs", "Runs that were begun.", {name: job.number for name, job in jobs.items()}),
         ("missed", "Runs that were due, and not begun before the next was due.", {
             name: job.missed for name, job in jobs.items()}),
-        ("broken_off", "Runs whose instance was gone before their end.", {
+        ("broken_off", "Runs with an instance that ended before them.", {
             name: job.broken_off for name, job in jobs.items()}),
     ]  # fmt: skip
     gauges: list[tuple[str, str, str, Mapping[str, float]]] = [
@@ -131,7 +131,7 @@ def _list_scrutinies(data: Path, state: State) -> Iterator[Metric]:
     """Yield the figures of the last scrutiny of each share together; none where their folder is elsewhere."""
     job = state.job("scrutinize")
     results = read_results(list_newest_last(data, job))
-    # A run whose sums do not add up came to no verdict, and is the latest of no share: it is the last until the next.
+    # A run with wrong sums has no verdict, so it is the latest of no share: it stays the last until the next run.
     is_new = job.last is not None and not job.last.came_to_verdict
     invalid = read_results([data / job.last.folder / OUT]) if job.last is not None and is_new else []
     if not (results or invalid):
@@ -151,7 +151,7 @@ def list_newest_last(data: Path, job: JobState) -> list[Path]:
 def read_results(paths: Sequence[Path]) -> list[Scrutinized]:
     """Return what scrutinies found; those that are not there, or damaged, are left out.
 
-    So are those of a version that said other things of a run: the log has which, once.
+    So are results of a version with another form: the log names these, once.
     """
     results = []
     for path in paths:
@@ -168,7 +168,7 @@ def read_results(paths: Sequence[Path]) -> list[Scrutinized]:
 
 @cache
 def _log_other_version(path: Path, why: str) -> None:
-    # Whoever asks for figures asks every few seconds.
+    # A program that asks for figures asks every few seconds.
     _LOG.warning(
         "%s: another version of bkmeta wrote it (%s); no figure and no page counts it; run it again", path, why
     )

@@ -1,7 +1,7 @@
 """The program's own commands, run in processes of their own.
 
-Whatever a run takes, memory, files, a JVM, is gone with it; it can be ended at any moment, and its result is the object
-that `--json` prints (docs/operations/json.md).
+The memory, files and JVM of a run end with it. It can be ended at any moment. Its result is the object that `--json`
+prints (docs/operations/json.md).
 """
 
 import json
@@ -26,7 +26,7 @@ LOG: Final = "log.txt"
 _GRACE_S: Final = 10.0
 """Seconds that a command has to end by itself."""
 _TAIL: Final = 2000
-"""Bytes of the log that are looked at for a verdict."""
+"""Bytes of the log that are searched for a verdict."""
 _LONGEST_VERDICT: Final = 300
 """The record in the store has hundreds of them."""
 _SPACE: Final = 1 << 20
@@ -81,8 +81,8 @@ class Children:
         Args:
             words: of the command, without those that say how it prints.
             folder: that is there; it gets RESULT and LOG.
-            timeout_s: after which it is ended.
-            given_up: set as soon as nobody wants the result any more: it is ended then, too.
+            timeout_s: the command is ended after it.
+            given_up: set as soon as no caller wants the result any longer: the command is ended then too.
 
         Raises:
             StoppedError: `stop` was called, before or meanwhile.
@@ -207,6 +207,6 @@ def _word_silence(folder: Path, exit_code: int) -> str:
     if left < _SPACE:
         return f"it ended with {exit_code}: No space left on the disk of {folder.parent} ({left} bytes): free some"
     if exit_code < 0:
-        reasons = "for lack of memory, by a person, or because this service stood still for a third of its session"
+        reasons = "for lack of memory, by a person, or because this service was stopped for a third of its session"
         return f"it was ended by {signal.Signals(-exit_code).name}: {reasons}"
     return f"it ended with {exit_code}, without a word"

@@ -14,9 +14,9 @@ OWN: Final = (
 OF_BACKUP: Final = ("--metadata", "--to", "--keep", "--json", "--progress")
 """Options of `backup follow` that the service gives itself."""
 OVER_WIRE: Final = ("--wire",)
-"""How bookies are looked at, where the configuration says nothing else."""
+"""How bookies are read, unless the configuration sets it."""
 ON_SPARK: Final = ("scrutinize", "drill")
-"""Jobs that are told of Spark's master."""
+"""Jobs that get Spark's master as an argument."""
 GOING_ON: Final = ("scrutinize", "orphans")
 """Jobs that go on with what the run before found: how old a finding is makes it grave."""
 _TARGET: Final = "down"
@@ -29,27 +29,27 @@ def word_job(name: str, uri: str, out: Path, arguments: Sequence[str], master: s
 
 
 def word_share(share: int, shares: int) -> list[str]:
-    """Return what a scrutiny is told of the share that it looks at."""
+    """Return the arguments for a scrutiny's share of the ledgers."""
     return ["--buckets", f"{share}/{shares}"]
 
 
 def word_since(since: Path | None) -> list[str]:
-    """Return what a command is told of the run before, with which it goes on; None: there is none."""
+    """Return the arguments that name the run before, which the command continues; None: there is none."""
     return [] if since is None else ["--since", str(since)]
 
 
 def word_master(master: str) -> list[str]:
-    """Return what a command that runs on Spark is told of its master; empty: what it does by itself."""
+    """Return the arguments for Spark's master of a command; empty: its default."""
     return [f"--master={master}"] if master else []
 
 
 def word_evidence(runs: Sequence[Path]) -> list[str]:
-    """Return what a command is told of the scrutinies that it may go by."""
+    """Return the arguments that name the scrutinies a command may use."""
     return [word for run in runs for word in ("--evidence", str(run))]
 
 
 def word_captures(captures: Path, max_age_s: float) -> list[str]:
-    """Return what a command is told of the captures that it may go by."""
+    """Return the arguments that name the captures a command may use."""
     return ["--catalog", str(captures), f"--max-age={max_age_s:.0f}s"]
 
 
@@ -77,7 +77,7 @@ def word_request(target: Sequence[str], ledgers: Path, reason: str, soak: str) -
 
 
 def word_verify(target: Sequence[str], ledgers: Path | None, certificate: Path | None, confirmed: int) -> list[str]:
-    """Return the command that verifies deletes: those of some ledgers, or all that are due."""
+    """Return the command that verifies the deletes of some ledgers, or all due ones."""
     words = ["delete", "verify", *target]
     words += ["--due"] if ledgers is None else ["--from", str(ledgers)]
     words += [] if certificate is None else ["--certificate", str(certificate)]
@@ -98,6 +98,6 @@ def word_backup(uri: str, to: str, keep: str, arguments: Sequence[str]) -> list[
 
 
 def word_target(uri: str, journal: Path, acl: str) -> list[str]:
-    """Return what a command of deletes is told of the store."""
+    """Return the arguments that name the store for a command of deletes."""
     words = ["--metadata", uri, "--journal", str(journal)]
     return [*words, f"--acl={acl}"] if acl else words

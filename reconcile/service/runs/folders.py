@@ -1,6 +1,6 @@
 """Folders of runs, and which of them are kept.
 
-<data>/cluster.json                      whose runs these are: ledgers_root, instance_id
+<data>/cluster.json                      the cluster of these runs: ledgers_root, instance_id
 <data>/<job>/<time>-<epoch>-<number>/    result.json, log.txt
                                     out/ the dataset that the command wrote
 <data>/backup/                           what the follower of the backup says: result.json, log.txt
@@ -42,7 +42,7 @@ def make_folder(data: Path, job: str, at: datetime, epoch: int, number: int) -> 
 
 
 def make_private(path: Path) -> Path:
-    """Make a folder that nobody else reads: datasets hold passwords.
+    """Make a folder that no other user can read: datasets hold passwords.
 
     Raises:
         InputError: it cannot be made.
@@ -141,9 +141,9 @@ def remove_others(data: Path, job: str, kept: Kept, named: Collection[str], now:
 
     Args:
         data: the service's folder.
-        job: whose.
+        job: the name of it.
         kept: how many are kept.
-        named: folders of runs that are kept whatever `kept` says, as the service's record has them.
+        named: folders of runs that are always kept, because the service's record names them.
         now: the time.
     """
     folder = data / job

@@ -4,8 +4,8 @@ Arguments: the id of the process that starts it; the seconds of silence that the
 command. Where it is not 0, standard input is a pipe, on which that process says again and again that it goes on. One
 that is stopped (``kill -STOP``, a debugger, a frozen container) does not, and another leader may be in its place.
 
-Linux sends the signal when the starting thread is gone, also after ``kill -9``; that the process was gone before is
-looked at once.
+Linux sends the signal when the starting thread is gone, also after ``kill -9``. One check at the start covers a process
+that was gone before.
 
 Source: Linux, prctl(2), PR_SET_PDEATHSIG; it outlives execve(2).
 """

@@ -23,7 +23,7 @@ class Point:
         at: its end, ISO 8601.
         exit_code: of the command.
         verdict: one line.
-        share: of the ledgers, that it looked at.
+        share: its share of the ledgers.
         failing: findings that made it fail; None: it counts none.
         covered_pct: percent of the copies that were judged; None: it judges none.
     """

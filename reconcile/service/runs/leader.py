@@ -50,7 +50,7 @@ from recovery.errors import RecoveryError
 
 _LOG: Final = logging.getLogger(__name__)
 _AGAIN_S: Final = 2.0
-"""Between looks at the record, and between attempts to reach the store."""
+"""Between reads of the record, and between attempts to reach the store."""
 _BACKUP_AGAIN_S: Final = 5.0
 _LONGEST_WAIT_S: Final = 30.0
 """A clock that jumps is noticed within this."""
@@ -229,7 +229,7 @@ class Instance:
     def _lose(self) -> None:
         """End at once what only the leader may do."""
         self._children.stop()
-        # Afterwards: `_lead` sets the one, and then looks at the other.
+        # Afterwards: `_lead` sets the one, and then reads the other.
         self._epoch = None
         with self._wake:
             self._wake.notify_all()
@@ -397,13 +397,13 @@ class Instance:
         )
 
     def judge_gate(self, gate: Gate) -> Gate:
-        """Return a maintenance as it stands now; nobody looks while there is no leader, or no store."""
+        """Return a maintenance as it is now; it is not checked while there is no leader, or no store."""
         longest_s = 2 * self.config.gates.check_every + self.config.requests.deadline
         return schedule.judge_gate(gate, self.now_ms(), round(longest_s * 1000))
 
     @property
     def gates(self) -> list[Gate]:
-        """The maintenances that are open, each as it stands now."""
+        """The open maintenances, each as it is now."""
         return [self.judge_gate(gate) for gate in self._state.gates.values()]
 
     def word_impact(self, bookies: Sequence[str], domains: Sequence[str], target: str) -> list[str]:
@@ -413,7 +413,7 @@ class Instance:
         return [*words, *self.config.requests.check_impact]
 
     def word_evidence(self) -> list[str]:
-        """Return what a command is told of the last scrutiny of each share, as far as they are in this folder."""
+        """Return the arguments that name the last scrutiny of each share, as far as this folder has them."""
         latest = self._state.job("scrutinize").latest
         runs = [self.config.data / latest[share].folder / folders.OUT for share in sorted(latest)]
         return commands.word_evidence([run for run in runs if (run / MANIFEST).exists()])
@@ -429,7 +429,7 @@ class Instance:
     def request_folder(self) -> Iterator[Path]:
         """Give a folder for one request; it is gone afterwards.
 
-        Those of an instance that was killed are removed as soon as none of them can be of use any more.
+        Captures of a killed instance are removed as soon as none of them can be used any longer.
         """
         requests = folders.make_private(self.config.data / "requests")
         folders.remove_abandoned(requests, self._context.now(), 2 * self.config.requests.deadline)
@@ -458,7 +458,7 @@ class Instance:
             yield
         except _KNOWN as error:
             self._say(str(error))
-        except Exception as error:  # noqa: BLE001 - whatever it is, the next try may do better; the log has the trace
+        except Exception as error:  # noqa: BLE001 - any error: the next try may succeed; the log has the trace
             problem = f"a fault of the service ({type(error).__name__}: {error}): its log has more"
             if problem != self._problem:
                 _LOG.error("a fault of the service, which goes on", exc_info=error)

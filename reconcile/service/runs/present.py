@@ -1,8 +1,8 @@
 """What the service keeps at hand of the store: its records, captured again in the background, and who is registered.
 
 Records are captured when the newest capture is half as old as it may be, so that a question rarely waits for one.
-Scrutinies, impact checks and maintenances go by the same captures. Who is registered is watched: each change is told at
-once, and nothing is read until there is one.
+Scrutinies, impact checks and maintenances go by the same captures. Registrations are watched: each change is reported
+at once, and nothing is read until there is one.
 """
 
 import logging

@@ -55,8 +55,8 @@ class ServiceRecord:
         """Replace the record by what is made of it; return that.
 
         Args:
-            decide: called again where somebody else changed it meanwhile.
-            epoch: that the record must be of; None: any.
+            decide: called again if another client changed the record meanwhile.
+            epoch: the epoch that the record must have; None: any.
 
         Raises:
             NotLeaderError: it is of another epoch.

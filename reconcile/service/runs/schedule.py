@@ -20,7 +20,7 @@ from enum import StrEnum
 from typing import Final
 
 WHOLE: Final = 1
-"""The share of a job that looks at everything."""
+"""The share of a job without shares."""
 _VERDICTS: Final = frozenset({0, 3, 4})
 """Exit codes of a run that came to its end (docs/operations/exit-codes.md)."""
 _MOST_DOUBLED: Final = 20
@@ -45,9 +45,9 @@ class Timing:
         name: of the job.
         every_ms: from the beginning of one run to that of the next.
         jitter: share of `every_ms` that is added at most, so that clusters do not all begin at once.
-        retry_ms: until a run that failed is repeated; twice as long after each more, at most `every_ms`.
-        shares: parts of the cluster that runs look at in turn.
-        cluster: what tells it from other clusters, whose jitter is another one.
+        retry_ms: until a failed run is repeated; doubled after each further failure, at most `every_ms`.
+        shares: parts of the cluster that runs check in turn.
+        cluster: its name; each cluster has another jitter.
         windows: begin and end, in minutes of the day (UTC), of when the schedule begins runs; none: at any time. What a
             caller asks for is begun at once.
     """
@@ -108,7 +108,7 @@ class Ended:
 
     @property
     def came_to_verdict(self) -> bool:
-        """Whether the run did what it was for, whatever it found."""
+        """Whether the run came to its end, with any finding."""
         return self.exit_code in _VERDICTS
 
 
@@ -121,9 +121,9 @@ class JobState:
         running: the run under way.
         last: the run that ended last.
         latest: share → the last run of it that came to a verdict.
-        asked: who asked for a run that was not begun yet, and when.
-        next_share: that is looked at next, from 1.
-        failures: runs in a row that came to no verdict.
+        asked: the requester of a run that has not begun yet, and when.
+        next_share: the next share to check, from 1.
+        failures: runs in a row without a verdict.
         missed: runs that were due, and not begun until the next was due, too.
         broken_off: runs that another instance began and did not end.
         begun_ms: when the last run was begun, whether it ended or not.
@@ -178,7 +178,7 @@ class State:
     """All that the service keeps.
 
     Attributes:
-        epoch: one more with each take-over; 0: nobody ever led.
+        epoch: one more with each take-over; 0: no instance ever led.
         leader: the instance that leads, or led last.
         address: where it is asked.
         since_ms: when it took over.
@@ -231,7 +231,7 @@ def _waits(job: JobState) -> bool:
 
 
 def _find_wanted_ms(timing: Timing, job: JobState, now_ms: int) -> int:
-    """Return when a job is due, whatever its windows are."""
+    """Return when a job is due, windows ignored."""
     if job.asked is not None or job.last is None:
         return now_ms
     last = job.last
@@ -239,7 +239,7 @@ def _find_wanted_ms(timing: Timing, job: JobState, now_ms: int) -> int:
     if job.failures:
         wait = min(timing.retry_ms << min(job.failures - 1, _MOST_DOUBLED), timing.every_ms)
         since = last.ended_ms
-    # From a time that is far ahead nothing can be told: the clock was set back.
+    # A time far ahead shows nothing: the clock was set back.
     return now_ms if since - now_ms > timing.every_ms else since + wait
 
 
@@ -323,7 +323,7 @@ def end(state: State, name: str, now_ms: int, exit_code: int, verdict: str, fold
 
 
 def ask(state: State, name: str, by: str, now_ms: int) -> State:
-    """Return the state in which somebody asked for a run; one that waits already is not asked for twice."""
+    """Return the state after a request for a run; a run that waits already is not requested twice."""
     job = state.job(name)
     return state if job.asked is not None else state.with_job(name, replace(job, asked=(by, now_ms)))
 
@@ -356,7 +356,7 @@ def open_gate(state: State, gate: Gate) -> State:
 
 
 def take_check(state: State, gate_id: str, *, is_safe: bool, verdict: str, now_ms: int) -> State:
-    """Return the state after a gate was checked: a check releases it, and takes that back; a statement stands."""
+    """Return the state after a check of a gate: a check releases the gate or closes it again; a statement stays."""
     gate = state.gates.get(gate_id)
     if gate is None or gate.state is GateState.RELEASED:
         return state
@@ -365,7 +365,7 @@ def take_check(state: State, gate_id: str, *, is_safe: bool, verdict: str, now_m
 
 
 def release_gate(state: State, gate_id: str, statement: str) -> State:
-    """Return the state in which somebody answers for a gate.
+    """Return the state after a person released a gate by a statement.
 
     Raises:
         KeyError: there is none of that name.

@@ -48,7 +48,7 @@ def test_how_many_copies_one_entry_above_the_end_has(held: dict[str, set[int]], 
     evidence = {one["field"]: one["value"] for one in found["evidence"]}
     assert evidence["copies of one entry, at most"] == str(most)
     assert found["severity"] == ("warning" if most >= 2 else "info")
-    assert found["unknowns"] == ["whether a writer was told that they are safe"]
+    assert found["unknowns"] == ["whether they were acknowledged to a writer"]
 
 
 def test_in_a_cluster_that_lives_only_what_goes_on_is_more_than_a_note() -> None:
@@ -138,7 +138,7 @@ def test_all_that_is_said_of_entries_above_the_end() -> None:
     table = pa.Table.from_pylist(held, schema=tables.COPIES)
     [row] = entries_beyond_end.findings(table, stored(), RUN, seen=True).to_pylist()
     assert row["evidence"][1]["value"] == "-1"
-    assert (row["severity"], row["unknowns"]) == ("warning", ["whether a writer was told that they are safe"])
+    assert (row["severity"], row["unknowns"]) == ("warning", ["whether they were acknowledged to a writer"])
 
 
 def test_each_ledger_is_judged_by_its_own_copies() -> None:

@@ -1,4 +1,4 @@
-"""The segments of many ledgers as columns, those of one shape (E, W, A) together.
+"""The segments of many ledgers as columns, segments of one shape (E, W, A) together.
 
 Position p of segment n is in row p, column n: what is computed position by position is then computed on whole
 columns. Entry e is on positions (e + i) mod E, i < W, so there are as many write sets as residues e mod E occur.
@@ -65,9 +65,9 @@ class Segments:
         ledger: row of each segment's ledger in the table that was read.
         number: of the segment in its ledger, from 0.
         first, last: entries; `last` is `first - 1` where there is none, and `NO_END` where it may still grow.
-        members: (E, segments), numbers of bookies; -1 is one that nobody else names.
+        members: (E, segments), numbers of bookies; -1 is a bookie that no other source names.
         final: the last segment of a ledger that is not closed.
-        open: that of a ledger that is open, so that somebody may write to it.
+        open: the last segment of an open ledger: a client may write to it.
     """
 
     shape: Shape
@@ -118,8 +118,8 @@ class Records:
     """What the records of some ledgers say.
 
     Attributes:
-        groups: the segments, those of one shape together.
-        unreadable: rows of ledgers whose record cannot be read, or contradicts itself.
+        groups: the segments, segments of one shape together.
+        unreadable: rows of ledgers with a record that cannot be read, or contradicts itself.
         shapes: (rows, 3) E, W, A; 0 where they cannot be read.
     """
 

@@ -86,7 +86,7 @@ def _decode_texts(lines: pa.Array) -> pa.Array:
     try:
         return lines.cast(pa.string())
     except pa.ArrowInvalid:
-        # Somebody wrote bytes that are not text: those lines are nothing that a mark says.
+        # A client wrote bytes that are not text: the mark says nothing in those lines.
         return pa.array([line.decode(errors="replace") for line in lines.to_pylist()], pa.string())
 
 

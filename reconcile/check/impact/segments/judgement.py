@@ -28,14 +28,14 @@ class Judgement:
 
     Attributes:
         copies: readable copies of each residue.
-        lost: residues that occur, and whose copies are all gone.
+        lost: residues that occur, with all copies gone.
         unreadable: residues that occur, without a readable copy, that may come back.
-        narrow: residues that occur, and whose readable copies are all in one failure domain.
+        narrow: residues that occur, with all readable copies in one failure domain.
         uncovered: (segments,) how many runs of W positions do not answer well enough for a recovery.
         answers: (segments,) of the run of W positions that answers least: how many answer.
-        waiting: (segments,) residues without a source that somebody still waits for.
+        waiting: (segments,) residues without a source that a client still waits for.
         copied: (E, segments) positions that lost a copy which can be made again from another.
-        replaced: (E, segments) positions that a writer must replace; none where nobody writes.
+        replaced: (E, segments) positions that a writer must replace; none without a writer.
         writable: (segments,) positions on bookies that can be written to.
     """
 
@@ -64,8 +64,8 @@ def judge(
         segments: of one shape.
         occurs: (E, segments) as `Segments.find_residues` says.
         states: (E, segments) of the bookie at each position.
-        floors: (E, W, segments) state that the copy of residue r at position (r + i) mod E has at best, whatever its
-            bookie's is: marked ones count as down, absent ones as gone. None: as their bookies.
+        floors: (E, W, segments) best possible state of the copy of residue r at position (r + i) mod E, for any state
+            of its bookie: marked copies count as down, absent ones as gone. None: as their bookies.
         domains: (E, segments) failure domain of each position, for `narrow`; None: not asked for.
     """
     size, write = segments.shape.ensemble, segments.shape.write

@@ -67,7 +67,7 @@ def overdue(records: pa.Table, replication: Replication, lost: int = 0) -> list[
 def reason(records: pa.Table, replication: Replication) -> str:
     """Why the only overdue mark stands."""
     [found] = overdue(records, replication)
-    return said(found)["store", "why it stands"].partition(":")[0]
+    return said(found)["store", "why it is still marked"].partition(":")[0]
 
 
 @pytest.mark.parametrize(
