@@ -136,9 +136,9 @@ def _is_rest_seen(row: Mapping[str, Any], harms: Sequence[tuple[str, str]], fold
             problem = f"is not a folder of {row['bookie']} that is missing or damaged (these are: {listed})"
             raise InputError(folder, problem, "name it as the inventory does")
     lost = {path for path, _ in missing if any(_is_same(path, folder) for folder in folders)}
-    are_logs_lost = any(path in lost and role == "ledger" for path, role in missing)
+    are_logs_missing = any(role == "ledger" for _, role in missing)
     # Indexes of the other folders name places in logs that were in the lost one.
-    dangling = [file for file, reason in harms if are_logs_lost and reason == Reason.DANGLING]
+    dangling = [file for file, reason in harms if are_logs_missing and reason == Reason.DANGLING]
     rest = [file for file, _ in harms if file not in dangling and not any(_is_inside(file, path) for path in lost)]
     left = [
         path

@@ -36,7 +36,6 @@ SCHEMA: Final = pa.schema(
 )
 """References as they are compared: sorted by key, each ledger once."""
 
-_SURE: Final = ("observed", "verified")
 _READS_AS: Final = "as an upper layer has it: an entry that was acknowledged, as a LAC shows, would be cut off"
 _LENGTH: Final = "the same entries; the length as an upper layer has it"
 _LENGTH_READ: Final = "the same entries; the length as the header of the last one has it, not that of the next"
@@ -109,14 +108,13 @@ def _check_row(known: Facts, number: int, row: LedgerRow, reference: _Reference)
         return row
     end, lac = row.last_entry, int(known.lac[number])
     if last > int(known.copies.end[number]):
-        unproved = {name: "inferred" if grade in _SURE else grade for name, grade in row.grades.items()}
         return replace(
             row,
             outcome="guarded",
             reason=str(Refusal.LAC_BEYOND_END),
             reading=str(Reading.LIKELIEST),
             acked_high=None,
-            grades={**row.grades, **{name: unproved[name] for name in ("last_entry", "length")}},
+            grades={**row.grades, "last_entry": "inferred", "length": "inferred"},
         )
     if last < lac or last > end or last < 0:
         return _add_alternative(row, "last_entry", last, _READS_AS)
@@ -130,7 +128,7 @@ def _check_row(known: Facts, number: int, row: LedgerRow, reference: _Reference)
     alternatives = tuple(a for a in row.alternatives if a.field != "last_entry")
     if last < end:
         alternatives = (*alternatives, Alternative("last_entry", str(end), _ABOVE, 0.0))
-        if stated is None or (is_known and stated != length):
+        if is_known and stated != length:
             counted = {row.length: _COUNTED} if row.length is not None else {}
             others = dict.fromkeys(_list_lengths(known, number, last), _LENGTH_READ) | counted
             for given in (length, stated):

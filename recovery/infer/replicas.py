@@ -90,10 +90,10 @@ def fit_ensembles(
     shown = _read_shown_shapes(known, ledgers)
     for number, shape in enumerate(shapes, first_number):
         pair = shape.ensemble * LARGEST + shape.write
+        if shape.ensemble > len(known.bookies):
+            continue
         tried = np.flatnonzero(((shown == 0) & (elsewhere <= tolerances[number - first_number])) | (shown == pair))
         part, of_part = columns.pick(tried)
-        if not len(of_part) or shape.ensemble > len(known.bookies):
-            continue
         matches, due = _count_matches(part, shape.ensemble, shape.write)
         full = (matches == due[part.row_ledger]) & (due[part.row_ledger] > 0)
         copied = known.row_copied[rows[of_part]]

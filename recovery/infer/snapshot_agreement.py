@@ -72,7 +72,7 @@ def _mark_same(shown: pa.Table, records: pa.Table) -> Mask:
         for name in ("ensemble_size", "write_quorum")
     ]
     counts = [pc.fill_null(pc.list_value_length(side["segments"]), 0).to_numpy() for side in (shown, records)]
-    is_same: Mask = pc.and_(*alike).to_numpy() & (counts[0] == counts[1]) & (counts[0] > 0)
+    is_same: Mask = pc.and_(*alike).to_numpy() & (counts[0] == counts[1])
     chosen = np.flatnonzero(is_same)
     size = shown["ensemble_size"].take(pa.array(chosen)).to_numpy().astype(np.int64)
     plain = size == shown["write_quorum"].take(pa.array(chosen)).to_numpy()

@@ -289,9 +289,7 @@ def _patch(copies: Copies, within: tuple[int, int], members: Ints, write: int, a
                 continue
             place += int(short[0])
             entry = begin + place
-            back = current is not members and not len(
-                _find_unreadable(holds[:, place : place + 1], members, entry, write)
-            )
+            back = not len(_find_unreadable(holds[:, place : place + 1], members, entry, write))
             current = members if back else _add_holder(holds[:, place : place + _BLOCK], members, entry, write)
             if segments[-1][0] == entry:
                 segments.pop()

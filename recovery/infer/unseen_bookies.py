@@ -97,7 +97,7 @@ class UnseenBookies:
         """
         ledger, bookie = known.copies.row_ledger, known.row_bookie
         is_whole = ~(self.unsound | known.lost)
-        seen = np.bincount(ledger if is_whole.all() else ledger[is_whole[bookie]], minlength=known.count)
+        seen = np.bincount(ledger[is_whole[bookie]], minlength=known.count)
         outsiders: Ints = len(known.bookies) + max(self.elsewhere - len(known.unscanned), 0) - seen
         return np.maximum(outsiders, self.bookies)
 

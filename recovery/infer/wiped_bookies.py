@@ -113,8 +113,6 @@ def find_kept(sample: Sample) -> Kept:
 
 def forget_lost(kept: Kept, lost: Collection[str]) -> Kept:
     """Return the same without bookies that lost something: they kept what they show, and perhaps nothing else."""
-    if not lost:
-        return kept
     return {scope: {name: since for name, since in own.items() if name not in lost} for scope, own in kept.items()}
 
 

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from recovery.errors import InputError
-from recovery.infer.lost_disks import LostDisk, find_lost_bookies
+from recovery.infer.lost_disks import LostDisk, find_lost_bookies, list_bounded, list_explained
 from recovery.infer.prior import Prior, ShapeCounts
 from recovery.infer.reconstruct import Options
 from recovery.infer.refusal import Refusal
@@ -85,6 +85,84 @@ def test_what_is_not_missing_cannot_be_lost(stated: str) -> None:
         find_lost_bookies(
             [LostDisk.parse(stated)], bookies(a=["/d/l1/current"]), tables.DAMAGE.empty_table(), ["z:3181"]
         )
+
+
+L1, L2, L3 = (f"/d/l{number}/current" for number in (1, 2, 3))
+
+
+@pytest.mark.parametrize(
+    ("missing", "harms", "stated", "is_seen"),
+    [
+        ([(L1, "ledger")], [], ["/d/l1"], True),
+        ([(L1, "ledger"), (L2, "ledger")], [], ["/d/l1"], False),
+        ([(L1, "ledger"), (L2, "index")], [], ["/d/l1"], False),
+        # Damage inside of what is lost is lost with it, of whichever folder that is.
+        ([(L1, "ledger")], [(f"{L1}/0.log", "zeros")], ["/d/l1"], True),
+        ([(L1, "ledger"), (L2, "ledger")], [(f"{L1}/0.log", "zeros")], ["/d/l1", "/d/l2"], True),
+        ([(L1, "ledger")], [(f"{L2}/0.log", "zeros")], ["/d/l1"], False),
+        # Places in logs that are gone: an index has them, whose logs were in the lost folder.
+        ([(L1, "ledger")], [(f"{L2}/1.idx", "dangling")], ["/d/l1"], True),
+        ([(L1, "index")], [(f"{L2}/1.idx", "dangling")], ["/d/l1"], False),
+        ([(L1, "ledger"), (L2, "index")], [(f"{L2}/1.idx", "dangling")], ["/d/l1"], True),
+        ([(L1, "ledger"), (L2, "index")], [(f"{L3}/1.idx", "dangling")], ["/d/l1"], False),
+        ([(L1, "ledger"), (L2, "ledger")], [(f"{L2}/1.idx", "dangling")], ["/d/l1"], False),
+        ([(L1, "ledger"), (L2, "journal")], [(f"{L2}/1.idx", "dangling")], ["/d/l1"], False),
+        (
+            [(L1, "ledger"), (L2, "index"), (L3, "index")],
+            [(f"{L2}/1.idx", "dangling"), (f"{L3}/1.idx", "dangling")],
+            ["/d/l1"],
+            True,
+        ),
+        ([(L1, "ledger"), (L2, "index")], [(f"{L2}/1.idx", "zeros")], ["/d/l1"], False),
+    ],
+)
+def test_what_is_missing_beside_a_lost_folder(
+    missing: list[tuple[str, str]], harms: list[tuple[str, str]], stated: list[str], *, is_seen: bool
+) -> None:
+    """Nothing else, or what was in it: then nothing of the bookie can come back."""
+    [found] = simulator.bookies(["a:3181"]).to_pylist()
+    found["complete"] = False
+    found["dirs"] = [
+        {"path": path, "role": role, "complete": is_whole, "bytes": 0, "unread": 0}
+        for path, role, is_whole in [*((*one, False) for one in missing), ("/d/j", "journal", True)]
+    ]
+    rows = [damage(bookie="a:3181", file=file, reason=reason) for file, reason in harms]
+    harm = pa.concat_tables([tables.DAMAGE.empty_table(), *rows])
+    disks = [LostDisk("a:3181", folder) for folder in stated]
+    table = pa.Table.from_pylist([found], schema=tables.BOOKIES)
+    assert find_lost_bookies(disks, table, harm, []) == (("a:3181",) if is_seen else ())
+
+
+def test_a_bookie_whose_damage_hides_entries_can_be_lost_though_it_was_read_whole() -> None:
+    """One without any is not; nor is one whose damage hides none."""
+    stated, found = [LostDisk("a:3181")], bookies()
+    assert find_lost_bookies(stated, found, damage(file="/d/l1/current/0.log"), []) == ("a:3181",)
+    with pytest.raises(InputError, match="was read whole"):
+        find_lost_bookies(stated, found, damage(file="/d/l1/current/0.log", hides_entries=False), [])
+
+
+@pytest.mark.parametrize(
+    ("gone", "files", "explained"),
+    [
+        ([L1], [f"{L1}/0.log"], True),
+        ([L1], [L1], True),
+        ([L1], [f"{L1}/0.log", "/d/j/1.txn"], True),
+        ([L1], [f"{L2}/0.log"], False),
+        ([L1], [], False),
+        ([L1, L2], [f"{L1}/0.log"], False),
+        ([L1, L2], [f"{L1}/0.log", f"{L2}/0.log"], True),
+        ([], [f"{L1}/0.log"], False),
+    ],
+)
+def test_each_folder_that_was_not_read_whole_needs_damage_of_its_own(
+    gone: list[str], files: list[str], *, explained: bool
+) -> None:
+    """Those that were need none; of a bookie that was read whole nothing is to be explained."""
+    harm = pa.concat_tables([tables.DAMAGE.empty_table(), *(damage(file=file) for file in files)])
+    assert list_explained(bookies(a=gone), harm) == ["a:3181"] * explained
+    assert list_bounded(bookies(a=gone), harm) == []
+    named = pa.concat_tables([tables.DAMAGE.empty_table(), *(damage(file=file, ledger=7) for file in files)])
+    assert list_bounded(bookies(a=gone), named) == ["a:3181"] * explained
 
 
 def test_positions_that_stripes_show_are_named_with_the_lost_bookie() -> None:

@@ -7,6 +7,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pytest
 
+from recovery.infer import lost_entries
+from recovery.infer.copies import LOST
 from recovery.infer.reconstruct import reconstruct
 from recovery.infer.refusal import Refusal
 from recovery.model import tables
@@ -118,3 +120,49 @@ def test_what_may_be_more_is_doubted(harms: list[dict[str, Any]], others: list[i
     """An entry that nobody else serves, damage that lists none, a folder that nobody saw: guarded, as before."""
     found = recover(torn([3, 5, 6], others), *harms, folders=folders)
     assert (found["outcome"], found["reason"]) == ("guarded", Refusal.DAMAGE)
+
+
+def test_a_ledger_that_is_not_whole_with_what_is_put_back_settles_nothing() -> None:
+    """Another bookie lacks an entry, too: which of them may have had more is open."""
+    assert recover(torn([3]), lost(3))["outcome"] == "restored"
+    assert recover(torn([3], [7]), lost(3))["outcome"] == "guarded"
+
+
+@pytest.mark.parametrize(
+    ("source", "dirty", "strong"),
+    [
+        ("index", False, True),
+        ("wire", None, True),
+        ("log", True, False),
+        # A bookie replays its journal unless it was stopped cleanly, or who knows.
+        ("journal", True, True),
+        ("journal", None, True),
+        ("journal", False, False),
+    ],
+)
+def test_which_rows_a_bookie_serves(source: str, dirty: bool | None, *, strong: bool) -> None:
+    """Beside another one of which the opposite is known."""
+    listed = [
+        one | {"dirty": dirty if one["bookie"] == NAMES[0] else not dirty}
+        for one in simulator.bookies(NAMES[:2]).to_pylist()
+    ]
+    copies = pa.Table.from_pylist([row(NAMES[0], range(9), source=source)], schema=tables.COPIES)
+    bookies = pa.Table.from_pylist(listed, schema=tables.BOOKIES)
+    assert lost_entries._mark_strong(copies, bookies).tolist() == [strong]
+
+
+def test_what_is_put_back_stands_beside_rows_that_are_complete_then() -> None:
+    """Those of the bookie that lost it; others stay as they were."""
+    own = [row(NAMES[0], [0, 2], complete=False), row(NAMES[0], [0], source="log", complete=False)]
+    others = [row(NAMES[1], [0], complete=False), row(NAMES[2], [1])]
+    groups = [{"first": 1, "last": 1, "size": 1, "period": 0}]
+    gone = pa.Table.from_pylist(
+        [{"scope": 0, "ledger": 7, "bookie": NAMES[0], "groups": groups}],
+        schema=pa.schema([tables.COPIES.field(name) for name in ("scope", "ledger", "bookie", "groups")]),
+    )
+    *rows, added = lost_entries._put_back(
+        pa.Table.from_pylist([*own, *others], schema=tables.COPIES), gone
+    ).to_pylist()  # fmt: skip
+    assert [one["complete"] for one in rows] == [True, True, False, True]
+    assert (added["bookie"], added["source"], added["complete"]) == (NAMES[0], LOST, True)
+    assert (added["groups"], added["headers"]) == (groups, [])

@@ -1,6 +1,7 @@
 """What an upper layer knows of its ledgers: read from files, supplied to a reconstruction, and checked."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,14 @@ import pytest
 
 from reconcile.references import read, read_listing
 from recovery.errors import InputError
+from recovery.infer import facts
+from recovery.infer.ledger_row import LedgerRow, read_rows
 from recovery.infer.prior import Prior, ShapeCounts
 from recovery.infer.reconstruct import Options, reconstruct
-from recovery.infer.references import SCHEMA
+from recovery.infer.references import SCHEMA, _check_row, _Reference, select_stated
 from recovery.infer.refusal import Refusal
 from recovery.model import tables
+from recovery.model.ids import LedgerId
 from tests.simulation import simulator
 
 NAMES = ("a:3181", "b:3181", "c:3181")
@@ -148,3 +152,121 @@ def test_a_time_that_is_none_is_refused(tmp_path: Path) -> None:
     path.write_text('{"listed": "2026-01-31T12:00:00Z", "ledger": 1}\n{"owner": "x"}\n')
     with pytest.raises(InputError, match="without a `ledger`"):
         read(path)
+
+
+def check(
+    last: int | None, stated: int | None = None, *, lac: int = 15, size: int = 10, end: int = 19, **columns: Any
+) -> LedgerRow:
+    """Check a row that bookies show to end at `end`, of 20 entries of `size` bytes, by a reference of both."""
+    headers = [
+        {"entry": at, "lac": min(lac, at - 1), "length": size * (at + 1), "size": 36 + size, "digest": "CRC32C"}
+        for at in (0, 17, 18, 19)
+    ]
+    rows = [simulator.copy_row(7, name, range(20), headers=headers) for name in NAMES]
+    copies, bookies = pa.Table.from_pylist(rows, schema=tables.COPIES), simulator.bookies(NAMES)
+    prior = Prior.build(ShapeCounts(), {(3, 3, 2): 10})
+    [row] = read_rows(reconstruct(copies, bookies, tables.DAMAGE.empty_table(), prior, Options()))
+    row = replace(row, **({"last_entry": end, "length": size * (end + 1)} | columns))
+    return _check_row(facts.read(copies, bookies), 0, row, _Reference(last, stated, deleted=None))
+
+
+def list_others(row: LedgerRow) -> list[tuple[str, str]]:
+    """Return the alternatives of a row that are no shapes."""
+    return [(other.field, other.value) for other in row.alternatives if "/" not in other.value]
+
+
+@pytest.mark.parametrize(
+    ("last", "lac", "end", "taken"),
+    [
+        (14, 15, 19, False), (15, 15, 19, True), (17, 15, 19, True), (19, 15, 19, True), (20, 15, 19, False),
+        # Above an end that is below some entries that are held; and at, or before, the first one.
+        (18, 15, 17, False), (17, 15, 17, True), (0, -1, 19, True), (-1, -1, 19, False),
+    ],
+)  # fmt: skip
+def test_between_a_lac_and_the_end_a_reference_ends_the_ledger(last: int, lac: int, end: int, *, taken: bool) -> None:
+    """Else it is an alternative; or the ledger is guarded, where it is above all that is held."""
+    given_length = None if last in (0, 17, 18, 19) else 10 * (last + 1)
+    found = check(last, given_length, lac=lac, end=end)
+    if taken:
+        assert (found.last_entry, found.length, found.acked_high) == (last, 10 * (last + 1), last)
+        assert (found.grades["last_entry"], found.grades["length"]) == ("reference", "reference")
+        assert (("last_entry", str(end)) in list_others(found)) == (last < end)
+        return
+    assert (found.last_entry, found.length) == (end, 10 * (end + 1))
+    assert (found.outcome == "guarded") == (last > 19)
+    assert (found.grades["last_entry"], found.grades["length"]) == ("inferred", "inferred")
+    assert (("last_entry", str(last)) in list_others(found)) == (last <= 19)
+
+
+def test_what_was_seen_to_end_is_inferred_where_an_upper_layer_knows_more() -> None:
+    """And where it does not, the grade is the reference's."""
+    seen = dict.fromkeys(tables.GRADED, "observed")
+    assert check(20, grades=seen).grades == {**seen, "last_entry": "inferred", "length": "inferred"}
+    assert check(19, grades=seen).grades == {**seen, "last_entry": "reference", "length": "reference"}
+
+
+@pytest.mark.parametrize(
+    ("last", "length", "columns", "wanted", "others"),
+    [
+        (17, None, {}, 180, ["200"]),
+        (17, 180, {}, 180, []),
+        (17, 190, {}, 180, ["190", "200"]),
+        (16, 170, {}, 170, []),
+        (19, None, {}, 200, []),
+        (19, 200, {}, 200, []),
+        (19, 7, {}, 200, ["7"]),
+        # The row's own, however it was read.
+        (19, None, {"length": 777}, 777, []),
+        (19, 200, {"length": 777}, 777, ["200"]),
+        (19, 200, {"length": -1}, 200, []),
+        (17, None, {"length": 777}, 180, ["777"]),
+    ],
+)
+def test_which_length_goes_with_the_end_of_a_reference(
+    last: int, length: int | None, columns: dict[str, Any], wanted: int, others: list[str]
+) -> None:
+    """What the headers show, else the reference's; others are listed where both are known and differ."""
+    found = check(last, length, **columns)
+    assert (found.last_entry, found.length) == (last, wanted)
+    assert [value for field, value in list_others(found) if field == "length"] == others
+
+
+def test_empty_entries_have_a_length() -> None:
+    """Of 0 bytes, at the end, and before it; with a header that no one read there is none."""
+    assert [check(last, size=0).length for last in (0, 17, 19)] == [0, 0, 0]
+    assert check(15, size=0).grades["last_entry"] == "inferred"
+
+
+def test_what_has_no_end_or_a_record_of_its_own_is_left_as_it_is() -> None:
+    """Left open, guarded, held, or as a snapshot has it."""
+    left: list[dict[str, Any]] = [
+        {"last_entry": None, "length": None, "state": "OPEN"},
+        {"outcome": "guarded"},
+        {"outcome": "held", "last_entry": None},
+        {"raw": b"record"},
+    ]
+    for columns in left:
+        assert check(17, **columns) == check(None, **columns)
+
+
+def test_only_what_somebody_said_was_deleted_is_stated() -> None:
+    """Not what only a store's history shows; nor what nobody said anything of."""
+    rows: list[dict[str, Any]] = [
+        {"ledger": number, "bucket": 0, "scope": 0, "deleted": deleted, "deletion": deletion}
+        for number, (deleted, deletion) in enumerate(
+            [(True, None), (True, "session 5"), (False, None), (None, None), (None, "session 5")]
+        )
+    ]
+    assert select_stated(pa.Table.from_pylist(rows, schema=SCHEMA))["ledger"].to_pylist() == [0]
+    assert select_stated(None).num_rows == 0
+
+
+@pytest.mark.parametrize(
+    ("tombstone", "reason"),
+    [(None, Refusal.DELETED_BY_REFERENCE), ("2026 by me", Refusal.DELETED_BY_TOMBSTONE)],
+)
+def test_a_tombstone_is_called_one(tombstone: str | None, reason: Refusal) -> None:
+    """A delete of an upper layer is none."""
+    row = {"ledger": 7, "bucket": LedgerId(0, 7).bucket, "scope": 0, "deleted": True, "tombstone": tombstone}
+    found = recovered(pa.Table.from_pylist([row], schema=SCHEMA))
+    assert (found["outcome"], found["reason"]) == ("deleted", reason)

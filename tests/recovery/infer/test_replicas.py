@@ -22,7 +22,7 @@ from tests.simulation import simulator
 from tests.simulation.simulator import copy_row, groups_of
 
 Held = Mapping[str, Sequence[int]]
-SHAPES: Final = ((3, 2), (2, 2), (3, 3), (2, 1), (1, 1), (6, 2))
+SHAPES: Final = ((3, 2), (2, 2), (3, 3), (2, 1), (1, 1), (6, 2), (5, 2))
 PRIOR: Final = tuple(PriorShape(*shape, 0.2, Source.CLUSTER) for shape in SHAPES)
 FIRST: Final = 4
 """Number of the first shape: those before it are what ledgers show by themselves."""
@@ -109,7 +109,7 @@ def draw(rng: Random) -> tuple[dict[str, list[int]], str]:
 def test_ensembles_are_those_that_every_assignment_gives() -> None:
     """The fewest copies too many, the shape of the prior that comes first of equals; then copies before originals."""
     rng = Random(3)
-    drawn = [one for one in (draw(rng) for _ in range(250)) if one[0]]
+    drawn = [one for one in (draw(rng) for _ in range(150)) if one[0]]
     known = read_copies(*drawn)
     seen: Counter[str] = Counter()
     for place, ledger in enumerate(known.ledger.tolist()):
@@ -136,14 +136,14 @@ def test_ensembles_are_those_that_every_assignment_gives() -> None:
         assert bool(fitting.sure[place]) == (is_shown and all(count == 1 for count in fits)), case
         assert fitting.segments.size.tolist() == [len(members)], case
         seen.update(["sure" if fitting.sure[place] else "fits", f"{len(wanted)} fit"])
-    assert min(seen[name] for name in ("none", "sure", "fits", "2 fit")) > 8, seen
+    assert min(seen[name] for name in ("none", "sure", "fits", "2 fit")) > 4, seen
 
 
 def test_nothing_to_fit_fits_nothing() -> None:
     """No ledgers, or none that a shape of the prior may have."""
     known = read_copies(({"a": [0, 1], "b": [0, 1]}, ""))
-    for ledgers, shapes in ((0, PRIOR), (1, PRIOR[5:]), (1, ())):
-        fitting = fit_ensembles(known, np.arange(ledgers), shapes, 0, [2] * 6, 0)
+    for ledgers, shapes in ((0, PRIOR), (1, PRIOR[5:6]), (1, ())):
+        fitting = fit_ensembles(known, np.arange(ledgers), shapes, 0, [2] * 7, 0)
         assert (fitting.shape.tolist(), len(fitting.alternatives), len(fitting.segments.ledger)) == ([-1], 0, 0)
 
 

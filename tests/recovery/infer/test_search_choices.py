@@ -188,6 +188,7 @@ def test_the_last_entry_alone_may_be_what_was_not_acknowledged() -> None:
     assert find(held, prior, replace(ACKNOWLEDGED, wiped=1)).end == 9
 
 
+@pytest.mark.parametrize("ack", [2, 3])
 @pytest.mark.parametrize(
     ("doubt", "wanted"),
     [
@@ -198,18 +199,20 @@ def test_the_last_entry_alone_may_be_what_was_not_acknowledged() -> None:
     ],
     ids=["all seen", "wiped", "hidden", "not looked at"],
 )
-def test_a_late_copy_ends_a_ledger_at_a_stated_ack_quorum_only_if_all_was_seen(doubt: Doubt, wanted: int) -> None:
+def test_a_late_copy_ends_a_ledger_at_a_stated_ack_quorum_only_if_all_was_seen(
+    doubt: Doubt, wanted: int, ack: int
+) -> None:
     """Nobody who wrote shows as late a LAC as a copy of the last segment: what one of three has above it is cut."""
     held = {"a": [*range(11)], "b": [*range(9)], "c": [*range(9)]}
     late = {"a": [header(10, lac=-1)], "b": [header(8, lac=-1)], "c": [header(0, lac=8), header(8, lac=8)]}
     late["a"].insert(0, header(8, lac=-1))
-    stated = prior_of((3, 3), stated=(3, 3, 2))
+    stated = prior_of((3, 3), stated=(3, 3, ack))
     assert find(held, stated, doubt, **late).end == wanted
     if doubt is PLAIN:
         # Without the copy, without the statement, or beside another shape that may be meant, nothing is cut.
         assert find(held, stated, doubt, **{**late, "c": [header(8, lac=7)]}).end == 10
         assert find(held, prior_of((3, 3)), doubt, **late).end == 10
-        assert find(held, replace(stated, default=(4, 3, 2)), doubt, **late).end == 10
+        assert find(held, replace(stated, default=(4, 3, ack)), doubt, **late).end == 10
         copied = {**late, "a": [header(9, lac=-1)], "b": late["c"]}
         assert find({**held, "a": [*range(10)]}, stated, doubt, **copied).end == 9
 
@@ -261,6 +264,108 @@ def solution_of(shape: Shape, first: Sequence[int], members: Sequence[Sequence[i
 def copies_of(*held: Sequence[int], copied: Sequence[int] = ()) -> Copies:
     """Return the rows of one ledger; copied: which of them re-replication made."""
     return Copies(np.arange(len(held)), np.isin(np.arange(len(held)), copied), group_rows(held))
+
+
+def case_of(held: Mapping[str, Sequence[int]], prior: Prior, doubt: Doubt, **headers: Sequence[Row]) -> search._Case:
+    """Return one ledger that is searched."""
+    known = read([held], **headers)
+    rows = known.copies.pick(np.zeros(1, np.int64))[1]
+    [copies] = Copies.split(known.copies, known.row_bookie[rows], known.row_copied[rows])
+    return search._Case(known, 0, doubt, prior, copies, *search._CopyPattern.read_all(known.copies))
+
+
+@pytest.mark.parametrize(("least", "end"), [(1, 9), (2, 8), (3, 8)])
+def test_a_shape_that_would_end_it_later_leaves_the_end_open(least: int, end: int) -> None:
+    """One that would end it there, or before, does not."""
+    held = {"a": [*range(10)], "b": [*range(9)], "c": [*range(7)]}
+    prior = Prior(prior_of((3, 3), (3, 2)).shapes, least_acks={(3, 3): 2, (3, 2): least})
+    case = case_of(held, prior, ACKNOWLEDGED, **{n: [HEADS[e] for e in own] for n, own in held.items()})
+    likely = [solution_of(shape, [0], [[0, 1, 2]]) for shape in ((3, 3), (3, 2))]
+    result = case.choose(likely, prior)
+    assert (result.end, result.refusal is Refusal.RAGGED_TAIL) == (end, end == 9)
+    # One that costs much more is not asked.
+    assert case_of(held, prior, ACKNOWLEDGED).choose([likely[0], replace(likely[1], cost=9.0)], prior).end == 8
+
+
+@pytest.mark.parametrize(
+    ("held", "heads", "end", "refusal"),
+    [
+        # Entry 0 alone is left; and its length is not shown.
+        ({"a": [0, 2], "b": [0], "c": [0]}, [0, 2], 0, None),
+        ({"a": [0, 2], "b": [0], "c": [0]}, [2], 2, Refusal.RAGGED_TAIL),
+        # Nobody has the first one.
+        ({"a": [1, 2], "b": [1], "c": [1]}, [2], 2, Refusal.NOT_FROM_ZERO),
+        ({"a": [1, 2], "b": [1], "c": [1]}, [1, 2], 2, Refusal.NOT_FROM_ZERO),
+    ],
+)
+def test_a_ledger_may_end_at_its_first_entry(
+    held: Mapping[str, Sequence[int]], heads: Sequence[int], end: int, refusal: Refusal | None
+) -> None:
+    """But not before it."""
+    prior = prior_of((3, 3), stated=(3, 3, 2))
+    case = case_of(held, prior, PLAIN, a=[HEADS[e] for e in heads], b=[], c=[])
+    result = case.choose([solution_of((3, 3), [0], [[0, 1, 2]])], prior)
+    assert (result.end, result.refusal) == (end, refusal)
+
+
+@pytest.mark.parametrize(("lac", "end"), [(-1, 8), (7, 8), (8, 8), (9, 10)])
+def test_nothing_is_cut_off_up_to_a_lac(lac: int, end: int) -> None:
+    """What nobody holds any more, and a LAC tells of, was acknowledged."""
+    heads = {name: [HEADS[e] for e in own] for name, own in with_hole(9).items()}
+    heads["a"][-1] = header(10, lac=lac)
+    assert find(with_hole(9), prior_of((3, 3), stated=(3, 3, 2)), PLAIN, **heads).end == end
+
+
+@pytest.mark.parametrize(
+    ("held", "lac", "least"),
+    [(ODD, 28, 11), (ODD, 5, 5), (striped(30), 28, 28), (striped(30), -1, -1), (without(striped(30), "a", 0), 28, -1)],
+)
+def test_the_earliest_end_is_the_lac_or_before_what_a_member_lost(
+    held: Mapping[str, Sequence[int]], lac: int, least: int
+) -> None:
+    """Whoever lost an entry and has a later one may have told a recovery that there is none."""
+    heads = {name: [header(max(own), lac=min(lac, max(own) - 1))] for name, own in held.items()}
+    assert find(held, prior_of((3, 2)), PLAIN, **heads).least == least
+
+
+@pytest.mark.parametrize(("copied", "begin", "may_be"), [(9, 9, True), (9, 10, False), (10, 9, True), (-1, 0, False)])
+def test_the_last_segment_may_be_closed_where_a_copy_of_it_has_the_largest_lac(
+    copied: int, begin: int, *, may_be: bool
+) -> None:
+    """From its first entry on."""
+    case = case_of(striped(12), prior_of((3, 2)), PLAIN)
+    case._known = replace(case._known, newest_copy=np.array([copied]))
+    solution = solution_of((3, 2), [0, begin] if begin else [0], [[0, 1, 2]] * (2 if begin else 1))
+    assert case._may_be_closed_before(solution) == may_be
+
+
+def test_a_forced_history_and_a_second_one_are_doubts() -> None:
+    """Each by itself; of neither there is none."""
+    held = {"a": [*range(10)], "b": [*range(10)]}
+    case = case_of(held, prior_of((3, 3)), PLAIN)
+    plain = solution_of((2, 2), [0], [[0, 1]])
+    assert case._find_doubt(plain, case.held_copies, prior_of((3, 3))) is None
+    forced = replace(plain, missing=3, extra=3)
+    assert case._find_doubt(forced, case.held_copies, prior_of((3, 3))) is Refusal.TWO_HISTORIES
+    alone = replace(plain, members=np.array([[0, NOBODY]]))
+    assert case._find_doubt(alone, case.held_copies, prior_of((3, 3))) is Refusal.TWO_HISTORIES
+
+
+def test_a_ledger_of_one_shape_beside_one_of_several_stops_none() -> None:
+    """Each is tried by all of its shapes."""
+    held = [{"a": [0, 1, 3]}, {"a": [0, 1, 3], "b": [0, 1, 3]}, {"a": [0, 1, 2], "b": [0, 2, 3], "c": [0, 1, 3]}]
+    known = read(held)
+    both = dict(zip(known.ledger.tolist(), search_histories(known, range(3), prior_of(), [PLAIN] * 3), strict=True))
+    alone = [find(own, prior_of()) for own in held]
+    assert [both[number].alternatives for number in range(3)] == [one.alternatives for one in alone]
+    assert any(one.alternatives for one in alone)
+
+
+def test_who_came_later_lost_nothing_from_before() -> None:
+    """A newcomer lacks what was written before its segment."""
+    copies = copies_of(range(10), range(5), range(5, 10))
+    history = solution_of((2, 2), [0, 5], [[0, 1], [0, 2]])
+    assert search._find_lossy(copies, history, 9).tolist() == [False, False, False]
 
 
 @pytest.mark.parametrize(
@@ -372,6 +477,7 @@ def test_a_stranger_shares_an_entry_whose_header_was_read(
         ([header(4, length=50)], 50),
         ([header(4, length=50), header(5, length=61)], 51),
         ([header(5, length=60)], 50),
+        ([header(5, length=60), header(6, length=70)], 50),
         ([header(5, length=20, size=36)], 20),
         ([header(5, length=60, digest=None)], -1),
         ([header(3, length=40), header(6, length=70)], -1),

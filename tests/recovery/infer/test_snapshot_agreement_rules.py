@@ -103,7 +103,7 @@ def test_what_was_left_open_does_not_agree_with_a_closed_record() -> None:
 def is_same(shown: Row, recorded: Row) -> bool:
     """Compare the segments of two sides one by one."""
     shapes = [(side["ensemble_size"], side["write_quorum"]) for side in (shown, recorded)]
-    if None in shapes[0] or shapes[0] != shapes[1] or not shown["segments"]:
+    if None in shapes[0] or shapes[0] != shapes[1]:
         return False
     if len(shown["segments"]) != len(recorded["segments"]):
         return False
@@ -147,6 +147,7 @@ def draw(rng: Random) -> tuple[Row, Row]:
             record["write_quorum" if rng.random() < 0.5 else "ensemble_size"] += 1
         case 7:
             shown = {"ensemble_size": None, "write_quorum": None, "segments": None}
+            record["segments"] = recorded[: rng.choice([0, 1])]
     return shown, record
 
 
@@ -154,7 +155,7 @@ def test_segments_are_compared_as_a_loop_compares_them() -> None:
     """In batches of one and of several, of which all agree, some, or none: with W = E in any order."""
     rng = Random(5)
     seen: Counter[bool] = Counter()
-    for size in [1] * 150 + [2, 3, 5] * 60:
+    for size in [1] * 50 + [2, 3, 5] * 20:
         pairs = [draw(rng) for _ in range(size)]
         wanted = [is_same(*pair) for pair in pairs]
         sides = [
@@ -163,4 +164,4 @@ def test_segments_are_compared_as_a_loop_compares_them() -> None:
         ]
         assert _mark_same(*sides).tolist() == wanted, pairs
         seen.update(wanted)
-    assert min(seen.values()) > 100
+    assert min(seen.values()) > 30

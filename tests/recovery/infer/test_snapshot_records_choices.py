@@ -284,9 +284,13 @@ def test_what_bookies_alone_would_cut_off_is_a_hole_below_a_guarded_records_end(
     rows = [row(name, [*range(9), *([10] if name == A else [])]) for name in NAMES[:3]]
     rows = [one | {"headers": [header(one["last"], lac=-1)]} for one in rows]
     prior = replace(KNOWN, kept={0: dict.fromkeys(NAMES, 6)})
-    found = compared(stored, rows, prior=prior)
+    # Beside one whose record is taken, though it has a segment more than bookies show.
+    beside_it = [one | {"ledger": 8, "bucket": LedgerId(0, 8).bucket} for one in full(3, 30)]
+    other = replace(TRUE, write_quorum=3, segments=(Segment(0, NAMES[:3]), Segment(15, NAMES[:3])))
+    found, whole = beside([stored, other], [*rows, *beside_it], prior=prior, ledgers=(7, 8))
     assert (found["outcome"], found["last_entry"], found["raw"]) == ("guarded", 10, ledger_metadata.encode(stored))
     assert [(hole["first"], hole["last"]) for hole in found["holes"]] == [(9, 9)]
+    assert (whole["raw"], whole["holes"]) == (ledger_metadata.encode(other), [])
 
 
 def test_copies_are_counted_where_all_segments_of_the_record_place_them() -> None:

@@ -62,3 +62,45 @@ def test_what_a_bookie_lists_is_not_touched_by_damage_that_names_no_ledger() -> 
 def test_a_folder_that_no_damage_explains_hides_any_ledger() -> None:
     """It was not given, so nobody knows what stands there."""
     assert count_hiding(OTHERS, {"ledger": 8, "scope": 0}, folders=(FOLDER, "/gone/current")) == (1, 0, False)
+
+
+@pytest.mark.parametrize(
+    ("scanned", "named", "unscanned", "lost", "torn", "unsound", "outsiders"),
+    [
+        ("abcde", "", 0, "", "", "", 2),
+        ("abcd", "e", 1, "", "", "e", 2),
+        # Known by their number alone: each may have had an entry.
+        ("abcde", "", 2, "", "", "", 4),
+        ("abcd", "e", 3, "", "", "e", 4),
+        # What is lost hides nothing, and may have had one; so may who was not read completely.
+        ("abcde", "", 0, "c", "", "", 3),
+        ("abcde", "", 0, "e", "", "", 2),
+        ("abcde", "", 0, "", "a", "a", 3),
+        ("abcde", "", 0, "", "e", "e", 2),
+        ("abcde", "", 0, "a", "a", "", 3),
+        ("abcde", "", 0, "bc", "a", "a", 5),
+        ("abcd", "e", 1, "e", "", "", 2),
+        ("ab", "cde", 3, "", "", "cde", 3),
+    ],
+)
+def test_who_may_have_had_an_entry_that_nothing_shows(
+    scanned: str, named: str, unscanned: int, lost: str, torn: str, unsound: str, outsiders: int
+) -> None:
+    """All but those that are seen whole and have entries of the ledger: `a`, `b` and `c` have some."""
+    rows = [one | {"complete": one["bookie"][0] not in torn} for one in full(3) if one["bookie"][0] in scanned]
+    listed = [
+        bookie | {"complete": bookie["bookie"][0] not in torn}
+        for bookie in simulator.bookies([f"{name}:3181" for name in scanned]).to_pylist()
+    ]
+    bookies = pa.Table.from_pylist(listed, schema=tables.BOOKIES)
+    known = facts.read(
+        pa.Table.from_pylist(rows, schema=tables.COPIES),
+        bookies,
+        unscanned=[f"{name}:3181" for name in named],
+        lost=[f"{name}:3181" for name in lost],
+    )
+    nothing = np.zeros(0, np.bool_)
+    unseen = UnseenBookies.gather(known, bookies, tables.DAMAGE.empty_table(), nothing, unscanned)
+    names = [name[0] for name in known.bookies.to_pylist()]
+    assert "".join(names[place] for place in np.flatnonzero(unseen.unsound)) == unsound
+    assert unseen.count_outsiders(known).tolist() == [outsiders]

@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from recovery.infer import facts
+from recovery.infer import facts, wiped_bookies
 from recovery.infer.prior import Prior, ShapeCounts, count_shapes
 from recovery.infer.reconstruct import Options, reconstruct
 from recovery.infer.refusal import Refusal
 from recovery.infer.search import Tail
-from recovery.infer.wiped_bookies import SAMPLED, Sample, count_losers, find_kept
+from recovery.infer.wiped_bookies import SAMPLED, Sample, count_losers, find_kept, forget_lost
 from recovery.model import tables
 from tests.recovery.infer.test_reconstruct import KNOWN, NAMES, Row, full, header, recover, row, striped
 from tests.simulation import judge, simulator
@@ -218,6 +218,33 @@ def test_who_may_have_lost_a_ledger_is_counted_by_scope() -> None:
     besides = np.array([name == "b2:3181" for name in known.bookies.to_pylist()])
     some = np.flatnonzero((known.scope == 0) & (known.ledger == 20))
     assert count_losers(known, some, kept, besides).tolist() == [0]
+
+
+@pytest.mark.parametrize(("last", "shown"), [(17, True), (18, False)])
+def test_first_entries_in_a_row_are_not_many_times_thinner_than_those_of_others(last: int, *, shown: bool) -> None:
+    """Six of them, among twice as many that a bookie has on average, and no more."""
+    thin = {0, 1, 2, 3, 4, last}
+    holders = {(0, n): ("often", "seldom") if n in thin else ("often",) for n in range(20)}
+    kept = find_kept(Sample(holders))[0]
+    assert kept == {"often": 5} | ({"seldom": last} if shown else {})
+
+
+def test_a_bookie_that_lost_a_part_is_seen_to_have_kept_nothing() -> None:
+    """In no scope; what others kept stays."""
+    kept = {0: {"a": 5, "b": 6}, 9: {"b": 7}}
+    assert forget_lost(kept, ()) == kept
+    assert forget_lost(kept, ("b", "c")) == {0: {"a": 5}, 9: {}}
+
+
+@pytest.mark.parametrize(("most", "chosen"), [(5, 4), (4, 4), (3, 3)])
+def test_all_ledgers_are_chosen_where_there_are_no_more_than_a_sample_has(
+    most: int, chosen: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the order of their places."""
+    monkeypatch.setattr(wiped_bookies, "SAMPLED", most)
+    places = wiped_bookies._choose_least(np.zeros(4, np.int64), np.arange(4)).tolist()
+    assert places == sorted(places)
+    assert len(places) == chosen
 
 
 def test_samples_of_parts_are_the_sample_of_the_whole() -> None:

@@ -1,0 +1,104 @@
+"""Segments that leave nothing unreadable: what each change has to do, and what it may not."""
+
+from collections.abc import Sequence
+from random import Random
+
+import numpy as np
+import pytest
+
+from recovery.infer import solve
+from recovery.infer.segment_cases import NOBODY, Cases, Problem, TriedShape
+from recovery.infer.segment_costs import find_cheapest
+from recovery.infer.solve import PlacedCopies, Solution
+from tests.recovery.infer.test_search_choices import copies_of
+
+
+def reads(ensemble: Sequence[int], entry: int, write: int, held: Sequence[Sequence[int]]) -> bool:
+    """Say whether a member of the write set of an entry holds it."""
+    members = [ensemble[(entry + i) % len(ensemble)] for i in range(write)]
+    return any(member != NOBODY and entry in held[member] for member in members)
+
+
+@pytest.mark.parametrize("block", [4096, 3, 1])
+def test_segments_are_added_only_where_nothing_else_reads_an_entry(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that somebody holds is readable; whoever holds most comes in, and goes once he is not needed."""
+    monkeypatch.setattr(solve, "_BLOCK", block)
+    monkeypatch.setattr(solve, "_CELLS", 1)
+    rng = Random(block)
+    changes = 0
+    for _ in range(120):
+        size = rng.randint(1, 4)
+        write, count = rng.randint(1, size), rng.randint(1, 5)
+        low, high = rng.randint(0, 4), rng.randint(5, 14)
+        held = [sorted(rng.sample(range(high), rng.randint(1, high - 1))) for _ in range(count)]
+        given = rng.sample([*range(count), *[NOBODY] * size], size)
+        found = solve._patch(copies_of(*held), (low, high), np.array(given), write, 99)
+        segments = [(first, members.tolist()) for first, members in found]
+        case = (held, given, write, low, high, segments)
+        starts = [first for first, _ in segments]
+        assert (starts[0], starts) == (low, sorted(set(starts))), case
+        current = given
+        for entry in range(low, high):
+            before, current = current, dict(segments).get(entry, current)
+            holders = [row for row in range(count) if entry in held[row]]
+            assert not holders or reads(current, entry, write, held), case
+            if current == before:
+                continue
+            changes += 1
+            assert not reads(before, entry, write, held), case
+            if reads(given, entry, write, held):
+                assert current == given, case
+                continue
+            changed = [place for place in range(size) if current[place] != given[place]]
+            write_set = [(entry + i) % size for i in range(write)]
+            [place] = [place for place in changed if place in write_set and current[place] in holders]
+            # Only a place without anybody is filled, if there is one; a member that comes in leaves his own.
+            assert given[place] == NOBODY or all(given[other] != NOBODY for other in write_set), case
+            newcomer = current[place]
+            assert sorted(current) == sorted(given) if newcomer in given else len(changed) == 1, case
+
+            lasts = {row: next(e for e in range(entry, high + 1) if e == high or e not in held[row]) for row in holders}
+            assert block < 4096 or lasts[newcomer] == max(lasts.values()), case
+    assert changes > 60
+
+
+def test_what_takes_too_long_to_look_through_is_not_readable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An entry that no member of its write set has makes it so, too; one that nobody has does not."""
+    first, members = np.array([0]), np.array([[0, 1]])
+
+    def is_readable(*held: Sequence[int]) -> bool:
+        return PlacedCopies.sum_up(copies_of(*held), 9, 1, first, members).readable
+
+    striped = [range(0, 10, 2), range(1, 10, 2)]
+    assert is_readable(*striped)
+    assert is_readable([0, 2, 4, 6, 8], [1, 3, 7, 9])
+    assert not is_readable([0, 2, 4, 6, 8], [1, 3, 7, 9], [5])
+    monkeypatch.setattr(solve, "_LOOKED_THROUGH", 9)
+    assert is_readable(*striped)
+    assert not is_readable([0, 2, 4, 6, 8], [1, 3, 7, 9])
+
+
+def solve_one(shape: tuple[int, int], *held: Sequence[int]) -> Solution:
+    """Return the cheapest history of one shape."""
+    copies, end = copies_of(*held), max(map(max, held))
+    cases, problems = Cases.build([copies], [end]), [Problem(0, copies, end, TriedShape(*shape, 0.0))]
+    [solution] = solve.solve_problems(cases, problems, find_cheapest(cases, problems))
+    assert solution is not None
+    return solution
+
+
+@pytest.mark.parametrize(("entries", "lacking"), [(1, 0), (2, 1), (3, 1)])
+def test_a_position_that_no_entry_belongs_to_lacks_nobody(entries: int, lacking: int) -> None:
+    """Two bookies of three: the first entry is on both, and none of the third's."""
+    solution = solve_one((3, 2), *([e for e in range(entries) if e % 3 != n] for n in (1, 2)))
+    assert len(solution.first) == 1
+    assert (solution.thin, solution.lacking.tolist()) == (lacking, [lacking])
+    assert solution.unnamed == solution.missing == entries - 1
+
+
+@pytest.mark.parametrize(("entries", "hasty"), [(3, True), (4, False), (5, False)])
+def test_two_entries_a_segment_are_enough_for_full_copies(entries: int, *, hasty: bool) -> None:
+    """With fewer a change with every entry costs as much as stripes that look like it."""
+    solution = solve_one((2, 2), [0, 1], range(entries), range(2, entries))
+    assert (len(solution.first), solution.missing, solution.extra) == (2, 0, 0)
+    assert (solution.cost > solve.HASTE) == hasty
