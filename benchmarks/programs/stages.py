@@ -4,6 +4,8 @@
     etcd URI OUT                    a live etcd likewise
     etcd-answers HOSTS ROOT         the same pages of a live etcd asked for, and dropped as they come
     follow URI PLACE REVISION       a backup of a live etcd that goes on, from its last seal until a revision is sealed
+    backup-point PLACE OUT          the last point in time of a backup, as a catalog
+    backup-group PLACE OUT          DuckDB finds the last change of each key in the same segments, and copies the base
     apply PLAN URI ROOT JOURNAL     a plan into a store
     infer INVENTORIES               nothing but `reconstruct`, on one core, copies read beforehand
     index FOLDER N OF               a share of the index files of one bookie, into groups that are thrown away
@@ -141,6 +143,43 @@ def follow(uri: str, place: str, revision: str) -> dict[str, Any]:
         return {"ledgers": follow_store(request, context, ended, report).changes}
 
     return _timed(work)
+
+
+def backup_point(place: str, out: str) -> dict[str, Any]:
+    """Make a catalog of the last point in time of a backup."""
+    from recovery.backup.chain import open_backup
+    from recovery.backup.store import BackupStore
+    from recovery.capture.live import capture as run
+
+    shutil.rmtree(out, ignore_errors=True)
+
+    def work() -> Mapping[str, Any]:
+        store = BackupStore(open_backup(Path(place)))
+        with DatasetWriter(Path(out), "catalog", binding={"root": store.root}, secret=True) as writer:
+            summary = run(store, store.root, store.layout, writer, clock=_now, with_history=False)
+        return {"ledgers": summary.ledgers, "complete": summary.complete}
+
+    return _timed(work)
+
+
+def backup_group(place: str, out: str) -> dict[str, Any]:
+    """Find the last change of each key of a backup with DuckDB, and copy the base beside it, Parquet to Parquet."""
+    import duckdb
+
+    with duckdb.connect(config=_DUCKDB | {"temp_directory": f"{out}.spill"}) as database:
+
+        def work() -> Mapping[str, Any]:
+            last = (
+                f"SELECT path, max_by(op, txn) AS op, max_by(after, txn) AS raw, max(txn) AS txn "  # noqa: S608 - our own names
+                f"FROM read_parquet('{place}/segments/*.parquet') WHERE op <> 'children' GROUP BY path"
+            )
+            copy = f"COPY (SELECT * FROM ({last}) WHERE op <> 'deleted') TO '{out}' (FORMAT parquet)"  # noqa: S608 - as above
+            rows = database.execute(copy).fetchall()
+            base = f"SELECT * FROM read_parquet('{place}/bases/*/ledgers/*.parquet')"  # noqa: S608 - as above
+            database.execute(f"COPY ({base}) TO '{out}.base' (FORMAT parquet)")
+            return {"ledgers": rows[0][0]}
+
+        return _timed(work)
 
 
 def etcd_answers(hosts: str, root: str) -> dict[str, Any]:
@@ -626,6 +665,8 @@ _ENDING: Final[Mapping[str, Callable[..., dict[str, Any]]]] = {
     "etcd": etcd,
     "etcd-answers": etcd_answers,
     "follow": follow,
+    "backup-point": backup_point,
+    "backup-group": backup_group,
     "apply": apply,
     "page": page,
     "impact": impact,

@@ -9,7 +9,7 @@ from typing import Final
 
 from backends.protocols import Write
 from backends.zookeeper.store import ZooKeeperStore
-from benchmarks.data import plans, snapshots
+from benchmarks.data import backups, catalogs, plans, snapshots
 from benchmarks.data.cache import kept
 from benchmarks.data.ledgers import INSTANCE
 from benchmarks.measure import Cost, beside_servers, python, run
@@ -142,6 +142,16 @@ def _snapshot(place: Place) -> Iterator[dict[str, Contestant]]:
 
 
 @contextmanager
+def _backup_point(place: Place) -> Iterator[dict[str, Contestant]]:
+    backup = kept(place.home, backups.write, place.ledgers, catalogs)
+    made, grouped = (python(STAGES, name, backup, place.scratch / name) for name in ("backup-point", "backup-group"))
+    yield {
+        "point in time": lambda: demand_whole(place, run(made)),
+        "DuckDB, last changes": lambda: demand_whole(place, run(grouped)),
+    }
+
+
+@contextmanager
 def _backup_zookeeper(place: Place) -> Iterator[dict[str, Contestant]]:
     plan = kept(place.home, plans.write, place.ledgers)
     java = client(place.home)
@@ -209,5 +219,13 @@ ROWS: Final = (
         1_000_000,
         _follow,
         cpu_goal=2.0,
+    ),
+    Row(
+        "backup-point",
+        4.0,
+        "the last moment of a month of a backup, as a catalog of parsed records; against DuckDB that finds the last "
+        "change of each key in the same files, and copies the base, both raw",
+        1_000_000,
+        _backup_point,
     ),
 )

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from reconcile.deletes.certificate import CertificateCheck
+    from reconcile.jobs.archive.read import ReadLedger
+    from reconcile.jobs.archive.run import Archived
+    from reconcile.jobs.archive.verify import VerifiedArchive
     from reconcile.jobs.collect.bookie import CollectedBookie
     from reconcile.jobs.context import Context, Wire
     from reconcile.jobs.deletes.verify import VerifiedDeletes
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
 __all__ = [
     "OpenDataset",
     "__version__",
+    "archive",
     "capture",
     "check_certificate",
     "check_impact",
@@ -51,8 +55,10 @@ __all__ = [
     "open_findings",
     "open_inventory",
     "open_plan",
+    "read_archive",
     "recover",
     "scrutinize",
+    "verify_archive",
     "verify_deletes",
 ]
 
@@ -564,6 +570,128 @@ def check_certificate(
         file=Path(file), key=None if key is None else Path(key), ledgers=_parse_ledgers(ledgers)
     )
     return job.check(request, _make_context())
+
+
+def archive(
+    *,
+    metadata: str,
+    place: Place,
+    disks: Mapping[str, Sequence[File]] | None = None,
+    ledgers: Sequence["LedgerId | int | str"] = (),
+    older_than: timedelta | None = None,
+    topics: str | None = None,
+    max_mb_s: float | None = None,
+    aliases: Mapping[str, str] | None = None,
+    journal: File | None = None,
+    master: str = "local[*]",
+) -> "Archived":
+    """Copy closed ledgers into an archive, each once, and mark them. Writes marks beside the ledgers root.
+
+    Needs the extra `spark` and Java; a session that this process has already is ended with the call. No bookie is
+    written to.
+
+    Args:
+        metadata: URI of the store.
+        place: folder of the archive, or its URI: a new one, or one of the same cluster.
+        disks: bookie → its folders, which are read; None: the running bookies are.
+        ledgers: these only; empty: all.
+        older_than: only ledgers whose record has not changed for so long.
+        topics: only ledgers with messages of these topics of Pulsar: persistent://tenant/namespace/topic, `*` and `?`.
+        max_mb_s: MiB that are read in a second, of all bookies together; None: no limit.
+        aliases: other names of bookies in records → ids.
+        journal: folder of the journal; None: the default one of the store.
+        master: Spark's.
+
+    Raises:
+        DatasetError: the place is no archive and not empty, another run writes there, or it cannot be written.
+        GuardRefusedError: the archive is of another cluster, or bkmeta's own root is not ours.
+        InputError: no ledgers root, no Java or Spark, or folders that are no bookie's.
+        SparkError: Spark failed.
+        UnavailableError: the store does not answer.
+    """
+    from reconcile.jobs.archive import run as job
+    from reconcile.jobs.deletes.clusters import Target
+    from recovery.place import to_place
+
+    request = job.RunRequest(
+        target=Target(metadata, None if journal is None else Path(journal)),
+        place=to_place(str(place)),
+        source=_ask(aliases) if disks is None else {name: _paths(folders) for name, folders in disks.items()},
+        master=master,
+        aliases=dict(aliases or {}),
+        ledgers=_parse_ledgers(ledgers),
+        older_than=older_than,
+        topics=topics,
+        max_mb_s=max_mb_s,
+    )
+    return job.archive(request, _make_context())
+
+
+def verify_archive(
+    *,
+    place: Place,
+    ledgers: Sequence["LedgerId | int | str"] = (),
+    sample: int | None = None,
+    master: str | None = None,
+) -> "VerifiedArchive":
+    """Prove an archive from its place alone: that no entry is missing, and that each digest and each hash agrees.
+
+    Args:
+        place: of the archive.
+        ledgers: these only; empty: all.
+        sample: so many ledgers, other ones at each call; None: all.
+        master: Spark's, whose tasks read; None: this process reads.
+
+    Raises:
+        DatasetError: the place is no archive, or cannot be reached.
+        InputError: both `ledgers` and `sample`.
+        SparkError: Spark failed.
+    """
+    import secrets
+
+    from reconcile.jobs.archive import verify as job
+    from recovery.errors import InputError
+    from recovery.place import to_place
+
+    if ledgers and sample is not None:
+        raise InputError("what is read", "is named twice", "give ledgers or sample")
+    seed = 0 if sample is None else secrets.randbits(62)
+    request = job.VerifyRequest(
+        place=to_place(str(place)), ledgers=_parse_ledgers(ledgers), sample=sample, seed=seed, master=master
+    )
+    return job.verify_archive(request, _make_context())
+
+
+def read_archive(
+    *,
+    place: Place,
+    ledger: "LedgerId | int | str",
+    out: File,
+    form: Literal["raw", "jsonl", "parquet", "pulsar"] = "jsonl",
+    first: int = 0,
+    last: int | None = None,
+) -> "ReadLedger":
+    """Write entries of a ledger out of an archive to a file. No store and no bookie is asked.
+
+    Args:
+        place: of the archive.
+        ledger: which.
+        out: a new file, which only its owner may read.
+        form: of the file; the page *Archives* of the formats describes each.
+        first: first entry.
+        last: last entry; None: to the end.
+
+    Raises:
+        DatasetError: the place is no archive, an object of it is gone or damaged, or the disk is full.
+        InputError: the archive has no such ledger, or the file is there already.
+    """
+    from reconcile.jobs.archive import read as job
+    from recovery.bookies.entry_files import EntryFormat
+    from recovery.place import to_place
+
+    [named] = _parse_ledgers([ledger])
+    request = job.ReadRequest(place=to_place(str(place)), ledger=named, form=EntryFormat(form), first=first, last=last)
+    return job.read_to_file(request, Path(out), _make_context())
 
 
 def _make_context() -> "Context":

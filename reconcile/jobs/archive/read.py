@@ -1,8 +1,11 @@
 """A ledger's entries out of an archive: `archive read`."""
 
+import os
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import BinaryIO
 
 from reconcile.jobs.context import Context, throttle
@@ -13,6 +16,7 @@ from recovery.codecs.entry import HEADER_SIZE, SCOPED_HEADER_SIZE, find_digest
 from recovery.errors import InputError
 from recovery.model.ids import LedgerId
 from recovery.model.metadata import DIGEST_SIZES, Digest
+from recovery.out_folder import create_file, disk_error
 from recovery.place import DatasetPlace
 
 
@@ -77,6 +81,29 @@ def read_ledger(request: ReadRequest, sink: BinaryIO, context: Context) -> ReadL
             show(entries, max(last - request.first + 1, 0))
     writer.close()
     return ReadLedger(entries, unproven, ledger.last_entry, Counter(writer.counts))
+
+
+def read_to_file(request: ReadRequest, out: Path, context: Context) -> ReadLedger:
+    """Write entries of a ledger to a new file, which only its owner may read; it is there when it is whole.
+
+    Raises:
+        DatasetError: as `read_ledger`; or the disk is full or refuses.
+        InputError: the archive has no such ledger, or the file is there already.
+    """
+    if out.exists():
+        raise InputError(str(out), "is there already", "name a new file")
+    unfinished = out.with_name(f"{out.name}.unfinished")
+    try:
+        with ExitStack() as undone, os.fdopen(create_file(unfinished, secret=True), "wb") as file:
+            undone.callback(unfinished.unlink, missing_ok=True)
+            done = read_ledger(request, file, context)
+            file.flush()
+            os.fsync(file.fileno())
+            unfinished.rename(out)
+            undone.pop_all()
+    except OSError as error:
+        raise disk_error(out, error) from error
+    return done
 
 
 def _make_batch(ledger: ArchivedLedger, number: int, records: list[bytes]) -> EntryBatch:

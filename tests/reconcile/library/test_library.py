@@ -89,6 +89,10 @@ def test_what_cannot_be_asked_is_refused_before_anything_is_read(tmp_path: Path)
         bkmeta.recover(out=tmp_path / "out", inventories=[])
     with pytest.raises(InputError, match="give inventories or wire=True"):
         bkmeta.verify_deletes(metadata="zk+hierarchical://127.0.0.1:1/ledgers")
+    with pytest.raises(InputError, match="give ledgers or sample"):
+        bkmeta.verify_archive(place=tmp_path, ledgers=[1], sample=1)
+    with pytest.raises(InputError, match="is there already"):
+        bkmeta.read_archive(place=tmp_path, ledger=1, out=tmp_path)
     with pytest.raises(InputError, match="SCOPE:LEDGER"):
         bkmeta.check_certificate(file=tmp_path / "none", ledgers=["x"])
 
@@ -108,7 +112,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dict[
     here = Path.cwd()
     os.chdir(work)
     try:
-        names: dict[str, Any] = {"STORE": f"zk+hierarchical://{server.hosts}{truth(CASE)['root']}"}
+        disks = {bookie["id"]: [work / "disks" / f"b{bookie['n']}"] for bookie in truth(CASE)["bookies"]}
+        names: dict[str, Any] = {"STORE": f"zk+hierarchical://{server.hosts}{truth(CASE)['root']}", "DISKS": disks}
         for code in re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE):
             exec(compile(code, str(PAGE), "exec"), names)  # noqa: S102 - the page's examples
         yield work, names
@@ -133,6 +138,10 @@ def test_the_examples_give_what_is_true(made: tuple[Path, dict[str, Any]]) -> No
     assert str(names["answer"].verdict) in ("SAFE", "UNSAFE", "UNDECIDED")
     assert len(names["verified"].ledgers) == 2
     assert names["checked"].validity.name == "VALID"
+    closed = [ledger for ledger in true["ledgers"] if ledger["state"] == "CLOSED"]
+    assert names["archived"].counts["copied"] == names["archived"].counts["marked"] == len(closed)
+    assert (names["proven"].proven, names["proven"].damaged) == (len(closed), 0)
+    assert names["given"].entries == len(names["entries"]) == len(true["ledgers"][0]["entries"]) > 0
 
 
 @pytest.mark.real

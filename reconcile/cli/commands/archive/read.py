@@ -1,9 +1,7 @@
 """`archive read`: a ledger's entries out of an archive."""
 
-import os
 import re
 import sys
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -70,9 +68,8 @@ def read(
 
     Without --out the entries go to stdout, and the summary to stderr.
     """
-    from reconcile.jobs.archive.read import ReadRequest, read_ledger
+    from reconcile.jobs.archive.read import ReadRequest, read_ledger, read_to_file
     from recovery.bookies.entry_files import EntryFormat
-    from recovery.out_folder import create_file, disk_error
 
     typed = ledger if ledger is not None else qualified
     if typed is None or (ledger is not None and qualified is not None):
@@ -94,17 +91,7 @@ def read(
         if result.exit_code:
             click.echo(f"bkmeta: {result.verdict}", err=True)
         sys.exit(result.exit_code)
-    unfinished = out.with_name(f"{out.name}.unfinished")
-    try:
-        with ExitStack() as undone, os.fdopen(create_file(unfinished, secret=True), "wb") as file:
-            undone.callback(unfinished.unlink, missing_ok=True)
-            done = read_ledger(request, file, context)
-            file.flush()
-            os.fsync(file.fileno())
-            unfinished.rename(out)
-            undone.pop_all()
-    except OSError as error:
-        raise disk_error(out, error) from error
+    done = read_to_file(request, out, context)
     sys.exit(output.show(_make_result(done, request.first, request.last, str(request.ledger), out)))
 
 
