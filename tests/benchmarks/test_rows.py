@@ -24,6 +24,9 @@ from benchmarks.programs import stages
 from benchmarks.rows import bookie_files, reconstruction
 from benchmarks.rows.row import STAGES, Place
 from benchmarks.rows.table import ROWS
+from reconcile.cli.options import make_context
+from reconcile.cli.output import Output
+from reconcile.jobs.backup.verify import verify_backup
 from recovery.codecs.ledger_metadata import decode
 from recovery.dataset import open_dataset
 from recovery.infer.prior import Prior, count_shapes
@@ -188,6 +191,21 @@ def test_the_row_of_backups_seals_every_change(tmp_path: Path) -> None:
         costs = [contestants["backup follow"]() for _ in range(2)]
         contestants["etcdctl watch"]()
     assert [cost.said["ledgers"] for cost in costs] == [200, 200]
+
+
+def test_the_row_of_a_month_of_a_backup_shows_what_is_left(tmp_path: Path) -> None:
+    """A whole backup, of which every ledger that was not deleted is shown, by the stage and by its floor."""
+    (tmp_path / "scratch").mkdir()
+    [row] = [row for row in ROWS if row.name == "backup-point"]
+    with row.open(Place(tmp_path, tmp_path / "scratch", 200)) as contestants:
+        costs = [run_one() for run_one in contestants.values()]
+    assert [cost.said["ledgers"] for cost in costs] == [200, 200]
+    [made] = tmp_path.glob("backups-*")
+    context = make_context(Output(as_json=True, progress="none"))
+    assert verify_backup(made, None, context).problems == []
+    rows = open_dataset(tmp_path / "scratch" / "backup-point", "catalog").read("ledgers")
+    assert sorted(rows["ledger"].to_pylist()) == chunk(0, 200).ledger.tolist()
+    assert set(rows["state"].to_pylist()) == {"CLOSED"}
 
 
 def test_growth_is_told_by_ledger(tmp_path: Path) -> None:
