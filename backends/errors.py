@@ -24,7 +24,7 @@ class BackendError(Exception):
 
 
 class UnsupportedStoreError(BackendError):
-    """A store URI that no adapter takes.
+    """A store URI that no adapter supports.
 
     Attributes:
         uri: as it was given.
@@ -76,13 +76,13 @@ class UnavailableError(_StoreError):
 
 
 class OutcomeUnknownError(UnavailableError):
-    """A write was sent and no answer came: it was made as a whole, or not at all."""
+    """A write was sent without an answer: either the whole write was made, or nothing."""
 
     TEXT = "the answer to a write was lost"
 
 
 class StoreFullError(OutcomeUnknownError):
-    """The store has used up the space that it may take.
+    """The store has used up its space.
 
     etcd says so also of a write that it made, where that came beside others: it counts after it has written.
     """
@@ -91,7 +91,7 @@ class StoreFullError(OutcomeUnknownError):
 
 
 class CompactedError(UnavailableError):
-    """The point in time that was being read is gone from the store; reading again, from a later one, may help."""
+    """The store no longer has the point in time that was being read; another read, from a later point, may help."""
 
     TEXT = "its past was compacted while it was read"
 
@@ -109,7 +109,7 @@ class NoSuchStoreError(_StoreError):
 
 
 class CorruptStoreError(_StoreError):
-    """The store's own files cannot be read; what was read before holds, what follows is not known."""
+    """The store's own files cannot be read; earlier records are right, later ones are not known."""
 
     TEXT = "cannot be read"
 
@@ -139,7 +139,7 @@ class NotEmptyError(_KeyError):
 
 
 class TooLargeError(_KeyError):
-    """More than the store takes in one transaction, from this key on; nothing was written."""
+    """More than one transaction can hold, from this key on; nothing was written."""
 
     TEXT = "too large for one transaction"
 

@@ -81,7 +81,7 @@ _BATCH: Final = 8_192
 _LAYOUT: Final = b"/layout"
 _MANAGER: Final = b"EtcdLedgerManagerFactory"
 _NAMED: Final = 100
-"""Damage that is named one by one; more is counted."""
+"""Damages that are named one by one; further ones are counted."""
 
 
 class EtcdFile:
@@ -165,7 +165,7 @@ class EtcdFile:
         return ()
 
     def _meta(self) -> tuple[int, int, int, int]:
-        """Return the size of pages, the page of the bucket of buckets, that of free pages, and how many pages are."""
+        """Return the size of pages, the pages of the bucket of buckets and of free pages, and the number of pages."""
         metas = []
         for position in (0, *_SIZES):
             if position + _PAGE.size + _META.size > self._end:
@@ -190,7 +190,7 @@ class EtcdFile:
                 yield name, self._page(page) if page else (start + _BUCKET.size, start + size)
 
     def _page(self, number: int) -> tuple[int, int]:
-        """Return where a page begins and ends; at the end of the file if it is not there."""
+        """Return the begin and end of a page; at the end of the file if it is missing."""
         start = number * self._page_size
         if number < 2 or start + _PAGE.size > self._end:
             self._hurt(f"page {number}", "it is not in the file")
@@ -204,7 +204,7 @@ class EtcdFile:
         return start, end
 
     def find_free_list_fault(self) -> str | None:
-        """Return what is wrong with the list of free pages; None: nothing, or the file has none.
+        """Return the damage of the list of free pages; None: it is right, or the file has none.
 
         etcd ends when it opens a file with such a list, or writes over records later. No record that is read here
         depends on it.
@@ -229,7 +229,7 @@ class EtcdFile:
         return f"page {int(pages_free[used][0])}, which it calls free, is in use" if used.any() else None
 
     def _leaves(self, start: int, end: int) -> Iterator[tuple[bytes, int, int, int]]:
-        """Yield key, place and size of the value, and flags, of a tree in order; what cannot be followed is damage."""
+        """Yield key, place and size of the value, and flags, of a tree in order; a broken link is damage."""
         stack = [(start, end)]
         left = self._end // self._page_size + 1
         while stack:
@@ -261,7 +261,7 @@ class EtcdFile:
     # Records
 
     def _read_compaction(self, bucket: tuple[int, int] | None) -> int:
-        """Return the revision before which the past may be gone; 0: nothing is."""
+        """Return the revision before which the history may be gone; 0: it is complete."""
         revisions = [0]
         for name, start, size, _ in self._leaves(*bucket) if bucket else ():
             if name in (b"scheduledCompactRev", b"finishedCompactRev") and size == _REVISION.size:
@@ -298,13 +298,13 @@ class EtcdFile:
             return None
 
     def _read(self, rows: npt.NDArray[np.int64]) -> columns.Keys:
-        """Return records; a deleted key's says no revision, so each gets its own."""
+        """Return records; the record of a deleted key has no revision, so each gets its own."""
         places = zip(self._place[rows].tolist(), self._size[rows].tolist(), strict=True)
         keys = columns.read_keys([self._bytes[start : start + size] for start, size in places])
         return replace(keys, modified=self._main[rows])
 
     def _select_live(self) -> npt.NDArray[np.int64]:
-        """Return the records of the keys that are there at the revision that is shown."""
+        """Return the records of the keys that exist at the shown revision."""
         until = int(np.searchsorted(self._main, self._shown, "right"))
         newest = np.ones(until, np.bool_)
         older = self._before[:until]
@@ -396,7 +396,7 @@ class EtcdFile:
 
 
 def _previous(keys: npt.NDArray[np.void]) -> npt.NDArray[np.int64]:
-    """Return, for each record, the one before it of the same key; -1 where there is none."""
+    """Return, for each record, the previous record of its key; -1 without one."""
     order = np.lexsort((np.arange(len(keys)), keys["low"], keys["high"]))
     previous = np.full(len(keys), -1, np.int64)
     ordered = keys[order]

@@ -1,4 +1,4 @@
-"""Regular files opened, and nothing else: where a pipe or a device is in the place of one, no reader waits for it."""
+"""Opens regular files only: no reader waits for a pipe or a device in their place."""
 
 import errno
 import os
@@ -28,7 +28,7 @@ def open_regular(path: str | Path, flags: int = 0) -> int:
 
 
 def read_bounded(path: str | Path, limit: int) -> bytes:
-    """Return what a regular file holds.
+    """Return the content of a regular file.
 
     Raises:
         OSError: it cannot be read, is not a regular file, or holds more than `limit` bytes.

@@ -14,9 +14,9 @@ from backends.errors import NotEmptyError, TooLargeError, UnavailableError, Vers
 from backends.protocols import Acl, Versioned, Write, parents, parse_acl
 
 WORLD: Final = "world:anyone:cdrwa"
-"""What a key's ACL is where a write names none."""
+"""The ACL of a key that is written without one."""
 TRANSACTION_BYTES: Final = 1_000_000
-"""As much as a ZooKeeper takes."""
+"""The limit of a ZooKeeper."""
 
 
 @dataclass(slots=True)

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Final
 
 _BURST_S: Final = 0.1
-"""What was not used is kept for this long, and no longer: a pause earns no flood."""
+"""Unused operations are kept for so long only: no flood follows a pause."""
 
 
 class Pace:
-    """Lets so many operations pass a second, no matter who asks; safe to use from several threads.
+    """Limits operations a second, over all callers; safe to use from several threads.
 
     Args:
         ops_s: operations a second; None: as many as come.
@@ -35,7 +35,7 @@ class Pace:
         self._wait = wait or self._stopped.wait
 
     def take(self, count: int) -> None:
-        """Wait until so many more operations may be asked for."""
+        """Wait until so many further operations are allowed."""
         if self._ops_s is None:
             return
         with self._lock:

@@ -1,4 +1,4 @@
-"""What a metadata store promises, whichever it is.
+"""The promises of every metadata store.
 
 Keys are ``/``-separated and absolute. Values are opaque. Every write names the version that it replaces. The promises
 are tests, in tests/support/store_contracts.py, which run against every adapter.
@@ -41,7 +41,7 @@ CHANGES: Final = pa.schema(
         pa.field("after", pa.binary()),
     ]
 )
-"""What happened to keys of a store, as a table."""
+"""Changes of keys of a store, as a table."""
 
 FOLLOWED: Final = pa.schema(
     [
@@ -71,7 +71,7 @@ may give it once for many changes, and not at all for empty inner nodes of a led
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """What a store with a fixed point in time shows.
+    """The point in time that a store shows.
 
     Attributes:
         txn: number of the last transaction that is in it; None: nothing was ever written.
@@ -115,7 +115,7 @@ class Versioned:
 
 @dataclass(frozen=True, slots=True)
 class Acl:
-    """Who may do what with one key.
+    """The rights of identities on one key.
 
     Attributes:
         text: as in `Versioned`.
@@ -144,7 +144,7 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class Kerberos:
-    """Who one is, by SASL with GSSAPI: the environment's ticket or keytab says it.
+    """An identity by SASL with GSSAPI: from the environment's ticket or keytab.
 
     Attributes:
         service: first part of the servers' principals, before their host.
@@ -159,7 +159,7 @@ Sasl: TypeAlias = tuple[str, str] | Kerberos
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """One change: the value that a key must have if its version still is the expected one.
+    """One change: the new value of a key, if its version still is the expected one.
 
     Attributes:
         key: absolute.
@@ -250,7 +250,7 @@ class MetadataStore(Protocol):
         ...
 
     def raise_counter(self, key: str, beyond: int) -> int:
-        """Make the numbers that are taken from a key be above `beyond`; the key is created if it is absent.
+        """Raise a counting key, so that its next numbers are above `beyond`; an absent key is created.
 
         Never lowers. Can be interrupted and repeated.
 
@@ -284,7 +284,7 @@ class ScannableStore(MetadataStore, Protocol):
         ...
 
     def history(self, root: str) -> Iterator[pa.RecordBatch]:
-        """Yield what is known to have happened at and below `root` up to `point`, as `CHANGES`, `txn` ascending.
+        """Yield the known changes at and below `root` up to `point`, as `CHANGES`, `txn` ascending.
 
         Nothing says that it is everything: a store forgets (`Point.notes` says from where on it remembers).
         """
@@ -296,7 +296,7 @@ class LiveStore(MetadataStore, Protocol):
     """A store that is read while it changes; it numbers its changes, and its keys have ACLs."""
 
     def latest_txn(self) -> int:
-        """Return the number of the last transaction; what ended before this call is in every read after it."""
+        """Return the number of the last transaction; every later read has the writes that ended before this call."""
         ...
 
     def get_acls(self, keys: Iterable[str]) -> Iterator[tuple[str, Acl | None]]:
@@ -306,7 +306,7 @@ class LiveStore(MetadataStore, Protocol):
 
 @runtime_checkable
 class WatchableStore(MetadataStore, Protocol):
-    """A store that says when names change."""
+    """A store that reports changes of names."""
 
     def watch_names(self, keys: Sequence[str]) -> Iterator[frozenset[str]]:
         """Yield the keys directly below some keys, first at once, then each time that they are others.
@@ -332,7 +332,7 @@ class AccessControl(Protocol):
         ...
 
     def set_acl(self, key: str, acl: str, *, expected: int) -> int:
-        """Replace the ACL of one key if it still has the expected version; nothing else of it changes.
+        """Replace the ACL of one key if it still has the expected version; the key is unchanged otherwise.
 
         Returns:
             The new version of the ACL.
@@ -352,7 +352,7 @@ class ControlledStore(MetadataStore, AccessControl, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """Changes that are committed, and up to where nothing is missing.
+    """Committed changes, and the transaction up to which they are complete.
 
     Attributes:
         rows: `FOLLOWED`, in the order in which they happened, whole transactions; may be empty.
@@ -367,7 +367,7 @@ class Followed:
 
 @dataclass(frozen=True, slots=True)
 class FeedGap:
-    """Changes that a feed cannot give: what comes next is a new base.
+    """A gap in a feed: the next thing needed is a new base.
 
     Attributes:
         after: the last transaction before the gap; what is up to it was given.
@@ -392,7 +392,7 @@ class ChangeFeed(Protocol):
         ...
 
     def identify(self) -> str | None:
-        """Return what tells this store's history from that of one that was put in its place; None: nothing does.
+        """Return a mark of this store's history, to notice a store put in its place; None: it has none.
 
         Raises:
             UnavailableError: the store does not answer.
@@ -400,7 +400,7 @@ class ChangeFeed(Protocol):
         ...
 
     def open_base(self) -> MetadataStore:
-        """Open what a base is captured from; the caller closes it.
+        """Open the source for the capture of a base; the caller closes it.
 
         A `ScannableStore` shows one transaction. Of any other store, all up to `latest_txn` before the capture is in
         it, and later changes may be.
@@ -411,7 +411,7 @@ class ChangeFeed(Protocol):
         ...
 
     def follow(self, after: int) -> Iterator[Followed | FeedGap]:
-        """Yield what happens after a transaction, at least once a second, also where nothing happens.
+        """Yield the changes after a transaction, at least once a second, even without changes.
 
         A store that does not answer is asked again for as long as `close` is not called; meanwhile empty `Followed` of
         the last `through` and `until_ms` are yielded. Ends after a `FeedGap`, and after `close`.
@@ -422,12 +422,12 @@ class ChangeFeed(Protocol):
         ...
 
     def close(self) -> None:
-        """End what follows, from any thread."""
+        """End the feed, from any thread."""
         ...
 
 
 class Election(Protocol):
-    """Of several instances that name the same key, one leads at a time."""
+    """An election: of several instances with the same key, one leads at a time."""
 
     def campaign(self, lost: Callable[[], None]) -> bool:
         """Wait until this instance leads.
@@ -446,7 +446,7 @@ class Election(Protocol):
         ...
 
     def resign(self) -> None:
-        """Let another one lead; `lost` is not called for it. Nothing happens where this one does not lead."""
+        """Let another instance lead, without calling `lost`. Without a lead, nothing happens."""
         ...
 
     def close(self) -> None:

@@ -82,7 +82,7 @@ _PATH: Final = re.compile(r"(?:/[^/\x00-\x20\x7f?#]+)*/?")
 
 @dataclass(frozen=True, slots=True)
 class StoreAddress:
-    """What a store URI says.
+    """The parts of a store URI.
 
     Attributes:
         kind: the kind of store: zookeeper, zkfiles, etcd, etcdfile, catalog.
@@ -100,13 +100,13 @@ class StoreAddress:
 
     @property
     def is_live(self) -> bool:
-        """Whether servers answer at it; False: it is a copy in files."""
+        """Whether the URI names servers; False: a copy in files."""
         return self.kind in _LIVE
 
 
 @dataclass(frozen=True, slots=True)
 class OpenStore:
-    """An open store, and where BookKeeper's records are in it; a context manager that closes it.
+    """An open store, and the root of BookKeeper's records in it; a context manager that closes the store.
 
     Attributes:
         store: keys are absolute, so they begin with `root`.
@@ -130,7 +130,7 @@ class OpenStore:
 
 
 class StoreReader(Protocol):
-    """What can be read of a store, as `backends.protocols.MetadataStore` has it; it need not have a writing method."""
+    """The reading methods of a store, as in `backends.protocols.MetadataStore`; it needs no writing methods."""
 
     @property
     def uri(self) -> str:
@@ -184,7 +184,7 @@ class ReadOnlyStore:
 
 
 class ControlledReader(StoreReader, Protocol):
-    """What can be read of a live store with ACLs."""
+    """The reading methods of a live store with ACLs."""
 
     def latest_txn(self) -> int:
         """As `LiveStore`."""
@@ -237,7 +237,7 @@ class ReadOnlyScannableStore(ReadOnlyStore):
 
 
 def parse_store_uri(uri: str) -> StoreAddress:
-    """Return what a store URI says.
+    """Parse a store URI.
 
     Raises:
         UnsupportedStoreError: malformed, or of a store that is not read.
@@ -386,7 +386,7 @@ def open_election(
     tls: Tls | None = None,
     session_s: float = 15.0,
 ) -> Election:
-    """Return an election between instances that name the same key of a live store; nothing is connected to yet.
+    """Return an election between instances with the same key of a live store, without connecting yet.
 
     Args:
         uri: of a ZooKeeper or an etcd.
@@ -424,7 +424,7 @@ def open_feed(
     session_s: float = 30.0,
     patience_s: float = 60.0,
 ) -> ChangeFeed:
-    """Return what gives the committed changes of a live store.
+    """Return the feed of the committed changes of a live store.
 
     Args:
         uri: of the store.

@@ -33,15 +33,15 @@ _CURRENT: Final = "CURRENT"
 """The file that names the manifest; without it there is no database."""
 _MANIFEST: Final = "MANIFEST-"
 _COPIED: Final = {_CURRENT: 4 << 10, _MANIFEST: 2 << 30}
-"""Files that are copied, by their names or what these begin with, and how large they may be: one line; twice what the
-library lets a manifest grow to before it begins another."""
+"""Copied files, by name or prefix, and their largest sizes: one line; twice the size at which the library begins
+another manifest."""
 _NOT_LINKED: Final = frozenset({"LOCK", CONFIG})
 _TRIAL_S: Final = 10.0
-"""Of processor time that opening a database may take, beside what its size explains: usually it takes milliseconds."""
+"""Seconds of processor time to open a database, beside the time that its size explains: usually milliseconds."""
 _TRIAL_BYTES_S: Final = 5 << 20
-"""Of manifests and write-ahead logs a second: a tenth of what is usual."""
+"""Bytes of manifests and write-ahead logs a second: a tenth of the usual speed."""
 _TRIAL_TABLES_S: Final = 100
-"""Table files a second: a tenth of what is usual."""
+"""Table files a second: a tenth of the usual speed."""
 _SECTOR: Final = 512
 _PRIVATE: Final = "bkmeta-rocks-"
 _PRIVATE_PATH: Final = re.compile(rf"/\S*{_PRIVATE}[^/\s]+/[^/\s]+")
@@ -50,7 +50,7 @@ _BATCH: Final = 16_384
 _CUTS: Final = 4
 """Keys that are guessed for each share: the more, the more alike shares are."""
 _ATTEMPTS: Final = 8
-"""Sets of links that are tried; a compaction seldom ends twice within the milliseconds that one takes."""
+"""Attempts to link a set of files; a compaction seldom ends twice within the milliseconds of one attempt."""
 
 
 class _VanishedError(Exception):
@@ -103,7 +103,7 @@ class RocksReader:
         self._demand_end(last, low, high)
 
     def _demand_end(self, last: bytes | None, low: bytes | None, high: bytes | None) -> None:
-        """The library's iterators end silently at a broken block; ask what lies behind the last key."""
+        """The library's iterators end silently at a broken block, so the key after the last one is read too."""
         iterator = self._db.iter(_below(high))
         try:
             if last is not None:
@@ -121,7 +121,7 @@ class RocksReader:
             raise CorruptStoreError(str(self.folder), "the iteration ended before the last key")
 
     def shares(self, keys: int, limit: int, prefix: int) -> list[bytes]:
-        """Return the first bytes of the keys at which to cut, so that shares have about so many keys each.
+        """Return the first bytes of the keys at which to cut, for shares with about equally many keys.
 
         What is only in the write-ahead log is not counted, but lies in a share as everything does.
 
@@ -214,7 +214,7 @@ def _content(file: Path, limit: int) -> bytes:
 
 
 _tried: dict[bytes, str | None] = {}
-"""Why a database must not be opened here, None if it may; by what `_demand_trial` looks at."""
+"""The reason why a database must not be opened here, None if it may; by the files that `_demand_trial` reads."""
 
 
 def _demand_trial(folder: Path, links: Path, files: list[Path]) -> None:
@@ -248,7 +248,7 @@ def _demand_trial(folder: Path, links: Path, files: list[Path]) -> None:
 
 
 def _shorten(error: Exception, folder: Path) -> str:
-    """Return what the library said, of the folder itself instead of the links to it."""
+    """Return the library's message, with the folder itself in place of the links to it."""
     return _PRIVATE_PATH.sub(lambda _: str(folder), str(error))
 
 
@@ -273,7 +273,7 @@ def _find_links(folder: Path) -> list[Path]:
 
 
 def _raise_unless_log_damage(error: Exception, folder: Path, links: Path, names: set[str]) -> None:
-    """Tell by the message what went wrong; the library has one exception for everything."""
+    """Return the kind of an error by its message; the library has one exception for everything."""
     text = _shorten(error, folder)
     if "No such file" in text:
         if names == {file.name for file in _find_links(folder)}:

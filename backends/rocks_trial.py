@@ -22,7 +22,7 @@ CONFIG: Final = "rocksdict-config.json"
 _WAIT_S: Final = 600.0
 """Beyond the processor time."""
 TRIAL: Final = "try-rocksdb"
-"""First argument of a packed program that is to try an opening: it has no Python that could be called."""
+"""First argument of a packed program for a trial: it has no Python interpreter to call."""
 _PROGRAM: Final = "import sys; sys.path[:] = sys.argv[3:]; from backends.rocks_trial import main; main()"
 
 
@@ -73,7 +73,7 @@ def try_opening(links: Path, within_s: float) -> str | None:
 
 
 def main() -> None:
-    """Open what the command line names, and end; see `try_opening`."""
+    """Open the database of the command line, and end; see `try_opening`."""
     within_s = float(sys.argv[2])
     signal.setitimer(signal.ITIMER_PROF, within_s)
     signal.setitimer(signal.ITIMER_REAL, within_s + _WAIT_S)

@@ -33,7 +33,7 @@ _PLUGIN: Final = "sasl"
 _BY_DIGEST: Final = "sasl-digest-md5"
 _BY_KERBEROS: Final = "sasl-gssapi"
 _BOOKKEEPER: Final = "bookkeeper"
-"""What bookies are called where both sides take a name for granted: service and host of DIGEST-MD5."""
+"""Service and host of bookies in DIGEST-MD5; both sides assume them."""
 
 
 class Exchange(Protocol):

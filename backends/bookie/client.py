@@ -48,17 +48,17 @@ _BARREN: Final = 3
 _READ: Final = 1 << 18
 """Bytes read at a time."""
 _REFILL: Final = 4
-"""Sent is when a fourth of what may be in flight is free: many requests at once cost both sides less."""
+"""Requests are sent when a fourth of the allowed flight is free: many at once cost both sides less."""
 _WATCH_S: Final = 0.25
 """How often deadlines are checked."""
 _HELD_UP_S: Final = 1.0
-"""A look that comes so late says that this process could not run."""
+"""A check that comes so late means that this process could not run."""
 _ROUNDS: Final = 32
 """Rounds of an authentication."""
 _ANY: Final = frames.read_entry(0, 0)
 """The error of a bookie for a client that it does not know."""
 _BURST_S: Final = 0.05
-"""Requests of so many seconds may be sent at once under a rate cap."""
+"""Under a rate cap, the requests of so many seconds may be sent at once."""
 
 
 class Address(NamedTuple):
@@ -87,7 +87,7 @@ class Tls:
     check_host: bool = True
 
     def context(self) -> ssl.SSLContext:
-        """Return what connections are encrypted with.
+        """Return the TLS context of connections.
 
         Raises:
             OSError: a file cannot be read, or holds no certificate or key (`ssl.SSLError`).
@@ -162,7 +162,7 @@ class _RefusedError(Exception):
 
 @dataclass(slots=True, eq=False)
 class _Item:
-    """A request on its way: whom it is for, and how often it went wrong."""
+    """A request in flight: its caller, and the number of failures."""
 
     request: Request
     tag: Any
@@ -172,13 +172,13 @@ class _Item:
 
 @dataclass(slots=True, eq=False)
 class _Work:
-    """One call of `ask`: what is to be sent, and what has to be sent again."""
+    """One call of `ask`: the requests to send, and those to send again."""
 
     fresh: Iterator[tuple[Any, Request]]
     take: Callable[[Any, Answer], None]
     busy: deque[_Item] = field(default_factory=deque)
     broken: deque[_Item] = field(default_factory=deque)
-    """Lost with a connection. Perhaps one of them broke it, so each is sent alone, when all others are answered."""
+    """Requests lost with a connection. One may have broken it, so each is sent alone, after all others are answered."""
     pause_until: float = 0.0
 
     def next(self) -> _Item | None:
@@ -189,7 +189,7 @@ class _Work:
         return None
 
     def lose(self, items: Iterable[_Item], answer: Answer) -> None:
-        """Take back what was outstanding on a connection that broke."""
+        """Take back the outstanding requests of a broken connection."""
         for item in items:
             item.broken += 1
             if item.broken > 1:
@@ -207,7 +207,7 @@ class _Work:
 
 
 class _Connection(asyncio.BufferedProtocol):
-    """One connection: sends while there is room, and hands answers on."""
+    """One connection: sends within its limit, and passes answers on."""
 
     def __init__(self, options: Options, paces: Sequence[Pace]) -> None:
         self._options = options
@@ -293,7 +293,7 @@ class _Connection(asyncio.BufferedProtocol):
     # What the bookie's client calls
 
     async def call(self, request: Request) -> Answer:
-        """Ask one thing and wait for the answer; only before anything else is asked."""
+        """Send one request and wait for the answer; only before all other requests."""
         if self.lost is not None or self._transport is None:
             return self.lost or Answer(Outcome.NO_ANSWER, detail="not connected")
         self._called = self._loop.create_future()
@@ -307,7 +307,7 @@ class _Connection(asyncio.BufferedProtocol):
             self._called = None
 
     def tell(self, request: Request) -> None:
-        """Say what has no answer; only before anything else is asked."""
+        """Send a message without an answer; only before all other requests."""
         if self._transport is not None and self.lost is None:
             self._transport.write(self._talk.send(request, None))
             self._talk.end()
@@ -324,7 +324,7 @@ class _Connection(asyncio.BufferedProtocol):
         self._transport = made
 
     async def serve(self, work: _Work) -> Answer | None:
-        """Send all of the work and hand its answers on; return what the rest of it gets, if the bookie fell silent.
+        """Send all requests and pass answers on; return the error for the rest, if the bookie fell silent.
 
         It ends early if the connection breaks; what was lost with it is in the work again.
         """
@@ -353,7 +353,7 @@ class _Connection(asyncio.BufferedProtocol):
     # Inside
 
     def _fill(self) -> None:
-        """Send what there is room for; notice when all is answered."""
+        """Send as many requests as allowed; notice when all are answered."""
         work, transport, over = self._work, self._transport, self._over
         if work is None or transport is None or over is None or over.done() or not self._writable:
             return
@@ -433,7 +433,7 @@ async def _pause(attempt: int) -> None:
 
 
 async def _prove(step: Callable[..., bytes | None], *payload: bytes) -> bytes | None:
-    """Return what comes next of an authentication; it may have to ask a server of its own, and others go on.
+    """Return the next round of an authentication; it may ask a server of its own, while others go on.
 
     Raises:
         _RefusedError: nothing does.
@@ -457,7 +457,7 @@ class Bookie:
         self._out: tuple[float, Answer] | None = None
 
     async def ask(self, requests: Iterable[tuple[T, Request]], take: Callable[[T, Answer], None]) -> None:
-        """Ask many things, and hand each answer on as it comes, in any order; every request gets exactly one.
+        """Send many requests, and pass each answer on as it comes, in any order; every request gets exactly one.
 
         Args:
             requests: with a tag each; taken as there is room for them. An iterator that has ended is asked again as
@@ -502,7 +502,7 @@ class Bookie:
             await _pause(barren)
 
     async def one(self, request: Request) -> Answer:
-        """Ask one thing."""
+        """Send one request."""
         answers: list[Answer] = []
         await self.ask([(None, request)], lambda _, answer: answers.append(answer))
         return answers[0]

@@ -43,7 +43,7 @@ T = TypeVar("T")
 LAST: Final = -1
 """Entry id of a read: the last one that the bookie has."""
 LARGEST_FRAME: Final = 64 << 20
-"""Far above a bookie's own limit for requests (5 MiB): it sends larger answers than it takes."""
+"""Far above a bookie's own limit for requests (5 MiB): answers may be larger than requests."""
 AUTH_DISABLED: Final = "AuthDisabledPlugin"
 """Plugin named in the answer of a bookie that asks for no authentication, or has had it."""
 
@@ -54,7 +54,7 @@ _I64: Final = 1 << 63
 
 
 class Operation(IntEnum):
-    """What can be asked for."""
+    """The kinds of requests."""
 
     READ_ENTRY = 1
     AUTH = 5
@@ -81,7 +81,7 @@ class Status(IntEnum):
 
 
 class Outcome(StrEnum):
-    """What became of a request; see the module's table. Values are stored, so never renamed."""
+    """The outcome of a request; see the module's table. Values are stored, so never renamed."""
 
     ANSWER = "answer"
     NEGATIVE = "negative"
@@ -150,7 +150,7 @@ def bookie_info() -> Request:
 
 
 def authenticate(plugin: str, payload: bytes) -> Request:
-    """Say one round of an authentication."""
+    """Return one round of an authentication."""
     return Request(Operation.AUTH, plugin=plugin, payload=payload)
 
 
@@ -166,7 +166,7 @@ def _id(value: int) -> int:
 
 
 class Answer(NamedTuple):
-    """What a bookie said to one request, or that it said nothing.
+    """A bookie's answer to one request, or its silence.
 
     Attributes:
         outcome: how to take it.
@@ -192,7 +192,7 @@ class Answer(NamedTuple):
 
     @property
     def said(self) -> str:
-        """The status and what else is known, in words."""
+        """The status and its details, in words."""
         name = "" if self.status is None else _name(self.status)
         return ": ".join(filter(None, (name, self.detail))) or self.outcome.value
 
@@ -245,7 +245,7 @@ _INNER: Final[dict[int, Literal["read", "auth", "readLac", "info", "startTls", "
 
 
 def interpret(request: Request, response: pb.Response) -> Answer:
-    """Return what a response says to a request; every response says something."""
+    """Return the answer that a response means for a request."""
     operation, status = request.operation, response.status
     if response.header.operation != operation:
         return _not_understood(status, f"an answer to operation {response.header.operation}")
@@ -336,7 +336,7 @@ class Conversation(Generic[T]):
         return _frame(self._listing)
 
     def receive(self, data: bytes | bytearray | memoryview) -> list[tuple[Request, T, Answer]]:
-        """Take bytes, cut anywhere, and return the answers that they complete, in their order.
+        """Add received bytes, cut anywhere, and return the answers that they complete, in order.
 
         Raises:
             ProtocolError: not frames of this protocol; nothing that follows on this connection can be taken. Answers
@@ -377,7 +377,7 @@ class Conversation(Generic[T]):
         return [self._outstanding.pop(txn)[:2] for txn in late]
 
     def end(self) -> list[tuple[Request, T]]:
-        """Give up, and return, all that is outstanding."""
+        """Give up, and return, all outstanding requests."""
         left = [(request, context) for request, context, _ in self._outstanding.values()]
         self._outstanding.clear()
         return left

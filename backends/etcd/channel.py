@@ -109,7 +109,7 @@ class Channel:
         return self._closed
 
     def close(self) -> None:
-        """End the connection; what is under way fails."""
+        """End the connection; requests in flight fail."""
         with self._lock:
             self._closed = True
             if self._client is not None:
@@ -130,7 +130,7 @@ class Channel:
             raise self._unavailable("the connection was closed") from error
 
     def answer(self, asked: Asked, key: str) -> Any:  # noqa: ANN401 - a message
-        """Return the answer to a request, once it is there.
+        """Wait for the answer to a request, and return it.
 
         Args:
             asked: from `send`.

@@ -51,7 +51,7 @@ class Keys:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Events:
-    """What a watch said, one write a row.
+    """The events of a watch, one write a row.
 
     Attributes:
         keys: after the write; of a removal only `key` and `modified`.
@@ -114,7 +114,7 @@ def _keys_of(kvs: Sequence[Any]) -> Keys:
 
 
 def _lay_out(raws: Sequence[bytes]) -> tuple[npt.NDArray[np.uint8], Ints, Ints]:
-    """Return all bytes, and where each message begins and ends in them."""
+    """Return all bytes, and the begin and end of each message in them."""
     ends = np.cumsum(np.fromiter(map(len, raws), np.int64, len(raws)))
     # What looks beyond the end of the last message sees zeros.
     data = np.frombuffer(b"".join((*raws, bytes(_VARINT + 1))), np.uint8)
@@ -148,7 +148,7 @@ class _Field:
     end: Ints
 
     def texts(self, data: npt.NDArray[np.uint8]) -> pa.Array:
-        """Return the bytes: between two of them there is one that is left out."""
+        """Return the bytes; one byte between each two is left out."""
         offsets = np.stack([self.start, self.end], axis=1).astype(np.int32).ravel()
         count = max(len(offsets) - 1, 0)
         whole = pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
@@ -179,7 +179,7 @@ def _fields(data: npt.NDArray[np.uint8], start: Ints, end: Ints, tags: Sequence[
 
 
 def _varints(data: npt.NDArray[np.uint8], position: Ints, rows: Ints) -> Ints | None:
-    """Read a number at the place of each of some rows, and move the place; None: one is longer than numbers are."""
+    """Read a number at the place of each of some rows, and move the place; None: a number is too long."""
     value = np.zeros(len(rows), np.uint64)
     left = np.arange(len(rows))
     for byte in range(_VARINT):

@@ -1,4 +1,4 @@
-"""What happens to keys of an etcd, as it happens: a watch with previous values, from any revision that is kept.
+"""Changes of keys of an etcd as they happen: a watch with previous values, from any kept revision.
 
     a revision comes whole     a server sends all of a revision's events of one watch in one answer
     nothing is missing up to   the last revision that the watch gave; where the store's revision is the same, that is
@@ -36,7 +36,7 @@ _LOG: Final = logging.getLogger(__name__)
 _TICK_S: Final = 0.5
 """Between two reads of the store's revision."""
 _WAITING: Final = 64
-"""Answers of the watch that wait to be taken: the server keeps what is behind them."""
+"""Most waiting answers of the watch: the server keeps later ones."""
 _PROOF_S: Final = 5.0
 _AGAIN_S: Final = 0.5
 _PERMANENT: Final = 0
@@ -52,7 +52,7 @@ class _Seen:
 
 @dataclass(frozen=True, slots=True)
 class _Compacted:
-    """The watch begins behind what is kept."""
+    """The watch begins before the kept revisions."""
 
     revision: int
 
@@ -171,7 +171,7 @@ class EtcdFeed:
             time.sleep(_AGAIN_S)
 
     def _select(self, rows: pa.Table) -> pa.Table:
-        """Return the rows of what is followed: other keys may be between them."""
+        """Return the rows of followed keys: other keys may be between them."""
         wanted = np.zeros(rows.num_rows, np.bool_)
         for top in self._tops:
             below = pc.or_(pc.equal(rows["key"], top), pc.starts_with(rows["key"], f"{top}/"))
@@ -179,7 +179,7 @@ class EtcdFeed:
         return rows.filter(pa.array(wanted))
 
     def _prove(self, through: int, revision: int) -> int:
-        """Return the later of two revisions if no change of what is followed lies between them; else the first."""
+        """Return the later of two revisions if no followed key changed between them; else the first."""
         if not self._may_see_all:
             return through
         try:
@@ -207,7 +207,7 @@ class EtcdFeed:
                 if int(keys.modified.max()) >= revision:
                     return revision
         except grpc.RpcError:
-            """The watch that matters says what is wrong."""
+            """The main watch reports the error."""
         finally:
             ended.set()
             call.cancel()
@@ -227,7 +227,7 @@ class _Connection:
             threading.Thread(target=target, name="etcd-feed", daemon=True).start()
 
     def take(self) -> _Item | None:
-        """Return what came next; None: nothing for a while."""
+        """Return the next answer; None: none came for a while."""
         try:
             return self._items.get(timeout=2 * _TICK_S)
         except queue.Empty:
@@ -281,7 +281,7 @@ class _Connection:
             self._put(error)
 
     def _look(self) -> None:
-        """Say again and again which revision the store has."""
+        """Report the store's revision again and again."""
         request = rpc.RangeRequest(key=self._range[0], keys_only=True)
         while not self._ended.wait(_TICK_S):
             at_ms = time.time_ns() // 1_000_000
@@ -295,7 +295,7 @@ class _Connection:
 
 
 def _make_rows(events: columns.Events) -> pa.Table:
-    """Return what a watch said as `FOLLOWED`."""
+    """Return the events of a watch as `FOLLOWED`."""
     changes = pages.changes(events)
     count = changes.num_rows
     keys, deleted = events.keys, pa.array(events.deleted)

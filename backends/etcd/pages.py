@@ -27,7 +27,7 @@ from backends.protocols import CHANGES, KEYS, Versioned
 PAGE: Final = 10_000
 """Keys of the first page of ledgers: 3 MB of records."""
 PAGE_BYTES: Final = 8 << 20
-"""Of the pages behind it, as its keys tell: each costs the server some time, whatever it holds."""
+"""Pages after a page, as its keys predict: each costs the server some time, whatever its content."""
 LARGER: Final = 4
 """Times that these may have more keys than the first, or fewer."""
 FEW: Final = 32
@@ -45,7 +45,7 @@ _ID: Final = re.compile(rb"([0-9a-f]{8})-([0-9a-f]{4})-([0-9a-f]{4})-([0-9a-f]{4
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Keys from `start` to `end`, exclusive; where `stop` is not 0, ids from `at` to `stop`, so many at once."""
+    """Keys from `start` to `end`, exclusive; if `stop` is not 0, ids from `at` to `stop`, in windows."""
 
     start: bytes
     end: bytes
@@ -55,7 +55,7 @@ class Page:
 
     @property
     def bound(self) -> bytes:
-        """The end of what is asked for at once."""
+        """The end of one request."""
         return self.end if self.at + self.width >= self.stop else _prefix(self.start) + _digits(self.at + self.width)
 
 
@@ -74,7 +74,7 @@ def end_of(prefix: bytes) -> bytes:
 
 
 def ranges(root: bytes) -> list[Page]:
-    """Return what covers the keys below a root."""
+    """Return the ranges that cover the keys below a root."""
     below, ledgers = root + b"/", root + _LEDGERS
     return [
         Page(below, ledgers),
@@ -86,7 +86,7 @@ def ranges(root: bytes) -> list[Page]:
 def read(
     pages: Sequence[Page], revision: int, ask: Callable[[Any], Any], answer: Callable[[Any, Any], Any]
 ) -> Iterator[Any]:
-    """Yield the answers to what covers the pages, in no particular order.
+    """Yield the answers for the pages, in no particular order.
 
     Args:
         pages: disjoint.
@@ -129,7 +129,7 @@ def cut(raws: Iterable[bytes]) -> Iterator[list[bytes]]:
 
 
 def _rest(page: Page, response: Any, keys: int) -> list[Page]:  # noqa: ANN401 - a message
-    """Return what is still to be asked for, so many keys at a time."""
+    """Return the remaining ranges, in pages."""
     count = len(response.kvs)
     following = page.at + page.width
     if not response.more:
@@ -190,7 +190,7 @@ def batch(keys: Keys) -> pa.RecordBatch:
 
 
 def _names(keys: pa.Array) -> pa.Array:
-    """Return keys as text; what is not UTF-8 in one is written with backslashes."""
+    """Return keys as text; bytes that are not UTF-8 are written with backslashes."""
     try:
         return keys.cast(pa.string())
     except pa.ArrowInvalid:
@@ -210,7 +210,7 @@ def make_versioned(kv: Any) -> Versioned:  # noqa: ANN401 - a message
 
 
 def changes(events: Events) -> pa.RecordBatch:
-    """Return what writes did as `CHANGES`."""
+    """Return writes as `CHANGES`."""
     keys = events.keys
     made = np.where(keys.version == 1, "created", "changed")
     columns = {

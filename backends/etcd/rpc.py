@@ -103,7 +103,7 @@ _STREAMS: Final = frozenset({"Watch", "WatchPage", "LeaseKeepAlive"})
 
 
 def _stub(service: str) -> Callable[[grpc.Channel], Any]:
-    """Return what makes an object with the methods of one service."""
+    """Return a function that makes an object with the methods of one service."""
 
     def make(channel: grpc.Channel) -> Any:  # noqa: ANN401 - its methods are made here
         methods = {}

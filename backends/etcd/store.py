@@ -58,7 +58,7 @@ _RANGE_PAGE: Final = "RangePage"
 _FIRST: Final = 2
 """The first revision that a write makes: an empty store has revision 1."""
 _MADE: Final = 60
-"""Parents made by one request: each is a transaction inside it, which counts too."""
+"""Most parents in one request: each is a transaction inside it, which counts too."""
 _PUTS_IN_FLIGHT: Final = 256
 """To raise a counter: each is a write of its own, and the server syncs many at once."""
 _TRANSACTION_BYTES: Final = 1_500_000
@@ -68,13 +68,13 @@ _OVERHEAD: Final = 60
 _COUNTER_END: Final = (1 << 56) - 1
 """An id has its bucket in its highest 8 bits and the number in the others."""
 _WATCH_S: Final = 60.0
-"""A watch is set again after so long: a connection that died silently is noticed."""
+"""A watch is set again after so long, to notice a connection that died silently."""
 _TOKENS: Final = 2
 """Tries of a write that is refused because the user's token is old: nothing was done."""
 
 
 class EtcdStore:
-    """A metadata store on an etcd cluster; what it scans is one revision.
+    """A metadata store on an etcd cluster; a scan is of one revision.
 
     Args:
         hosts: ``host:port`` joined with commas, all of one cluster.
@@ -187,7 +187,7 @@ class EtcdStore:
             return error  # it is sent again when its turn comes
 
     def _wait_for(self, request: Any, asked: Asked | UnavailableError, method: str = _RANGE) -> Any:  # noqa: ANN401 - messages
-        """Wait for the answer to one of many reads under way; it is asked for again if it was lost."""
+        """Wait for the answer to one of many reads in flight; a lost read is sent again."""
         try:
             if isinstance(asked, Asked):
                 return self._answer(asked, request)
@@ -291,7 +291,7 @@ class EtcdStore:
             return self._point
 
     def _read_compaction(self) -> int | None:
-        """Return the revision up to which the past is gone; 0: none of it; None: the user may not read the past."""
+        """Return the revision up to which the history is gone; 0: it is complete; None: the user may not read it."""
         with closing(self._watch(1)) as watched:
             try:
                 next(watched)
@@ -363,7 +363,7 @@ class EtcdStore:
                 self._retrying(self._look)
 
     def _watch(self, start: int) -> Generator[Any]:
-        """Yield what a watch of all keys says from a revision on; first, without events, that it may be watched.
+        """Yield the answers of a watch of all keys from a revision on; the first one proves the right to watch.
 
         All keys, since only they show the end: every revision changed one of them.
         """
@@ -414,7 +414,7 @@ class EtcdStore:
                 raise VersionConflictError(changes[0].key, "its parents were removed meanwhile") from error
 
     def _parents_of(self, changes: Sequence[Write]) -> set[bytes]:
-        """Return the parents that must be there, but for those that an earlier change makes."""
+        """Return the parents that must exist, except those that an earlier change makes."""
         wanted: set[bytes] = set()
         own: set[str] = set()
         for change in changes:
@@ -468,7 +468,7 @@ class EtcdStore:
         raise self._refusal(changes, [item.response_range.kvs for item in response.responses])
 
     def _childless(self, change: Write, changes: Sequence[Write]) -> Any:  # noqa: ANN401 - a message
-        """Return the comparison that holds where a key has nothing below it but what is removed with it."""
+        """Return the comparison that a key has no children except those removed with it."""
         below = change.key.encode() + b"/"
         end = pages.end_of(below)
         own = [other for other in changes if other.key.startswith(f"{change.key}/")]

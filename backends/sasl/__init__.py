@@ -1,1 +1,1 @@
-"""SASL, for ZooKeeper and bookies: proofs of who one is, by a password or a Kerberos ticket; knows no connections."""
+"""SASL, for ZooKeeper and bookies: proofs of an identity by a password or a Kerberos ticket, without connections."""

@@ -26,7 +26,7 @@ _WAYS: Final = 4
 
 
 class SaslRefusedError(BackendError):
-    """A proof cannot be given, or the server's proves nothing; its argument says why, without a secret."""
+    """A proof cannot be made, or the server's proof is wrong; the argument says why, without a secret."""
 
 
 class Proof(Protocol):
@@ -34,10 +34,10 @@ class Proof(Protocol):
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more is to be sent."""
+        """Whether the exchange has no further message to send."""
 
     def answer(self, challenge: bytes) -> bytes:
-        """Return what follows a server's message; the first one has none.
+        """Return the next message after a server's message; the first one follows none.
 
         Raises:
             SaslRefusedError: nothing does.

@@ -23,7 +23,7 @@ _GENERAL_CODE: Final = 1
 _MECHANISM_CODE: Final = 2
 _MUTUAL: Final = 2
 _INTEGRITY: Final = 32
-"""What a context must give: the server proves itself too, and messages can be signed."""
+"""Flags that a context must have: the server proves itself too, and messages can be signed."""
 
 
 class _Buffer(ctypes.Structure):
@@ -46,7 +46,7 @@ _SERVICE, _SERVICE_KEPT = _make_oid(b"\x2a\x86\x48\x86\xf7\x12\x01\x02\x01\x04")
 
 
 class KerberosError(Exception):
-    """Kerberos gives no proof; its text is the library's: no ticket, an unknown server, a KDC that is not reached."""
+    """Kerberos has no proof; the text is the library's: no ticket, an unknown server, an unreachable KDC."""
 
 
 @cache
@@ -87,7 +87,7 @@ def _library() -> ctypes.CDLL:
 
 
 def name_principal() -> str:
-    """Return who the environment's ticket or keytab says we are, as ``name@REALM``.
+    """Return our identity from the environment's ticket or keytab, as ``name@REALM``.
 
     Raises:
         UnsupportedAuthError: the machine has no Kerberos.
@@ -130,7 +130,7 @@ class SecurityContext:
         _demand(self._library.gss_import_name(byref(minor), name.buffer, byref(_SERVICE), byref(self._server)), minor)
 
     def step(self, token: bytes) -> bytes:
-        """Return what answers a server's token; what the proof begins with answers none.
+        """Return the answer to a server's token; the first message answers none.
 
         Raises:
             KerberosError: there is no ticket, no such server, or the server's token proves nothing.
@@ -157,7 +157,7 @@ class SecurityContext:
         return _take(signed)
 
     def unwrap(self, message: bytes) -> bytes:
-        """Return what a signed message says.
+        """Return the content of a signed message.
 
         Raises:
             KerberosError: the server did not sign it.
@@ -174,7 +174,7 @@ class SecurityContext:
 
 
 class _Held:
-    """Bytes that C reads, as long as this is there."""
+    """Bytes that C reads during the lifetime of this object."""
 
     def __init__(self, content: bytes) -> None:
         self._content = ctypes.create_string_buffer(content, len(content))
@@ -183,7 +183,7 @@ class _Held:
 
 
 def _take(buffer: _Buffer) -> bytes:
-    """Return what C put into a buffer, and give that back."""
+    """Return the content of a C buffer, and free the buffer."""
     content = ctypes.string_at(buffer.value, buffer.length) if buffer.value else b""
     _library().gss_release_buffer(byref(c_uint32()), byref(buffer))
     return content

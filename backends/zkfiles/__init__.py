@@ -1,1 +1,1 @@
-"""ZooKeeper's own files, read without a server: snapshots, transaction logs, and what they come to together."""
+"""ZooKeeper's own files, read without a server: snapshots, transaction logs, and the state from both."""

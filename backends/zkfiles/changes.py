@@ -1,4 +1,4 @@
-"""What happened to keys, out of transaction logs: each change with the session, the time, and the bytes before it.
+"""Changes of keys from transaction logs: each with its session, its time, and the bytes before it.
 
 The bytes before a key's first change are looked up in a snapshot that was begun before it, where there is one; a node
 that such a snapshot has from a later transaction says nothing. Behind a break in the logs everything known is dropped.
@@ -41,12 +41,12 @@ Row = tuple[bytes, int, int | None, int, str, bytes | None, bytes | None]
 def changes(
     history: History, snapshots: Sequence[Path], read: Snapshot, root: bytes, until: int
 ) -> Iterator[pa.RecordBatch]:
-    """Yield what happened at and below a path up to a zxid, in order.
+    """Yield the changes at and below a path up to a zxid, in order.
 
     Args:
         history: the transactions.
         snapshots: to look up what was before them.
-        read: one of them that is read already, or an empty one.
+        read: one of these snapshots, if already parsed, or an empty one.
         root: the path; empty: all.
         until: the last zxid.
 
@@ -98,7 +98,7 @@ def _rows(history: History, snapshots: Sequence[Path], read: Snapshot, root: byt
 
 
 def _find_snapshot(history: History, number: int, snapshots: Sequence[Path], read: Snapshot) -> Snapshot | None:
-    """Return the snapshot to look up what was before the unbroken records from a row on."""
+    """Return the snapshot with the state before the unbroken records from a row on."""
     zxids = history.rows["zxid"]
     first = int(zxids[number])
     later = history.breaks[history.breaks > number]
@@ -116,7 +116,7 @@ def _find_snapshot(history: History, number: int, snapshots: Sequence[Path], rea
 
 
 class _Known:
-    """What is known of keys while records go by."""
+    """The known state of keys while records are read."""
 
     def __init__(self, root: bytes, base: Snapshot | None) -> None:
         self._root = root

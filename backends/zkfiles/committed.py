@@ -1,4 +1,4 @@
-"""The committed transactions of a ZooKeeper, out of the logs of one server or of several, while they are written.
+"""The committed transactions of a ZooKeeper, from growing logs of one or several servers.
 
 A server writes a transaction down before it is committed; after an election some are never. A transaction is proven by:
 
@@ -34,7 +34,7 @@ from backends.zkfiles.tail import Broken, Logged, LogTail, TakenBack
 _PENDING: Final = 1 << 17
 """Transactions that wait for a proof in memory, at most; the rest waits in the logs."""
 _STALLED: Final = 20
-"""Reads without anything new from a server, while another one has more, after which the other one is read."""
+"""After so many reads of a server without news, while another one has more, the other one is read."""
 _LARGEST_SETTING: Final = 1 << 20
 _SERVER_LINE: Final = re.compile(rb"^server\.([0-9]+)=(.*)$", re.MULTILINE)
 _GROUPS: Final = re.compile(rb"^(group|weight)\.", re.MULTILINE)
@@ -42,7 +42,7 @@ _OBSERVES: Final = re.compile(rb"^\s*peerType\s*=\s*observer\s*$", re.MULTILINE)
 
 
 class Role(Enum):
-    """What a server's log holds."""
+    """The kind of records in a server's log."""
 
     STANDALONE = "standalone"
     OBSERVER = "observer"
@@ -110,12 +110,12 @@ class LoggingServer:
         return next((path for path in listed if previous < (snapshot.zxid_of(path.name) or 0) < following), None)
 
     def epoch(self) -> int | None:
-        """Return the epoch that the server takes part in; None: it does not say."""
+        """Return the epoch of the server; None: not known."""
         return _read_epoch({path.parent for path in self.server.snapshots})
 
 
 def find_role(server: Server) -> Role:
-    """Tell what a server's log holds: an observer's ``zoo.cfg`` is at most two folders above its files."""
+    """Return the kind of a server's log: an observer's ``zoo.cfg`` is at most two folders above its files."""
     trees = {path.parent for path in server.snapshots}
     for folder in trees:
         for above in folder.parents[:2]:
@@ -184,7 +184,7 @@ class CommittedLog:
 
     @property
     def role(self) -> Role:
-        """What the log holds that is read."""
+        """The kind of the log that is read."""
         return self._servers[0].role
 
     @property
@@ -198,7 +198,7 @@ class CommittedLog:
             source.tail.close()
 
     def read(self, shown: int | None) -> Iterator[Logged | Void | Broken]:
-        """Yield what is proven now; each transaction must be applied before the next one is asked for.
+        """Yield the transactions that are proven now; apply each before asking for the next one.
 
         Args:
             shown: zxid of the last transaction in a state that clients were shown; None: not known.
@@ -255,7 +255,7 @@ class CommittedLog:
                     self._broken = item
 
     def _read_other(self, source: LoggingServer) -> None:
-        """Read the log of a server that only proves what another one's has."""
+        """Read the log of a server that only proves the records of another server."""
         if len(source.waiting) >= _PENDING:
             return
         try:
@@ -269,7 +269,7 @@ class CommittedLog:
             source.waiting.clear()
 
     def _replace_first(self, beyond: int) -> bool:
-        """Read another server's log from the proven transactions on, if one has later ones; tell whether."""
+        """Read another server's log from the proven transactions on, if it has later ones; return whether one has."""
         for place, source in enumerate(self._servers[1:], 1):
             if source.tail.last > beyond and (self._kept is None or source.tail.last >= self._kept.zxid):
                 first = self._servers[0]
@@ -324,7 +324,7 @@ class CommittedLog:
                 return
 
     def _give_up_without_digest(self, ended: Sequence[Logged], following: Sequence[Logged]) -> None:
-        """Give up where a log has no digests: before 3.6, or where they are switched off."""
+        """Give up if a log has no digests: before 3.6, or with digests switched off."""
         if self._broken is not None or any(record.transaction.changes for record in following):
             why = (
                 f"nothing proves whether {len(ended)} transactions up to {ended[-1].zxid:#x} were committed before "
@@ -334,7 +334,7 @@ class CommittedLog:
             self._pending.clear()
 
     def _give_up_late(self, epoch: int, shown: int | None) -> None:
-        """Give up what waits for a proof where a break follows it, or where too much waits that is of an old epoch."""
+        """Give up transactions that wait for a proof before a break, or if too many of an old epoch wait."""
         is_full = len(self._pending) >= _PENDING and shown is not None and epoch_of(shown) > epoch
         if is_full:
             why = f"{len(self._pending)} transactions of epoch {epoch} wait for a proof, and a later epoch has begun"
@@ -343,7 +343,7 @@ class CommittedLog:
             self._pending.clear()
 
     def _count_proven(self, epoch: int, shown: int | None) -> int:
-        """Return how many of the first records, all of one epoch, are shown to clients or in most logs."""
+        """Return how many of the first records, all of one epoch, clients have seen or most logs have."""
         count = 0
         limit = shown if shown is not None and epoch_of(shown) == epoch else -1
         voting = self._list_voting(epoch)

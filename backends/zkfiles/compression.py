@@ -1,4 +1,4 @@
-"""The bytes of a snapshot's file as they were before gzip or snappy, bounded, and as far as they can be read."""
+"""The uncompressed bytes of a snapshot's file (gzip or snappy), bounded, as far as they can be read."""
 
 import io
 import os
@@ -20,14 +20,14 @@ _SNAPPY_RATIO: Final = 64
 _GZIP_RATIO: Final = 100
 """Nodes differ in their paths, times and transactions: a snapshot shrinks to a tenth, hardly ever to a fiftieth."""
 _GZIP_FREE: Final = 64 << 20
-"""So much may come of anything."""
+"""Most uncompressed bytes of any file."""
 _PIECE: Final = 8 << 20
 _BLOCK: Final = 4096
 _I32: Final = struct.Struct(">i")
 
 
 def read_image(file: IO[bytes]) -> tuple[str, bytes, MalformedError | None]:
-    """Return what a file holds, and what is wrong with its compression or the disk."""
+    """Return the content of a file, and the damage of its compression or of the disk."""
     head = file.read(len(_SNAPPY))
     file.seek(0)
     kind, inflate = "plain", _copy

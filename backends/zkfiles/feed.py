@@ -40,17 +40,17 @@ _PAUSE_S: Final = 0.3
 _ROWS: Final = 1 << 13
 _BYTES: Final = 8 << 20
 _BASE_S: Final = 30.0
-"""How long a base waits for the proof of what its snapshot has."""
+"""How long a base waits for the proof of its snapshot's transactions."""
 _SAMPLES: Final = 1 << 12
 
 Clock = Callable[[], int]
 
 
 class Shown(Protocol):
-    """What clients are shown of an ensemble."""
+    """The state of an ensemble that clients see."""
 
     def take(self) -> tuple[int | None, list[tuple[int, int]]]:
-        """Return the zxid of the last state that was shown, None: not known, and what was shown since the last call.
+        """Return the zxid of the last state that clients saw (None: not known), and the states since the last call.
 
         Returns:
             The zxid; of each answer the time of its question, ms since 1970, and its zxid.
@@ -70,7 +70,7 @@ class Asked(Protocol):
     """A store that is asked for its last transaction."""
 
     def latest_txn(self) -> int:
-        """Return the number of the last transaction; what ended before this call is in every read after it."""
+        """Return the number of the last transaction; every later read has the writes that ended before this call."""
         ...
 
     def close(self) -> None:
@@ -134,7 +134,7 @@ class ShownState:
 
 @dataclass(slots=True)
 class _Begun:
-    """A state to go on from: the tree, and the log behind it."""
+    """A state to continue from: the tree, and the log after it."""
 
     tree: FollowedTree
     log: CommittedLog
@@ -142,7 +142,7 @@ class _Begun:
 
 
 class ZooKeeperLogFeed:
-    """Changes out of the files of one server, or of several of one ensemble.
+    """Changes from the files of one server, or of several servers of one ensemble.
 
     Args:
         uri: of the ensemble.
@@ -233,7 +233,7 @@ class ZooKeeperLogFeed:
             return
 
     def _find(self) -> list[Server]:
-        """Return the servers, the one first that would be elected."""
+        """Return the servers; the first is the one that would be elected."""
         try:
             listed = servers.find_all(self._logs)
         except NoSuchStoreError as error:
@@ -301,12 +301,12 @@ class ZooKeeperLogFeed:
         return FeedGap(through, f"the servers' files do not show the state after transaction {through:#x}: {why}")
 
     def _has_later(self, zxid: int) -> bool:
-        """Tell whether a snapshot or a log begins behind a transaction."""
+        """Whether a snapshot or a log begins after a transaction."""
         paths = [path for server in self._find() for path in (*server.snapshots, *server.logs)]
         return any(max(snapshot.zxid_of(path.name) or 0, txnlog.first_of(path.name) or 0) > zxid for path in paths)
 
     def _advance(self, begun: _Begun, until: int) -> None:
-        """Apply what is committed up to a transaction that is known to be."""
+        """Apply the committed transactions up to one that is known to be committed."""
         while begun.tree.zxid < until:
             reached = begun.tree.zxid
             for item in begun.log.read(until):
@@ -318,7 +318,7 @@ class ZooKeeperLogFeed:
                 return
 
     def _reach_proven(self, begun: _Begun, problems: list[str]) -> bool:
-        """Apply all that is committed; tell whether the state is proven then."""
+        """Apply all committed transactions; return whether the state is then proven."""
         first, deadline = begun.tree.zxid, self._clock_ms() + _BASE_S * 1000
         known = epoch_of(first)
         proven = begun.log.role is Role.STANDALONE
@@ -408,7 +408,7 @@ class ZooKeeperLogFeed:
 
     @staticmethod
     def _is_reached(shown: int, begun: _Begun) -> bool:
-        """Tell whether everything up to a state that clients were shown was read.
+        """Whether everything up to a state that clients saw was read.
 
         An epoch in which nothing was written yet has no record: a server that takes part in it was given all before.
         """

@@ -1,4 +1,4 @@
-"""The tree of a ZooKeeper, and what each transaction makes of it, as rows of `FOLLOWED`.
+"""The tree of a ZooKeeper, and the changes of each transaction, as rows of `FOLLOWED`.
 
 A transaction's rows are in the order of its changes. What a session's end removes are rows with that session and the
 owner that the node had, which is the same. A transaction that failed, and one that opens a session, has none.
@@ -59,7 +59,7 @@ class Tops:
         self._below = tuple(top + b"/" for top in tops)
 
     def have(self, path: bytes) -> bool:
-        """Tell whether a path is wanted, and can be written as text."""
+        """Whether a path is wanted, and can be written as text."""
         return (path in self._equal or path.startswith(self._below)) and snapshot.is_text(path)
 
 
@@ -109,7 +109,7 @@ class FollowedTree:
         return len(self._rows) + len(self._counters)
 
     def read_config(self) -> bytes | None:
-        """Return what ``/zookeeper/config`` holds."""
+        """Return the value of ``/zookeeper/config``."""
         node = self.tree.get(b"/zookeeper/config")
         return None if node is None else node.data
 
@@ -117,7 +117,7 @@ class FollowedTree:
         """Apply a transaction, and hold its rows.
 
         Raises:
-            Mismatch: the tree after it is not the one that the server had; the transaction has no rows.
+            Mismatch: the tree after it differs from the server's; the transaction has no rows.
         """
         transaction = record.transaction
         exact = self.is_exact
@@ -185,7 +185,7 @@ class FollowedTree:
                 _take_back(taken_back.pop())
 
     def _try(self, transaction: Transaction) -> list[Callable[[], None]]:
-        """Apply a transaction; return what takes it back, last step first."""
+        """Apply a transaction; return the steps that undo it, last step first."""
         steps: list[Callable[[], None]] = []
         tree = self.tree
         results = tree.results.copy()

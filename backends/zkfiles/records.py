@@ -37,7 +37,7 @@ Acl = tuple[tuple[int, str, str], ...]
 REFUSED: Final = -1
 """Type of a transaction that changes nothing."""
 OPEN_KEY: Final = -1
-"""What a snapshot writes for `OPEN_ACL`."""
+"""The key of `OPEN_ACL` in a snapshot."""
 OPEN_ACL: Final[Acl] = ((31, "world", "anyone"),)
 LATEST: Final = 253_402_300_799_999
 """The last ms of the year 9999."""
@@ -57,7 +57,7 @@ _UNSIGNED: Final = (1 << 64) - 1
 
 
 class MalformedError(Exception):
-    """Bytes are not what their format says.
+    """Bytes do not follow their format.
 
     Attributes:
         at: offset of the first byte that is wrong.
@@ -89,7 +89,7 @@ class Damage:
 
 
 class Kind(Enum):
-    """What a created node is."""
+    """The kind of a created node."""
 
     PERSISTENT = "persistent"
     EPHEMERAL = "ephemeral"
@@ -99,7 +99,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """A node is made; `parent_cversion` -1: one more than the parent has."""
+    """A node is created; `parent_cversion` -1: one more than the parent has."""
 
     path: bytes
     data: bytes | None
@@ -111,7 +111,7 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """A node goes, and what is below it."""
+    """A node is removed, with its subtree."""
 
     path: bytes
 
@@ -183,7 +183,7 @@ class Reader:
         self.end = end
 
     def take(self, size: int) -> int:
-        """Return where so many bytes begin, and are behind them."""
+        """Return the place of the next bytes, and move past them."""
         position = self.at
         if size < 0 or size > self.end - position:
             raise MalformedError(position, f"{size} bytes are named, and {self.end - position} are left")
@@ -207,7 +207,7 @@ class Reader:
         return self.data[position : self.at]
 
     def path(self) -> bytes:
-        """Read a path, the root as the empty one."""
+        """Read a path; the root is empty."""
         position = self.at
         path = self.buffer()
         if not path or path[0] != 0x2F:
@@ -215,7 +215,7 @@ class Reader:
         return b"" if path == b"/" else path
 
     def text(self) -> str:
-        """Read a string; null is the empty one."""
+        """Read a string; null is empty."""
         position = self.at
         raw = self.buffer() or b""
         try:
@@ -256,7 +256,7 @@ def acl_text(acl: Acl) -> str:
 
 
 def time_of(ms: int) -> int | None:
-    """Return ms since 1970; None for what no clock says."""
+    """Return ms since 1970; None for an impossible time."""
     return ms if 0 <= ms <= LATEST else None
 
 

@@ -24,7 +24,7 @@ from backends.zkfiles.txnlog import Payloads
 
 @dataclass(slots=True)
 class Restored:
-    """A state, and how it came about.
+    """A state, and its sources.
 
     Attributes:
         tree: the state.
@@ -146,7 +146,7 @@ def _from_the_start(history: History) -> bool:
 def _makeshift(
     mixed: list[Path], damaged: list[tuple[int, Path]], history: History, until: int | None, notes: list[str]
 ) -> Restored:
-    """Return what can be shown where nothing serves, the best first."""
+    """Return the possible states if no snapshot serves, the best first."""
     for path in mixed:
         image = _read(path, [])
         if image is not None and image.damage is None:
@@ -201,7 +201,7 @@ def _replay(
 
 
 def _set_known(restored: Restored, base: Snapshot, history: History) -> None:
-    """Set what a snapshot alone says about its point in time."""
+    """Set the point in time from a snapshot alone."""
     if base.begun is None:
         restored.txn = base.ends or None
         restored.gaps.append(
@@ -247,7 +247,7 @@ def _apply(
 
 
 def _end(restored: Restored, history: History, until: int | None) -> None:
-    """Say what is behind the last transaction that was applied, and missing."""
+    """Report the missing transactions after the last applied one."""
     txn = restored.txn or 0
     if until is not None and txn >= until:
         return

@@ -1,4 +1,4 @@
-"""The folders of ZooKeeper servers: which files belong together, and one history out of their logs.
+"""The folders of ZooKeeper servers: the files that belong together, and one history from their logs.
 
     found at               what
     version-2/snapshot.*   the tree, with the zxid in hex; may be in dataDir
@@ -76,17 +76,17 @@ class History:
         return f"{self.logs[int(entry['log'])].path} at byte {int(entry['at'])}"
 
     def goes_on(self, previous: int, row: int) -> bool:
-        """Tell whether a record can be the next one after a zxid; behind damage only the very next number is."""
+        """Whether a record can follow a zxid; after damage, only the very next number can."""
         return goes_on(previous, int(self.rows["zxid"][row]), cut=bool(self.rows["cut"][row]))
 
 
 def follows(previous: int, following: int) -> bool:
-    """Tell whether a zxid can be the next one after another."""
+    """Whether a zxid can follow another."""
     return following == previous + 1 or (following >> 32 > previous >> 32 and following & _COUNTER == 1)
 
 
 def goes_on(previous: int, following: int, *, cut: bool) -> bool:
-    """Tell whether a record can be the next one after a zxid.
+    """Whether a record can follow a zxid.
 
     Args:
         previous: zxid of the record before, or of a snapshot.
@@ -237,7 +237,7 @@ def _count_shared(path: str, other: str) -> int:
 
 
 def history_of(logs: Sequence[Log]) -> tuple[History, list[str]]:
-    """Return the records of one server's logs as one history, and what in them contradicts it.
+    """Return the records of one server's logs as one history, and the records that contradict it.
 
     Logs are put in the order of their first records: one that has another name than its own hides none of the others.
     Whether it goes on from the one before is not believed then, but for the very next zxid.
@@ -300,7 +300,7 @@ def _never_committed(server: Server, history: History) -> set[tuple[int, int]]:
 
 
 def unite(server: Server, own: History, rest: Sequence[tuple[Server, History]]) -> History:
-    """Return a server's history without what was never committed, its breaks and its beginning filled from others.
+    """Return a server's history without uncommitted records; other servers fill its breaks and its beginning.
 
     Only servers with equal records, and none that contradict, are of the same ensemble.
     """
@@ -325,7 +325,7 @@ def unite(server: Server, own: History, rest: Sequence[tuple[Server, History]]) 
 
 
 def are_related(own: History, foreign: History) -> bool:
-    """Tell whether another history can be of the same ensemble: their records agree, or one has none."""
+    """Whether another history can be of the same ensemble: their records agree, or one has none."""
     return not len(own.rows) or not len(foreign.rows) or _agree(own.rows, foreign.rows)
 
 

@@ -98,7 +98,7 @@ class Node:
     pzxid: int
 
     def copy(self) -> "Node":
-        """Return an equal one."""
+        """Return an equal node."""
         return Node(
             self.data,
             self.acl,
@@ -114,7 +114,7 @@ class Node:
         )
 
     def digest(self, path: bytes) -> int:
-        """Return what the node adds to the digest of its tree."""
+        """Return the node's part of the digest of its tree."""
         if path.startswith(_UNCOUNTED):
             return 0
         stat = struct.pack(
@@ -197,7 +197,7 @@ class Snapshot:
 
     @classmethod
     def empty(cls) -> "Snapshot":
-        """Return one without nodes."""
+        """Return a snapshot without nodes."""
         return cls(Path(), 0)
 
     @property
@@ -306,7 +306,7 @@ class Snapshot:
         return None
 
     def below(self, row: int) -> int:
-        """Return the row behind the last one that is below a row."""
+        """Return the row after the last descendant of a row."""
         if not (path := self.path_at(row)):
             return self.nodes
         prefix = path + b"/"
@@ -322,7 +322,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What all nodes of a snapshot come to.
+    """The sums over all nodes of a snapshot.
 
     Attributes:
         zxid: the highest in any of them.
@@ -389,7 +389,7 @@ def _survey(snapshot: Snapshot, *, digest: bool) -> Survey:
 
 
 def is_text(path: bytes) -> bool:
-    """Tell whether a path is UTF-8."""
+    """Whether a path is UTF-8."""
     try:
         path.decode()
     except UnicodeDecodeError:
@@ -401,14 +401,14 @@ NAME: Final = re.compile(r"snapshot\.([0-9a-f]{1,16})(\.(gz|snappy))?")
 
 
 def zxid_of(name: str) -> int | None:
-    """Return the zxid in a snapshot's name; None: it is no such name."""
+    """Return the zxid in a snapshot's name; None: it is another name."""
     match = NAME.fullmatch(name)
     zxid = int(match[1], 16) if match else -1
     return zxid if 0 <= zxid < 1 << 63 else None
 
 
 def read(path: Path) -> Snapshot:
-    """Read a snapshot: its nodes' places, everything else, and whether all of it is as it was written.
+    """Read a snapshot: the places of its nodes, everything else, and whether its checksums are right.
 
     Never raises for what the bytes say: what is wrong is in `Snapshot.damage`, and the nodes before it are there.
 

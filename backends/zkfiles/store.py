@@ -1,4 +1,4 @@
-"""The files of ZooKeeper servers as a store that shows one point in time, and nothing can be written to.
+"""The files of ZooKeeper servers as a read-only store that shows one point in time.
 
 Of several servers, the one is shown that a new leader would follow: the latest epoch, then the highest zxid. Records of
 the others fill holes of its logs; where servers disagree, that is reported.
@@ -102,7 +102,7 @@ class ZooKeeperFiles:
 
     @property
     def restored(self) -> Restored:
-        """How the state that is shown came about."""
+        """The sources of the shown state."""
         return self._decide_once().restored
 
     def scan(self, root: str) -> Iterator[pa.RecordBatch]:
@@ -169,7 +169,7 @@ class ZooKeeperFiles:
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """What was decided to be shown."""
+    """The chosen state."""
 
     restored: Restored
     history: History
@@ -274,7 +274,7 @@ def _until(server: Server, history: History, point: At | None) -> int | None:
 
 
 def _not_reached(restored: Restored, history: History, point: At | None) -> list[str]:
-    """Say that nothing tells what happened until a time, where nothing is later."""
+    """Report that no record shows the changes up to a time, if none is later."""
     last = restored.at_ms or 0
     if point is None or point.ms is None or last >= point.ms or bool((history.rows["ms"] > point.ms).any()):
         return []
@@ -283,7 +283,7 @@ def _not_reached(restored: Restored, history: History, point: At | None) -> list
 
 
 def _make_notes(restored: Restored, chosen: _Candidate, candidates: list[_Candidate], history: History) -> list[str]:
-    """Return what a person should know of how the state was chosen."""
+    """Return notes for people about the choice of the state."""
     notes: list[str] = []
     if len(candidates) > 1:
         names = ", ".join(candidate.server.name for candidate in candidates if candidate is not chosen)

@@ -1,4 +1,4 @@
-"""One server's transaction logs, read while the server writes them: each record once, in order.
+"""A server's transaction logs, read while it writes them: each record once, in order.
 
     what happens to the files              what is yielded
     a record is appended                   it, once it is whole
@@ -120,7 +120,7 @@ class LogTail:
         self._kept, self._kept_crc = record.zxid, record.crc
 
     def is_unchanged(self) -> bool:
-        """Tell whether the last record that was yielded still is in its log."""
+        """Whether the last yielded record is still in its log."""
         try:
             return not self.is_broken and self._log is not None and not _was_rewritten(self._log)
         except OSError:
@@ -133,7 +133,7 @@ class LogTail:
             self._log = None
 
     def read(self) -> Iterator[Logged | TakenBack | Broken]:
-        """Yield what is there and was not yielded yet; nothing more comes after `Broken`.
+        """Yield the records that were not yielded yet; `Broken` is the last.
 
         Raises:
             OSError: a folder or a log cannot be read; a later call goes on.
@@ -222,7 +222,7 @@ class LogTail:
             return frames
 
     def _look_behind(self, log: _OpenLog, frames: Frames, *, moves_on: bool) -> str | None:
-        """Return why the logs cannot be read on behind the end of one; None: they can, or it is not known yet."""
+        """Return why the logs cannot be read beyond the end of one; None: they can, or it is not known yet."""
         if frames.why not in _DAMAGES:
             if moves_on and frames.why is not End.FILE:
                 self._cut |= self._search_behind(log) is not None
@@ -243,7 +243,7 @@ class LogTail:
             return frames.behind(self._last)
 
     def _is_sure(self, doubt: str, place: int) -> bool:
-        """Tell whether so many reads found the same doubt."""
+        """Whether enough reads found the same doubt."""
         self._looks = self._looks + 1 if self._doubt == (doubt, place) else 1
         self._doubt = doubt, place
         return self._looks >= _LOOKS
@@ -260,14 +260,14 @@ class LogTail:
 
 
 def _reopen(log: _OpenLog) -> IO[bytes]:
-    """Open the same file once more, so that nothing that was read ahead is taken for what is there now."""
+    """Open the same file again, to drop bytes that were read ahead."""
     file = os.fdopen(os.dup(log.file), "rb", txnlog.WINDOW)
     file.seek(log.position)
     return file
 
 
 def _was_rewritten(log: _OpenLog) -> bool:
-    """Tell whether what was read of a log is no longer what is there."""
+    """Whether the part of a log that was read has changed."""
     stat = os.fstat(log.file)
     if stat.st_size < log.position:
         return True

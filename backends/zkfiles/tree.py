@@ -39,7 +39,7 @@ NO_NODE: Final = "no node"
 VOID: Final = "failed multi"
 
 _EMPTY: Final = (b"", b"/zookeeper", b"/zookeeper/quota")
-"""What a server that never ran has."""
+"""The tree of a server that never ran."""
 _UNSIGNED: Final = (1 << 64) - 1
 
 
@@ -83,7 +83,7 @@ class Tree:
 
     @property
     def base(self) -> Snapshot:
-        """What the transactions are applied to."""
+        """The tree that transactions are applied to."""
         return self._base
 
     def get(self, path: bytes) -> Node | None:
@@ -117,7 +117,7 @@ class Tree:
             self.change(change, transaction)
 
     def list_touched(self, change: Change, session: int) -> list[bytes]:
-        """Return the paths of nodes that a change may make other ones, or make, or remove; of parents, too."""
+        """Return the paths of nodes that a change may change, create or remove, with their parents."""
         match change:
             case Create(path) | Delete(path):
                 return [parent_of(path), path] if path else [path]
@@ -182,7 +182,7 @@ class Tree:
         return node
 
     def _find(self, path: bytes) -> Node | None:
-        """Return what `_touch` does, and count absence."""
+        """Return the result of `_touch`, and count missing nodes."""
         node = self._touch(path)
         if node is None:
             self.results[NO_NODE] += 1
@@ -206,7 +206,7 @@ class Tree:
             self._owned.setdefault(node.owner, set()).add(path)
 
     def _intern(self, acl: Acl) -> Acl:
-        """Return equal ACLs that are held once: most nodes have the same."""
+        """Return a shared object for equal ACLs: most nodes have the same one."""
         return self._acls.setdefault(acl, acl)
 
     def _create(self, change: Create, transaction: Transaction) -> None:

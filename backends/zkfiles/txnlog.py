@@ -53,7 +53,7 @@ _BATCH: Final = 1 << 14
 
 
 class End(StrEnum):
-    """Why nothing more is read of a log."""
+    """The reason why the reading of a log ends."""
 
     PADDING = "zeros that the server wrote ahead"
     FILE = "the file's end"
@@ -67,7 +67,7 @@ class End(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """What one log holds.
+    """The content of one log.
 
     Attributes:
         path: of the file.
@@ -89,7 +89,7 @@ class Log:
 
     @property
     def first(self) -> int:
-        """The zxid of its first record; of a log without one the zxid in its name."""
+        """The zxid of its first record; without a record, the zxid in its name."""
         if len(self.entries):
             return int(self.entries["zxid"][0])
         return first_of(self.path.name) or 0
@@ -102,7 +102,7 @@ class Log:
 
     @property
     def last(self) -> int | None:
-        """The zxid that what is not read of it comes after; None: that is not known."""
+        """The zxid before its unread part; None: not known."""
         if len(self.entries):
             return int(self.entries["zxid"].max())
         first = first_of(self.path.name)
@@ -123,7 +123,7 @@ def _descriptor(path: Path) -> int:
 
 
 def survey(path: Path) -> Log:
-    """Check every record of a log, and say where it is; payloads are not kept.
+    """Check every record of a log, and return the places; payloads are not kept.
 
     Never raises for what the bytes say, nor for what cannot be read: the log ends there.
     """
@@ -158,7 +158,7 @@ def frame_of(crc: int, size: int) -> bytes:
 
 
 def first_of(name: str) -> int | None:
-    """Return the zxid in a log's name; None: it is no such name."""
+    """Return the zxid in a log's name; None: it is another name."""
     match = NAME.fullmatch(name)
     zxid = int(match[1], 16) if match else -1
     return zxid if 0 <= zxid < 1 << 63 else None
@@ -168,7 +168,7 @@ _NONE: Final = Transaction(0, 0, 0, (), None)
 
 
 class Frames:
-    """The valid records of an open log, one after the other, and where and why they end.
+    """The valid records of an open log in order, and where and why they end.
 
     Args:
         file: its next byte is the one at `position`.
@@ -241,7 +241,7 @@ class Frames:
             yield zxid, ms, kind, crc, length, position
 
     def behind(self, last: int) -> str | None:
-        """Return what is wrong with the end; None: it is what a crash or a clean stop leaves."""
+        """Return the damage of the end; None: it is the normal end of a crash or a clean stop."""
         if self.why is End.FILE:
             return None
         if self.why is End.UNKNOWN:
@@ -267,7 +267,7 @@ class Frames:
         return None
 
     def _valid_again(self, last: int) -> tuple[int | None, bool]:
-        """Return where the first record begins, behind the end, that is whole and of a later zxid.
+        """Return the place of the first whole record of a later zxid after the end.
 
         Returns:
             The place; whether everything was tried, as far as it takes.

@@ -55,7 +55,7 @@ class AclStream:
         self._connection.close()
 
     def catch_up(self, path: str) -> None:
-        """Have the server see every write that ended before.
+        """Wait until the server has seen every write that ended before.
 
         Raises:
             OSError: the connection ended.

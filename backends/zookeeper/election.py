@@ -99,7 +99,7 @@ class ZooKeeperElection:
 
 
 class _Term:
-    """One session, and what it leads to."""
+    """One session, and its lead."""
 
     def __init__(self, client: Any, lost: Callable[[], None]) -> None:  # noqa: ANN401 - kazoo has no types
         self.client = client

@@ -1,4 +1,4 @@
-"""As whom a ZooKeeper takes a connection: it maps principals by rules of its own, so it is asked.
+"""ZooKeeper's name for our identity: it maps principals by rules of its own, so it is asked.
 
     request   int32 length of the rest; int32 number, int32 107
     answer    int32 length of the rest; int32 number, int64 zxid, int32 error; without one: int32 count, each string
@@ -28,7 +28,7 @@ _LARGEST: Final = 1 << 20
 def ask_names(
     hosts: str, *, sasl: Sasl | None = None, tls: Tls | None = None, patience_s: float = 30.0
 ) -> tuple[str, ...]:
-    """Return the ``scheme:name`` of each identity that a connection has; none where the server cannot tell.
+    """Return the ``scheme:name`` of each identity of a connection; none if the server cannot report it.
 
     Raises:
         UnavailableError: no server answers.

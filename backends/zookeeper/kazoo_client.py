@@ -1,4 +1,4 @@
-"""What kazoo does not offer: a client that only reads, many values by one request, a connection without a session.
+"""Missing parts of kazoo: a client that only reads, many values in one request, a connection without a session.
 
 The only module that uses kazoo's private parts.
 """
@@ -38,7 +38,7 @@ LOST: Final = (
 
 
 class Client(KazooClient):  # type: ignore[misc]  # kazoo has no types
-    """A client that remembers that it was refused: kazoo forgets it as soon as it has closed what is left of a session.
+    """A client that remembers a refusal: kazoo forgets it as soon as it has closed the rest of a session.
 
     Attributes:
         was_refused: the server did not believe who the client says it is.
@@ -62,7 +62,7 @@ class ReadingClient(Client):
 
 
 def send_reads(client: Any, paths: Sequence[str]) -> Any:  # noqa: ANN401  # kazoo has no types
-    """Send for the values of many nodes; return what waits for the answer: value and stat, or the error, of each."""
+    """Request the values of many nodes; return the future of the answer: value and stat, or the error, of each."""
     answer = client.handler.async_result()
     request = MultiRead(tuple(path.encode() for path in paths))
     client._call(request, answer)  # noqa: SLF001  # as kazoo's own transactions are sent

@@ -47,7 +47,7 @@ Row = tuple[Any, ...]
 
 @dataclass(slots=True)
 class _Tree:
-    """What a pass read.
+    """The nodes that a pass read.
 
     Attributes:
         through: all up to this transaction is in it.
@@ -109,7 +109,7 @@ class PolledTree:
         raise ReadOnlyStoreError(self._uri, f"{key} was to be raised beyond {beyond}")
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
 
 class PollingFeed:
@@ -257,7 +257,7 @@ def _latest_of(node: Versioned) -> int:
 
 
 def _compare(old: _Tree, new: _Tree, received_ms: int) -> list[Row]:
-    """Return what changed between two passes: within a transaction removals first, from below."""
+    """Return the changes between two passes; within a transaction, removals first, children before parents."""
     removed = [
         key for key, node in old.nodes.items() if key not in new.nodes or new.nodes[key].created_txn != node.created_txn
     ]

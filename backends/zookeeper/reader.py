@@ -38,13 +38,13 @@ from backends.zookeeper.watch import NamesWatch
 T = TypeVar("T")
 
 _READS: Final = 100
-"""Keys that are read by one request: five times faster than one each."""
+"""Keys in one request: five times faster than one key a request."""
 _READS_IN_FLIGHT: Final = 10
 """Enough to hide a round trip of some ms, few enough for the server's request queue."""
 _ACLS: Final = 500
-"""Requests for ACLs that are sent at once; two such lots are in flight."""
+"""Requests for ACLs that are sent at once; two such batches are in flight."""
 _SILENT_S: Final = 1.0
-"""Seconds of waiting for a session after which a warning says so."""
+"""A warning follows after so many seconds without a session."""
 _RECONNECT_S: Final = 2.0
 """Longest pause between two attempts to reach a server; kazoo's own would be a minute."""
 REFUSED: Final = (zk.NoAuthError, zk.AuthFailedError, zk.InvalidACLError, zk.SessionClosedRequireSaslError)
@@ -93,7 +93,7 @@ def make_options(
     tls: Tls | None,
     session_s: float,
 ) -> dict[str, Any]:
-    """Return what kazoo's client is made with, as `ZooKeeperReader` has it; it tries to connect for ever."""
+    """Return the settings of kazoo's client for `ZooKeeperReader`; it tries to connect for ever."""
     return {
         "hosts": hosts,
         "timeout": session_s,
@@ -183,10 +183,10 @@ class ZooKeeperReader:
             waiting.cancel()
 
     def _prepare(self) -> None:
-        """Make what a reader that writes, too, keeps for it."""
+        """Make the additional state of a reader that also writes."""
 
     def _say_waiting(self, for_s: float) -> None:
-        """Say that there is no answer and until when one is waited for; once, however many wait."""
+        """Report that no answer came, and until when the reader waits; once for all callers."""
         moment = time.monotonic()
         if self._closed or moment < self._said_until:
             return
@@ -207,7 +207,7 @@ class ZooKeeperReader:
             self._client.close()
 
     def _catch_up(self) -> None:
-        """Have the server see every write that ended before, also those that another server took."""
+        """Wait until the server has seen every write that ended before, also through another server."""
         if self._behind:
             self._answer("/", self._send(self._client.sync_async, "/"))
             self._behind = False
@@ -343,7 +343,7 @@ class ZooKeeperReader:
                     self._drop_stream()
 
     def _ask_acls(self, flying: Sequence[list[str]], last: int) -> None:
-        """Send for the last of what is to be in flight; on a connection that is lost or new for all of it."""
+        """Request the last of the wanted keys; on a lost or new connection, request all of them again."""
         try:
             if self._acl_stream is None:
                 raise ConnectionError("there is no connection yet")
@@ -416,7 +416,7 @@ class ZooKeeperReader:
         return call(*arguments)
 
     def _answer(self, key: str, answer: Any) -> Any:  # noqa: ANN401  # kazoo has no types
-        """Wait for one answer; `NoNodeError` and what a transaction returns are left to the caller."""
+        """Wait for one answer; `NoNodeError` and a transaction's results are left to the caller."""
         try:
             return answer.get(timeout=self._answer_s)
         except LOST as error:
@@ -427,7 +427,7 @@ class ZooKeeperReader:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """Answers that will come: one for all keys, or one for each."""
+    """Expected answers: one for all keys, or one for each."""
 
     together: Any
     each: Sequence[Any]

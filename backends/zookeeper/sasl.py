@@ -1,4 +1,4 @@
-"""SASL of a ZooKeeper: DIGEST-MD5 as kazoo brings it, and GSSAPI, which it would take another library for."""
+"""SASL of a ZooKeeper: kazoo's own DIGEST-MD5, and GSSAPI, for which kazoo would need another library."""
 
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ _FAILURES: Final = "failures"
 
 
 class _KerberosMechanism(Mechanism):  # type: ignore[misc]  # puresasl has no types
-    """What puresasl calls for each connection."""
+    """The mechanism that puresasl creates for each connection."""
 
     name = _GSSAPI
 

@@ -21,7 +21,7 @@ from backends.zookeeper.kazoo_client import Client
 from backends.zookeeper.reader import REFUSED, ZooKeeperReader
 
 _PAIRS: Final = 500
-"""Children created and deleted in one transaction to raise a counter: some 60 kB of the 1 MB that a server takes."""
+"""Children created and deleted in one transaction to raise a counter: some 60 kB of a server's limit of 1 MB."""
 _RAISES_IN_FLIGHT: Final = 8
 _TRANSACTION_BYTES: Final = 1_000_000
 """The server ends the connection of a client that sends more than jute.maxbuffer, by default 2^20 - 1 bytes."""
@@ -162,7 +162,7 @@ class ZooKeeperStore(ZooKeeperReader):
         ]
 
     def _outcome_unknown(self, error: UnavailableError) -> UnavailableError:
-        """Return what a write raises when its answer is lost; through a closed store it was never sent."""
+        """Return the error of a write with a lost answer; through a closed store it was never sent."""
         if self._closed:
             return error
         self._behind = True

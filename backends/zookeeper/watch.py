@@ -1,4 +1,4 @@
-"""The names below some nodes, each time that they changed: watches of ZooKeeper, set again after each one that fired.
+"""The names below some nodes after each change: watches of ZooKeeper, set again after each one that fired.
 
 A watch fires once. kazoo fires each of them when the connection is doubted, too: what happened meanwhile is read then.
 A node that is absent is watched until it is there.

@@ -28,7 +28,7 @@ def make_blocking(bookie: str, instance_id: str | None, own: bytes | None) -> by
 
 
 def is_blocking(raw: bytes) -> bool:
-    """Say whether a cookie is one of `make_blocking`."""
+    """Whether `make_blocking` made a cookie."""
     try:
         return ",".join(cookie.decode(raw).journal_dirs) == _NO_FOLDER
     except FormatError:

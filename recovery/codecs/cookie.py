@@ -31,13 +31,13 @@ from recovery.model.ids import is_bookie_id
 
 RAW_LAYOUT: Final = 3
 _SHOWN: Final = 100
-"""Characters of what is not an id."""
+"""Characters that no id has."""
 _LAYOUT: Final = re.compile(r"[0-9]{1,9}")
 _LINE_END: Final = re.compile(r"\r\n?")
 _ESCAPE: Final = re.compile(r"\\(?:[0-7]{3}|.)", re.DOTALL)
 _NO_ESCAPE: Final = re.compile(r"\\(?:[4-7][0-7]{2}|[^0-7abfnrtvxuU\\'\"])", re.DOTALL)
 _JAVA_ESCAPES: Final = {r"\007": r"\a", r"\010": r"\b", r"\013": r"\v", r"\014": r"\f"}
-"""What Java writes where Python writes octal digits."""
+"""Escapes of Java where Python writes octal digits."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ SCOPED: Final = 0x80
 """A first byte of at least this value is of version 2."""
 VERSION_BITS: Final = 0xF0
 VERSION_2: Final = 0xA0
-"""What these bits of the first byte are in version 2."""
+"""Value of these bits of the first byte in version 2."""
 _HEADER: Final = struct.Struct(">qqqq")
 _SCOPED_HEADER: Final = struct.Struct(">Bqqqqq")
 _PROVEN: Final = struct.Struct(">qqqqQ")
@@ -85,7 +85,7 @@ KeyKind = Literal["absent", "empty", "zero", "set"]
 
 @dataclass(frozen=True, slots=True)
 class EntryHeader:
-    """What is in front of an entry's digest.
+    """The header of an entry, before its digest.
 
     Attributes:
         ledger: not negative in scope 0.
@@ -113,7 +113,7 @@ class LacRecord:
 
 
 def header_size(record: bytes | memoryview) -> int:
-    """Return the bytes in front of an entry's digest, as its first byte tells."""
+    """Return the size of an entry's header, from its first byte."""
     return SCOPED_HEADER_SIZE if len(record) and record[0] >= SCOPED else HEADER_SIZE
 
 
@@ -161,7 +161,7 @@ def encode(header: EntryHeader, payload: bytes, digest: Digest, password: bytes 
 
 
 def ids_of(record: bytes | memoryview) -> tuple[int, int]:
-    """Return scope and ledger of an entry or special record, as its first bytes say.
+    """Return scope and ledger of an entry or special record, from its first bytes.
 
     Raises:
         struct.error: it ends inside them.
@@ -224,7 +224,7 @@ def _digest(covered: bytes, digest: Digest, password: bytes) -> bytes:
 
 
 def _agrees(record: bytes | memoryview, front: int, digest: Digest, password: bytes) -> bool:
-    """Whether the digest that is behind `front` bytes is the one over all others."""
+    """Whether the digest after `front` bytes is right for all other bytes."""
     end = front + DIGEST_SIZES[digest]
     if len(record) < end:
         return False
@@ -235,7 +235,7 @@ def _agrees(record: bytes | memoryview, front: int, digest: Digest, password: by
 
 
 def digest_agrees(record: bytes | memoryview, digest: Digest, password: bytes = b"") -> bool:
-    """Whether an entry carries the right digest of that type; DUMMY has nothing that could disagree.
+    """Whether an entry carries the right digest of that type; with DUMMY always.
 
     An entry of version 2 that names another type does not.
     """
@@ -316,7 +316,7 @@ def master_key(password: bytes) -> bytes:
 
 
 def key_kind(stored: bytes | None) -> KeyKind:
-    """Return what a stored master key says: only a `set` one can be compared; the others mean unknown."""
+    """Return the kind of a stored master key: only a `set` key can be compared; the other kinds mean unknown."""
     if stored is None:
         return "absent"
     if not stored:

@@ -1,4 +1,4 @@
-"""Entries one behind the other, as exports and archives keep them: each behind its size, as its bookie has it.
+"""Consecutive entries, as exports and archives keep them: each after its size, as its bookie has it.
 
 Big-endian.
 
@@ -40,7 +40,7 @@ class Headers(NamedTuple):
 
 
 def join_frames(records: Sequence[bytes]) -> bytes:
-    """Return entries, each behind its size."""
+    """Return entries, each after its size."""
     sizes = np.array([len(record) for record in records], ">i4").tobytes()
     parts: list[bytes] = [b""] * (2 * len(records))
     parts[::2] = [sizes[begin : begin + SIZE_FIELD] for begin in range(0, len(sizes), SIZE_FIELD)]
@@ -49,7 +49,7 @@ def join_frames(records: Sequence[bytes]) -> bytes:
 
 
 def split_frames(data: bytes, offset: int = 0) -> tuple[list[bytes], int]:
-    """Return the entries that are whole in some bytes, and the position behind the last of them.
+    """Return the whole entries in some bytes, and the position after the last one.
 
     Args:
         data: begins with a frame; may end inside one.

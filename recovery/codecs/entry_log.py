@@ -197,7 +197,7 @@ def encode(records: Iterable[bytes], *, with_map: bool) -> bytes:
 
 
 def read_map(log: bytes | memoryview, header: LogHeader) -> dict[Key, int] | None:
-    """Return the bytes that each ledger's records take in a log, as its map says; None if it has no valid map.
+    """Return the bytes of each ledger's records in a log, from its map; None if it has no valid map.
 
     The map tells what was written, not what is still alive. A log that was rotated before its first record has a place
     for the map, at its end, and no map: nothing is listed.
@@ -239,7 +239,7 @@ def lists_all(log: bytes | memoryview, header: LogHeader, listed: Mapping[Key, i
 
 
 def find_map_fault(log: bytes | memoryview, header: LogHeader) -> Damage | None:
-    """Return what is wrong with the place and the size of the ledgers map in a header; None: a map is there, or none.
+    """Return the damage of the place and size of the ledgers map in a header; None: they are right, or there is no map.
 
     Returns:
         BAD_VALUE over these fields: no map was ever there. TRUNCATED at the log's end, with no length: the map may have
@@ -293,7 +293,7 @@ def scan(log: bytes | memoryview, start: int = HEADER_SIZE, *, known: Iterable[K
 def scan_columns(
     log: bytes | memoryview, start: int = HEADER_SIZE, *, known: Iterable[Key] = ()
 ) -> Iterator[Entries | Damage]:
-    """Yield what `scan` yields, entries as arrays of bounded length."""
+    """Like `scan`, but yield entries as arrays of bounded length."""
     for part in _walk(memoryview(log), start, Met(known)):
         yield part.arrays() if isinstance(part, Run) else part
 
@@ -394,7 +394,7 @@ def _version(log: memoryview) -> int | None:
 
 
 def _of_version(log: memoryview, damage: Damage) -> Damage:
-    """Return damage with the version that the first byte of an entry names, if it is one that is not known."""
+    """Return damage if the first byte of an entry names an unknown version."""
     first = log[damage.offset + SIZE_FIELD] if damage.reason is Reason.BAD_VALUE else 0
     if first < entry.SCOPED or first & entry.VERSION_BITS in (entry.VERSION_2, entry.VERSION_BITS):
         return damage
@@ -419,7 +419,7 @@ def _map_end(log: memoryview, position: int, widths: tuple[int, ...]) -> int | N
 
 
 def _special_end(log: memoryview, position: int, widths: tuple[int, ...], *, direct: bool) -> int | None:
-    """Return the position behind the map, filler or padding at `position`, or None if there is none."""
+    """Return the position after the map, filler or padding at `position`, or None if there is none."""
     if direct and position == HEADER_SIZE and len(log) >= _BLOCK:
         return _BLOCK
     if direct and position % _BLOCK and position < len(log) and log[position] == _PADDING[0]:

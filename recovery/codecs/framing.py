@@ -1,4 +1,4 @@
-"""Records with their size in front, as entry logs and journals hold them, and how they are found behind damage.
+"""Records after their size, as in entry logs and journals, and the search for them after damage.
 
 Big-endian.
 
@@ -48,15 +48,15 @@ SCOPED_IDS: Final = 25
 """Flags, scope and two ids."""
 _SCOPED_RECORD: Final = struct.Struct(">iBqqq")
 RUN: Final = 65_536
-"""Entries that are gathered before they are given out."""
+"""Entries that are gathered before they are yielded."""
 FEW: Final = 256
-"""Entries one by one before it is worth looking ahead."""
+"""Entries that are read one by one before the reader looks ahead."""
 _AHEAD: Final = (2048, 8)
 """Entries that are checked together at first, and the factor by which that number grows while all are usual."""
 _ALIKE: Final = 16
-"""Records of one size before a stretch of them is thought of."""
+"""Records of one size that suggest a longer stretch of them."""
 _MET: Final = 1 << 20
-"""Ledgers that are held as they come."""
+"""Ledgers that are kept in a list before they become a set."""
 _ENTRY: Final = struct.Struct(">iqqqq")
 _SCOPED_ENTRY: Final = struct.Struct(">iBqqqqq")
 _STATE: Final = struct.Struct(">qq")
@@ -70,17 +70,17 @@ DOUBTED: Final = 16
 """Records before damage that may be wrong themselves."""
 _WIDEST_DIGEST: Final = max(DIGEST_SIZES.values())
 _USUAL_IDS: Final = 1 << 48
-"""Entry ids from here on are taken only with more evidence, and reading does not start at them behind damage."""
+"""Entry ids from here on need more evidence, and reading does not start at them after damage."""
 _LENGTHS: Final = 1 << 56
 _CRCS: Final = (Digest.CRC32, Digest.CRC32C)
 _CHECKED: Final = 1 << 24
-"""Larger entries are not worth a digest at every position that may be one."""
+"""The digests of larger entries are not tried at every position."""
 
 Key = int | tuple[int, int]
-"""What a ledger is known by: its id; in another scope than 0 scope and id."""
+"""The key of a ledger: its id; in another scope than 0, scope and id."""
 
 Successor = Callable[[int], int | None]
-"""Returns the position behind the record or padding at a position, or None if none is there."""
+"""Returns the position after the record or padding at a position, or None without one."""
 
 
 class Entries(NamedTuple):
@@ -127,7 +127,7 @@ class Entries(NamedTuple):
 
 
 class Run(NamedTuple):
-    """Entries while they are gathered, as `Entries`; `scope` may be shorter: those behind its end are of scope 0."""
+    """Entries while they are gathered, as `Entries`; `scope` may be shorter: the rest is of scope 0."""
 
     ledger: list[int]
     entry: list[int]
@@ -154,12 +154,12 @@ class Run(NamedTuple):
         return self.position[-1] + self.size[-1]
 
     def split(self, position: int) -> tuple["Run", "Run"]:
-        """Return the entries before and from an index on; a negative one counts from the end."""
+        """Return the entries before an index and those from it on; a negative index counts from the end."""
         position = max(position + len(self.size), 0) if position < 0 else position
         return Run(*(column[:position] for column in self)), Run(*(column[position:] for column in self))
 
     def full(self) -> bool:
-        """Whether it is time to give entries out."""
+        """Whether enough entries are gathered to yield them."""
         return len(self.size) >= RUN
 
     def columns(self) -> Sequence[Sequence[int]]:
@@ -167,7 +167,7 @@ class Run(NamedTuple):
         return [*self[:-1], self._scopes()] if self.scope else self[:-1]
 
     def keys(self, last: int | None = None) -> Sequence[Key]:
-        """Return what the ledgers of all entries, or of so many at the end, are known by."""
+        """Return the keys of the ledgers of all entries, or of so many at the end."""
         ledgers = self.ledger if last is None else self.ledger[-last:]
         if not self.scope:
             return ledgers
@@ -184,7 +184,7 @@ class Run(NamedTuple):
 
 
 def key_of(scope: int, ledger: int) -> Key:
-    """Return what a ledger is known by."""
+    """Return the key of a ledger."""
     return (scope, ledger) if scope else ledger
 
 
@@ -260,7 +260,7 @@ def ahead(
 
 
 def _usual(data: memoryview, starts: Ints, *, scoped: bool) -> Entries:
-    """Return the entries at some places, up to the first one whose fields are not as usual."""
+    """Return the entries at some places, up to the first one with unusual fields."""
 
     def field(kind: "np.dtype[Any]", offset: int, chunk: slice | Ints = slice(None)) -> Ints:
         # Every byte may begin a number.
@@ -297,7 +297,7 @@ def _find_unbelieved(data: memoryview, entries: Entries, scope: Ints, known: Met
 
 
 def _starts(data: memoryview, position: int, limit: int) -> Ints:
-    """Return where the records begin that follow each other by their sizes, up to so many."""
+    """Return the beginnings of consecutive records, by their sizes, up to a limit."""
     stretches: list[Ints] = []
     unpack, end, least = _SIZE.unpack_from, len(data), entry.HEADER_SIZE
     last, count = end - RECORD.size, 0
@@ -326,7 +326,7 @@ def _starts(data: memoryview, position: int, limit: int) -> Ints:
 
 
 def _alike(data: memoryview, position: int, limit: int) -> Ints:
-    """Return where the records begin that have the size of the one at `position`; none where it is not worth it."""
+    """Return the beginnings of consecutive records with the size of the one at `position`; none if they are few."""
     (size,) = _SIZE.unpack_from(data, position)
     step = SIZE_FIELD + size
     count = min((len(data) - position) // step, limit) if size >= entry.HEADER_SIZE else 0
@@ -469,7 +469,7 @@ def is_scoped(data: memoryview, position: int) -> bool:
 
 
 def ids_of(data: memoryview, position: int, *, scoped: bool) -> tuple[int, Key, int]:
-    """Return size, key and entry id of the record at a position, where one fits before the end."""
+    """Return size, key and entry id of the record at a position, if it fits before the end."""
     if scoped and is_scoped(data, position) and position + _SCOPED_RECORD.size <= len(data):
         size, _, scope, ledger, number = _SCOPED_RECORD.unpack_from(data, position)
         return size, (scope, ledger), number
@@ -487,7 +487,7 @@ def zeros_end(data: memoryview, position: int) -> int:
 
 
 def find_written_end(data: memoryview, position: int = 0) -> int:
-    """Return the position behind the last byte from `position` on that is not zero, or `position`."""
+    """Return the position after the last non-zero byte from `position` on, or `position`."""
     for near, far in _chunks(0, len(data) - position):
         low = len(data) - far
         # A copy: a running bookie may write here meanwhile, which `flatnonzero` does not bear.
@@ -535,7 +535,7 @@ def _is_scoped_entry(data: memoryview, position: int) -> bool:
 
 
 def is_proven(data: memoryview, position: int, *, scoped: bool = False) -> bool:
-    """Whether an entry that its CRC confirms is at a position."""
+    """Whether a position has an entry with a right CRC."""
     if not is_entry(data, position, scoped=scoped):
         return False
     (size,) = struct.unpack_from(">i", data, position)
@@ -568,7 +568,7 @@ def find(
 def take_unusual(
     data: memoryview, position: int, run: Run, known: Container[Key], successor: Successor, *, scoped: bool = False
 ) -> bool:
-    """Add the entry at `position` if it is one with an unusually large id.
+    """Add the entry at `position` if its id is unusually large.
 
     Its ledger must be known, its CRC right, or another record or the end of the source behind it.
     """
@@ -586,7 +586,7 @@ def take_unusual(
 def overrun(
     data: memoryview, position: int, run: Run, known: Container[Key], successor: Successor, *, scoped: bool = False
 ) -> tuple[int, Damage] | None:
-    """Ask which of the last entries is wrong, when nothing fits at `position` behind them.
+    """Find which of the last entries is wrong, when no record fits at `position` after them.
 
     An entry with a wrong size hides the records that begin inside it, and can lead to bytes that only look like one.
 

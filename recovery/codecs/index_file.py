@@ -140,7 +140,7 @@ def encode(header: IndexHeader, locations: npt.NDArray[np.int64]) -> bytes:
 
 
 def slots(body: bytes | memoryview) -> npt.NDArray[np.int64]:
-    """Return the slots of an index file from its bytes behind the header, in native byte order.
+    """Return the slots of an index file from its bytes after the header, in native byte order.
 
     A partial slot at the end is ignored.
     """
@@ -162,7 +162,7 @@ def ledger_of(path: str) -> int | None:
 
 
 def ledgers_in(folder: str, names: Iterable[str]) -> Iterator[int | None]:
-    """Yield, of the files of a folder below ``current``, what `ledger_of` says about each."""
+    """Yield the result of `ledger_of` for each file of a folder below ``current``."""
     low = None
     for name in names:
         try:

@@ -141,7 +141,7 @@ Record = JournalEntry | MetaRecord
 
 @dataclass(frozen=True, slots=True, order=True)
 class LastMark:
-    """Where replay would start; ordered as the bookie takes the maximum over its ledger folders."""
+    """The start of a replay; ordered, because the bookie takes the maximum over its ledger folders."""
 
     journal_id: int
     offset: int
@@ -193,7 +193,7 @@ def scan(journal: bytes | memoryview, *, known: Iterable[Key] = ()) -> Iterator[
 
 
 def scan_columns(journal: bytes | memoryview, *, known: Iterable[Key] = ()) -> Iterator[Entries | MetaRecord | Damage]:
-    """Yield what `scan` yields, entries as arrays of bounded length."""
+    """Like `scan`, but yield entries as arrays of bounded length."""
     for part in _walk(memoryview(journal), Met(known)):
         yield part.arrays() if isinstance(part, Run) else part
 
@@ -264,7 +264,7 @@ def between(journal: bytes | memoryview, start: int, stop: int) -> Iterator[tupl
 def _meta(
     journal: memoryview, position: int, known: Container[Key], *, chained: bool
 ) -> tuple[MetaRecord | Damage | None, int | None]:
-    """Return the special record at `position` and the position behind it, or None for both."""
+    """Return the special record at `position` and the position after it, or None for both."""
     if position + RECORD.size > len(journal):
         return None, None
     size, key, number = ids_of(journal, position, scoped=True)
@@ -294,13 +294,13 @@ def _meta(
 
 
 def _is_scoped_meta(size: int, scope: int, number: int) -> bool:
-    """Whether a special record of a ledger that nothing else names has fields that no damage makes by chance."""
+    """Whether a special record of an otherwise unknown ledger has fields that damage cannot make by chance."""
     exact = size == SCOPED_IDS if number in (FENCE_ID, _FORCE_ID) else number in (MASTER_KEY_ID, LAC_ID)
     return bool(scope) and exact
 
 
 def _successor(journal: memoryview, position: int, known: Container[Key], *, padded: bool) -> int | None:
-    """Return the position behind what surely is at `position`; reserved zeros reach to the end."""
+    """Return the position after the proven record at `position`; reserved zeros reach to the end."""
     if is_entry(journal, position, scoped=True):
         return position + SIZE_FIELD + int(_SIZE.unpack_from(journal, position)[0])
     part, behind = _meta(journal, position, known, chained=False)

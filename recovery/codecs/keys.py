@@ -51,7 +51,7 @@ class Ledgers:
 
 
 def ledgers_of(layout: Layout, keys: pa.Array) -> Ledgers:
-    """Return the ledgers among keys below a root, as `store.ledger_of` tells them.
+    """Return the ledgers among keys below a root, by the rule of `store.ledger_of`.
 
     Args:
         layout: of the store.
@@ -139,7 +139,7 @@ def _fill(form: str, digits: npt.NDArray[np.uint8]) -> pa.Array:
 
 
 def are_folders(layout: Layout, keys: pa.Array) -> pa.Array:
-    """Say which keys are inner nodes on the way to a layout's ledgers, `/scoped` and `/ledgers` not among them."""
+    """Mark keys that are inner nodes on the way to a layout's ledgers, without `/scoped` and `/ledgers`."""
     if layout is Layout.ETCD:
         return pc.equal(keys, "")
     folders = [
@@ -152,7 +152,7 @@ def are_folders(layout: Layout, keys: pa.Array) -> pa.Array:
 
 
 def kinds_of(keys: pa.Array) -> pa.Array:
-    """Return what keys that are no ledgers' hold, as `store.kind_of` tells it."""
+    """Return the kinds of keys without a ledger, by the rule of `store.kind_of`."""
     kinds = pa.nulls(len(keys), pa.string())
     for kind, pattern in KIND_PATTERNS:
         fits = pc.match_substring_regex(keys, f"(?s)^({pattern})$")

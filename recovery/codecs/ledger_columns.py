@@ -58,7 +58,7 @@ class Parts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Read:
-    """What the records say; values of records that are not `good` mean nothing.
+    """The fields of the records; values of records that are not `good` mean nothing.
 
     Attributes:
         good: records of the form.
@@ -84,7 +84,7 @@ class Read:
 
 
 class _Reader:
-    """A place in each record; a record that does not fit is no longer good, and stays where it is."""
+    """A place in each record; a record that does not fit is marked as not good, and its place stays."""
 
     def __init__(self, data: npt.NDArray[np.uint8], position: Ints, end: Ints) -> None:
         # Ten bytes more: what looks beyond the end of the last record sees zeros.
@@ -126,7 +126,7 @@ class _Reader:
         return value.view(np.int64)
 
     def size(self, rows: Ints, end: Ints | None = None) -> Ints:
-        """Read the size of what follows; it must end where the record, or what it is in, does, or before."""
+        """Read the size of the following field, which must end within its record or message."""
         size = self.number(rows)
         left = (self.end[rows] if end is None else end) - self.at[rows]
         self.good[rows] &= (size >= 0) & (size <= left)

@@ -46,7 +46,7 @@ _SCOPED_LOCATION_KEY: Final = struct.Struct(">qqq")
 
 @dataclass(frozen=True, slots=True)
 class LedgerRow:
-    """What a bookie keeps of one ledger beside its entries.
+    """The row of a bookie for one ledger, beside its entries.
 
     Attributes:
         ledger: not negative in scope 0.
@@ -75,7 +75,7 @@ class StorageFlags:
 
     @property
     def needs_integrity_check(self) -> bool:
-        """Whether the bookie itself holds that entries may be missing."""
+        """Whether the bookie itself considers entries as possibly missing."""
         return bool(self.bits & _NEEDS_INTEGRITY_CHECK)
 
 
@@ -94,7 +94,7 @@ class Locations(NamedTuple):
 
 
 def shard(ledger: int, dirs: int) -> int:
-    """Return the number of the folder, of so many in configured order, that a ledger belongs to."""
+    """Return the number, in configured order, of the folder that a ledger belongs to."""
     return ledger % dirs
 
 
@@ -119,7 +119,7 @@ def decode_ledgers_row(key: bytes, value: bytes) -> LedgerRow | StorageFlags | N
 
 
 def read_plain_key(key: bytes) -> int | None:
-    """Return the ledger that a key of `ledgers` names by its id alone; None: it is of another form, or reserved."""
+    """Return the ledger that a key of `ledgers` names by its id alone; None: another form, or a reserved key."""
     ledger: int = _I64.unpack(key)[0] if len(key) == _I64.size else -1
     return ledger if ledger >= 0 else None
 
@@ -174,7 +174,7 @@ def encode_ledgers_row(row: LedgerRow) -> tuple[bytes, bytes]:
 
 
 def decode_cached_map(key: bytes, value: bytes) -> dict[int, int]:
-    """Return the bytes of each ledger that a row of `metadata-cache` gives for a log.
+    """Return the bytes of each ledger in a log, from a row of `metadata-cache`.
 
     Raises:
         FormatError: the row is not of that form.

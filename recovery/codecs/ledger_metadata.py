@@ -37,12 +37,12 @@ from recovery.model.metadata import NO_ENTRY, Digest, State
 __all__ = ["MAGIC", "Reading", "decode", "decode_columns", "encode", "encode_columns", "problems", "read"]
 
 _SLICE: Final = 65_536
-"""Rows encoded at a time: their pieces stay small beside the processor's cache."""
+"""Rows encoded at a time: their pieces fit into the processor's cache."""
 _NONE: Final = b""
 
 
 def encode_columns(table: pa.Table) -> pa.Array:
-    """Return the bytes of one record a row, as `encode` gives them.
+    """Return the bytes of one record a row, as `encode` returns them.
 
     A row without a password becomes format 1, every other one format 3 with the creator token 0, as every record has it
     that was ever updated.
@@ -73,7 +73,7 @@ def encode_columns(table: pa.Table) -> pa.Array:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Columns:
-    """What both formats need of a table; one number a row, but for `first`, `sizes` and `members`.
+    """The columns that both formats need; one number a row, except in `first`, `sizes` and `members`.
 
     Attributes:
         state: number of the state.
@@ -261,7 +261,7 @@ def _list_names(kind: type[State] | type[Digest]) -> pa.Array:
 
 
 def decode_columns(raws: pa.Array | pa.ChunkedArray) -> pa.Table:
-    """Return what the columns of CATALOG_LEDGERS from ``error`` on hold of each record.
+    """Return the columns of CATALOG_LEDGERS from ``error`` on for each record.
 
     A record that cannot be read gives its error and nulls. `password_hash` is the SHA-256 of the master key.
 
@@ -348,7 +348,7 @@ def _ends(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 
 def _decode_each(raws: pa.Array) -> pa.Table:
-    """Return the same by the record codec, one record at a time."""
+    """Return the same columns by the record codec, one record at a time."""
     errors: list[str | None] = []
     values: dict[str, list[object]] = {name: [] for name in _PLAIN}
     hashes: list[bytes | None] = []

@@ -61,7 +61,7 @@ for _byte, _letter in zip(b"\a\b\t\n\v\f\r\"'\\", "abtnvfr\"'\\", strict=True):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What one record says, and what was odd about it.
+    """The metadata of one record, and its oddities.
 
     Attributes:
         metadata: the record as BookKeeper would take it.
@@ -83,7 +83,7 @@ def decode(raw: bytes | memoryview) -> LedgerMetadata:
 
 
 def read(raw: bytes | memoryview) -> Reading:
-    """Return the metadata that a stored record holds, with what was odd about it.
+    """Return the metadata of a stored record, with its oddities.
 
     Raises:
         FormatError: every BookKeeper from 4.9 on refuses these bytes too.
@@ -124,7 +124,7 @@ def encode(metadata: LedgerMetadata) -> bytes:
 
 
 def problems(metadata: LedgerMetadata) -> tuple[str, ...]:
-    """Return the rules that a record breaks which a repair may write; empty for a sound one.
+    """Return the rules that a record breaks, for a record that a repair may write; empty for a sound one.
 
     Stricter than BookKeeper, which takes some of these; a record that was read may break them. A closed ledger of
     entries without payload has length 0, and that is not a problem.
@@ -242,7 +242,7 @@ def _decode_text(text: str, position: int, odd: Callable[[str], None]) -> Ledger
 
 
 def _as_java_reads(escaped: re.Match[str]) -> str:
-    """Rewrite the escapes that Java reads in another way than Python's parser; refuse those that Java refuses."""
+    """Rewrite escapes that Java and Python's parser read differently; refuse escapes that Java refuses."""
     if escaped[1] == "?":
         return "?"
     if escaped[1][0] not in _JAVA_ESCAPES:

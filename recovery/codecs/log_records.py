@@ -1,4 +1,4 @@
-"""What DistributedLog's and Pravega's records in ZooKeeper say about the ledgers that they use.
+"""DistributedLog's and Pravega's records in ZooKeeper, and the ledgers that they name.
 
 DistributedLog (Pulsar's function packages, BookKeeper's table service) keeps a node for each segment of a stream, whose
 parent is named `ledgers`: decimal numbers as text, joined with semicolons:
@@ -111,7 +111,7 @@ def decode_log(raw: bytes) -> tuple[int, ...]:
 
 
 class _Reader:
-    """Reads compact numbers one behind the other."""
+    """Reads consecutive compact numbers."""
 
     def __init__(self, raw: bytes) -> None:
         self._raw = raw

@@ -43,7 +43,7 @@ from recovery.errors import FormatError, Reason
 MAGIC: Final = 0x4778
 _HEADER: Final = struct.Struct(">Hi")
 LARGEST: Final = 32 << 20
-"""Bytes of a record without compression, at most: ZooKeeper's own limit is a megabyte of compressed ones."""
+"""Most bytes of a record without compression: ZooKeeper's own limit is a megabyte after compression."""
 _CURSOR_TAG: Final = 0x08
 _LEDGER_TAGS: Final = frozenset({0x0A, 0x12, 0x1A})
 _COMPACTED: Final = "CompactedTopicLedger"
@@ -114,7 +114,7 @@ def decode(raw: bytes) -> ManagedLedger | Cursor:
 
 
 def append_ledgers(raw: bytes, closed: Sequence[Listed], at_ms: int) -> bytes:
-    """Return a managed ledger's record with more ledgers behind its last one, and with the end of that; not compressed.
+    """Return a managed ledger's record with the end of its last ledger, and further ledgers after it; not compressed.
 
     A broker deletes a ledger without entries in this record, unless it is the last. So the former last one gets its end
     too. Fields that this module does not know stay in the record.
@@ -234,5 +234,5 @@ def _decompress(raw: bytes) -> bytes:
 
 
 def fits_name(name: str, pattern: str) -> bool:
-    """Whether the name of a managed ledger fits a pattern with * and ?, as it is written or as Pulsar encodes it."""
+    """Whether the name of a managed ledger fits a pattern with * and ?, plain or in Pulsar's encoding."""
     return fnmatch.fnmatchcase(name, pattern) or fnmatch.fnmatchcase(unquote(name), pattern)

@@ -1,4 +1,4 @@
-"""How Pulsar compresses: its records in stores, and what its clients wrote.
+"""Pulsar's compression, of its records in stores and of its clients' messages.
 
     kind   bytes
     0      as they are

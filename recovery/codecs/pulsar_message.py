@@ -39,7 +39,7 @@ from recovery.codecs.pulsar_compression import decompress, name_kind
 from recovery.errors import FormatError, Reason
 
 LARGEST: Final = 128 << 20
-"""Bytes without compression of what an entry has, at most: brokers take 5 MiB by default."""
+"""Most bytes of an entry's messages without compression: brokers take 5 MiB by default."""
 _NOUN: Final = "message of Pulsar"
 _OF_BROKER: Final = 0x0E02
 _CHECKED: Final = 0x0E01
@@ -222,7 +222,7 @@ def _read_fields(message: MessageMetadata | SingleMessageMetadata) -> dict[str, 
 
 
 def _parse(payload: bytes) -> tuple[MessageMetadata, int]:
-    """Return what precedes a message, and where what the client wrote begins."""
+    """Return the header of a message, and where the client's own bytes begin."""
     start = 0
     if len(payload) >= _BROKER_HEAD.size and _MAGIC.unpack_from(payload)[0] == _OF_BROKER:
         _, size = _BROKER_HEAD.unpack_from(payload)

@@ -1,4 +1,4 @@
-"""What a broker of Pulsar writes into the ledger of one version of a schema, and the record that names these ledgers.
+"""The entry that a Pulsar broker writes into the ledger of one schema version, and the record of these ledgers.
 
 Each version has a ledger of its own with one entry (proto/recovery/codecs/_pb/managed_ledger.proto):
 
@@ -44,7 +44,7 @@ class StoredSchema:
 
 
 def decode_entry(payload: bytes, ledger: int, number: int) -> StoredSchema:
-    """Return what an entry says about a schema.
+    """Return the schema version in an entry.
 
     Args:
         payload: of the entry.

@@ -1,4 +1,4 @@
-"""Registration: what a bookie says about itself while it runs (value of ``available/<id>``), and the address in an id.
+"""Registration: a running bookie's description of itself (value of ``available/<id>``); and the address in an id.
 
     value                                             means
     no bytes                                          an old bookie (before 4.11): its id is its address
@@ -40,7 +40,7 @@ class Endpoint:
 
 
 def decode_registration(raw: bytes) -> Endpoint | None:
-    """Return where a bookie listens; None: its registration does not say, its id may.
+    """Return the address of a bookie; None: its registration has none, its id may.
 
     Raises:
         FormatError: neither of the two formats, or an endpoint that cannot be.
@@ -60,7 +60,7 @@ def decode_registration(raw: bytes) -> Endpoint | None:
 
 
 def address_in(bookie: str) -> Endpoint | None:
-    """Return the address that a bookie id is; None if it is none."""
+    """Return a bookie id as an address; None if it is none."""
     match = _ADDRESS.fullmatch(bookie)
     if match is None or not 0 < int(match[2]) < _PORTS:
         return None

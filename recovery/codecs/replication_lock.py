@@ -20,13 +20,13 @@ from recovery.codecs.store import LOCKS
 from recovery.model.ids import LedgerId, parse
 
 GUARD: Final = "bkmeta-guard"
-"""Begins what a guard's lock names."""
+"""The begin of the owner in a guard's lock."""
 GUARD_PREFIX: Final = f'bookieId: "{GUARD}'.encode()
 """Begins the value of a guard's lock."""
 REUSE: Final = "bkmeta-reuse"
-"""Begins what the lock of an id that two ledgers have names."""
+"""The begin of the owner in the lock of an id with two ledgers."""
 MAX_LOCKS: Final = 50_000
-"""So many locks were seen to fit into one listing of ZooKeeper's default size; docs/operations/safety.md."""
+"""Locks that were measured to fit into one listing of ZooKeeper's default size; docs/operations/safety.md."""
 _PLAN_DIGITS: Final = 16
 _HOLDER: Final = re.compile(rb'\s*bookieId:\s*"([^"\\]*)"\s*')
 _REUSE: Final = re.compile(rb'bookieId: "bkmeta-reuse until ([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}Z)"\n')
@@ -84,7 +84,7 @@ def encode_reuse(end: datetime) -> bytes:
 
 
 def read_reuse_end(value: bytes, owner: int) -> datetime | None:
-    """Return when the lock of an id that two ledgers have ends; None: it is another lock.
+    """Return when the lock of an id with two ledgers ends; None: it is another lock.
 
     Args:
         value: of the key.

@@ -19,7 +19,7 @@ _REPLICA: Final = re.compile(rb'replica:\s*"([^"\\]*)"')
 
 
 def read_mark_times(values: pa.Array) -> pa.Array:
-    """Return when marks say that they were made, in ms since 1970; null where they do not say.
+    """Return the creation times in marks, in ms since 1970; null without one.
 
     Args:
         values: of marks, as bytes without nulls; what is not a mark says nothing.

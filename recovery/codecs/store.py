@@ -44,7 +44,7 @@ class Layout(StrEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> "Layout | None":
-        """Take the longer name that store URIs have for `LEGACY`."""
+        """Accept the longer name of `LEGACY` in store URIs."""
         return cls.LEGACY if value == "legacyhierarchical" else None
 
 
@@ -65,7 +65,7 @@ SHORT_GENERATOR: Final = "/idgen"
 LONG_GENERATOR: Final = "/idgen-long"
 SCOPED: Final = "/scoped"
 SCOPED_MARKER: Final = b"1\nlonglonghierarchical:hex4x8"
-"""What the node `SCOPED` holds; LAYOUT itself never names scopes, since an unknown class there stops every bookie."""
+"""Value of the node `SCOPED`; LAYOUT itself never names scopes, since an unknown class there stops every bookie."""
 
 FIRST_LONG_ID: Final = 2147483647
 """The smallest id that `Layout.HIERARCHICAL` keeps in the long tree, and the first that no short generator gives."""
@@ -107,7 +107,7 @@ UNSCOPED_FORMS: Final[Mapping[Layout, tuple[str, ...]]] = {
 }
 """Forms of the keys of scope 0: 0 stands for a decimal digit, # for a hex digit."""
 OWN_ROOT: Final = "-bkmeta"
-"""End of the key of our own root, behind that of the ledgers root: tombstones and archive marks are there."""
+"""Suffix of our own root after the key of the ledgers root; it has tombstones and archive marks."""
 KIND_PATTERNS: Final = (
     ("layout", "/(LAYOUT|layout)"),
     ("instance_id", "/(INSTANCEID|instanceid)"),
@@ -122,7 +122,7 @@ KIND_PATTERNS: Final = (
     ("mark", f"{SCOPED_MARKS}/(.*/)?urS[^/]*"),
     ("lock", f"{LOCKS}/[^/]*"),
 )
-"""Kinds of keys that are no ledgers'. The first pattern that fits the whole key gives the kind; else it is "other"."""
+"""Kinds of keys without a ledger. The first pattern that fits the whole key gives the kind; else it is "other"."""
 
 
 def _key_pattern(form: str) -> re.Pattern[str]:
@@ -147,7 +147,7 @@ _MAX: Final = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Keys of what a cluster has besides its ledgers.
+    """Keys of a cluster besides its ledgers.
 
     Attributes:
         layout, instance_id: keys.
@@ -178,7 +178,7 @@ REGISTRATIONS: Final = (*ON_ZOOKEEPER.registrations, *ON_ETCD.registrations)
 
 
 def places(layout: "Layout | str | None") -> Places:
-    """Return where a cluster of a layout keeps what; None is any layout of ZooKeeper."""
+    """Return the keys of a cluster with a layout; None is any layout of ZooKeeper."""
     return ON_ETCD if layout == Layout.ETCD else ON_ZOOKEEPER
 
 
@@ -343,7 +343,7 @@ def encode_instance_id(instance_id: str) -> bytes:
 
 
 def name_outside(key: str) -> str:
-    """Return a key of a store as plans name one that is not below the ledgers root: with two slashes."""
+    """Return the form of a store's key outside of the ledgers root in plans: with two slashes."""
     return f"/{key}"
 
 
@@ -353,7 +353,7 @@ def is_outside(key: str) -> bool:
 
 
 def place_key(base: str, key: str, outside: str = "") -> str:
-    """Return the store's key of one that a plan or a journal names.
+    """Return the store's key for a key of a plan or a journal.
 
     Args:
         base: key of the ledgers root, without a slash at its end.
@@ -385,12 +385,12 @@ def bucket_of(key: str) -> int | None:
 
 
 def numbers_taken(layout: Layout, ledger: npt.NDArray[np.int64], limit: int) -> dict[str, int]:
-    """Return, for each key that gives numbers, the largest one up to a limit that some id shows to be given."""
+    """Return, for each counting key, the largest number up to a limit that an id shows as used."""
     return {key: numbers[0] for key, numbers in list_largest_numbers(layout, ledger, limit, 1).items()}
 
 
 def list_largest_numbers(layout: Layout, ledger: npt.NDArray[np.int64], limit: int, count: int) -> dict[str, list[int]]:
-    """Return, for each key that gives numbers, the largest that some id shows to be given, descending.
+    """Return, for each counting key, the largest numbers that ids show as used, descending.
 
     Args:
         layout: on etcd each bucket has a key of its own, else there is one.
@@ -425,5 +425,5 @@ def is_special(name: str) -> bool:
 
 
 def kind_of(key: str) -> str:
-    """Return what a key that is not a ledger's holds, as the table CATALOG_NODES names it."""
+    """Return the kind of a key without a ledger, as CATALOG_NODES names it."""
     return next((kind for kind, pattern in _KIND_KEYS if pattern.fullmatch(key)), "other")

@@ -1,4 +1,4 @@
-"""What differs between the kinds of stores: one record each, which everybody asks.
+"""The differences between kinds of stores: one record a kind, which all other code asks.
 
     asked                        ZooKeeper       etcd
     rights of single keys        yes             no: users have rights, so nothing can be frozen

@@ -167,7 +167,7 @@ class Indexes:
         return self._reuse.is_unchanged(files)
 
     def _make_units(self, n: int, database: Database, kept: KeptKeys | None = None) -> list[Unit]:
-        """Take the facts of a database, but of what is taken over, and return the parts of its locations."""
+        """Take the facts of a database, except for taken-over ledgers, and return the parts of its locations."""
         damage = DamageList()
         for facts in read_ledgers(database, self._meter, damage, self._secrets):
             if kept is not None:
@@ -207,7 +207,7 @@ class Indexes:
         self.known = [np.unique(np.concatenate(parts)) for parts in known]
 
     def _report(self, damage: Iterable[Unread], *, harm: bool = True) -> None:
-        """Report damage; `harm`: what it touches is read again the next time."""
+        """Report damage; `harm`: its ledgers and files are read again the next time."""
         for piece in damage:
             # Slots that name a log that is gone by now dangle; their ledgers are read again.
             if harm and self._reuse is not None and (piece.reason, piece.hides) != (Reason.MISSING, Hides.NOTHING):
@@ -226,7 +226,7 @@ def _add_counts(sums: dict[int, int], counts: Mapping[int, int]) -> None:
 
 
 def _list_database_files(folder: Path) -> Iterator[str]:
-    """Yield the files of databases; RocksDB's own log of what it does and its lock say nothing."""
+    """Yield the files of databases, without RocksDB's own log and its lock."""
     for name in (LEDGERS, LOCATIONS, SCOPED_LEDGERS, SCOPED_LOCATIONS):
         try:
             with os.scandir(folder / name) as listing:

@@ -1,4 +1,4 @@
-"""What the sources of one bookie give together: each lists what the stronger ones lack, a share of ledgers at a time.
+"""The merge of one bookie's sources: each adds what the stronger ones lack, one share of ledgers at a time.
 
     index    confirmed in the entry logs
     journal  what the index lacks and replay would bring back
@@ -100,7 +100,7 @@ class Totals:
 
 @dataclass(slots=True)
 class Beside:
-    """What a weaker source lists beside the stronger ones.
+    """The additional entries of a weaker source.
 
     Attributes:
         groups: rows of groups.
@@ -119,7 +119,7 @@ class Beside:
 
 @dataclass(slots=True)
 class Merge:
-    """The merge of one bookie's sources; first `subtract`, then, when the headers are there, `make_tables`.
+    """The merge of one bookie's sources: first `subtract`, then, after the headers were read, `make_tables`.
 
     Attributes:
         index: what the index gave.
@@ -156,7 +156,7 @@ class Merge:
         yield from range(SHARES)
 
     def subtract(self) -> None:
-        """Find what journal and logs list beside the index, and report what dangles."""
+        """Find entries that only journal and logs list, and report dangling slots."""
         wanted: tuple[list[KeyedGroups], list[KeyedGroups]] = ([], [])
         for share in self._yield_shares():
             index = self._join_index(share)
@@ -252,7 +252,7 @@ class Merge:
             self.totals.entries += int(count(*index[1:]).sum() + count(*journal[1:]).sum())
 
     def _report_doubtful(self, share: int | None, doubtful: Ints, journal: KeyedGroups, log: KeyedGroups) -> None:
-        """Report the only entry of each ledger that nothing else knows; one that replay would bring back hides more."""
+        """Report the only entry of each otherwise unknown ledger; an entry that a replay restores hides more."""
         for groups, hides, beside, unread in (
             (journal, Hides.EVERYTHING, self.from_journal, "journals"),
             (log, Hides.NOTHING, self.from_log, "entry logs"),
@@ -343,7 +343,7 @@ def find_doubtful_ledgers(known: Ints, groups: Sequence[KeyedGroups], heads: Seq
 
 
 def _select_known(known: Known, ledgers: Ints) -> Known:
-    """Return what is known of some of the ledgers."""
+    """Return the facts of some ledgers."""
     rows = np.searchsorted(known.ledger, ledgers)
     return Known(
         ledgers,
@@ -359,7 +359,7 @@ def _select_known(known: Known, ledgers: Ints) -> Known:
 
 
 def _find_ends(groups: KeyedGroups) -> KeyedGroups:
-    """Return the last entry of each ledger, the one before it and the first, where the groups have them."""
+    """Return the last entry of each ledger, the one before it and the first, if the groups have them."""
     starts = find_starts(groups.key)
     end = np.append(starts[1:], len(groups.key))[: len(starts)] - 1
     ledger, last = groups.key[end], groups.last[end] + groups.size[end] - 1

@@ -1,4 +1,4 @@
-"""What a collection is asked to read, and what it then says about the bookie."""
+"""The options of a collection, and its summary of the bookie."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from recovery.place import DatasetPlace
 
 @dataclass(frozen=True, slots=True)
 class CollectOptions:
-    """What is read, and how.
+    """The options of a collection.
 
     Attributes:
         ledger_dirs, index_dirs, journal_dirs: the bookie's folders, with or without their `current/`. What is in a
@@ -64,7 +64,7 @@ class CollectOptions:
 
 @dataclass(frozen=True, slots=True)
 class CollectSummary:
-    """What was collected.
+    """The summary of a collection.
 
     Attributes:
         bookie, incarnation: the bookie of these disks.

@@ -135,7 +135,7 @@ def _make_coverage(row: BookieRow, deep: DeepCounts | None, reused: Reused | Non
 
 
 class _Run:
-    """One collection: its stages in their order, and what they hand to each other."""
+    """One collection: its stages in their order, and their shared data."""
 
     def __init__(
         self,
@@ -179,7 +179,7 @@ class _Run:
         return Beside(groups, heads, places, join_groups([]))
 
     def close(self) -> None:
-        """Give back the room that was taken on disk."""
+        """Free the space on disk."""
         for spool in self._spools:
             spool.close()
         if self._incremental is not None:
@@ -197,11 +197,11 @@ class _Run:
 
     @property
     def reused(self) -> Reused | None:
-        """What was taken over; None: no earlier inventory was named."""
+        """Counts of taken-over results; None: no earlier inventory was named."""
         return None if self._incremental is None or self._options.since is None else self._incremental.reused
 
     def write_kept(self, out: DatasetPlace) -> str | None:
-        """Write what the next collection need not read again, if that was asked for; when `make_tables` has ended.
+        """Write the results for the next collection, if asked to; after `make_tables`.
 
         Returns:
             What tells it from what something else wrote there since; None: nothing was asked for.
@@ -336,7 +336,7 @@ class _Run:
             deep.close()
 
     def _read_slots_again(self) -> Iterator[Piece]:
-        """Yield the slots of all indexes again; what is wrong with them was reported the first time."""
+        """Yield the slots of all indexes again; their damage was reported the first time."""
         read_damage = DamageList()
         scopes = self._damage.scopes
         none = np.empty(0, np.int64)

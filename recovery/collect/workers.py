@@ -41,27 +41,27 @@ from recovery.collect.sources.index_folders import IndexFile, Level, find_files
 from recovery.errors import ProcessLostError
 
 _UNITS: Final = 16
-"""Units that the subfolders are dealt into: few, so that the reads of a unit are close together in each entry log."""
+"""Units of subfolders: few, so that the reads of a unit are close together in each entry log."""
 _WORTH_S: Final = 1.0
-"""Seconds of work that is left for which others are called in: each takes half as long to start."""
+"""Other processes start if more seconds of work than this remain: a process takes half as long to start."""
 _STOPPING: Final = (signal.SIGINT, signal.SIGTERM)
 _AT_ONCE: Final = 4096
 """Files that are examined at a time."""
 
 
 class Task(Enum):
-    """What is done with an index."""
+    """The kinds of work on an index."""
 
     READ = auto()
-    """It is read."""
+    """The index is read."""
     KEEP = auto()
-    """It is read, and what the next collection compares is taken."""
+    """The index is read, and its fingerprints are taken for the next collection."""
     COMPARE = auto()
-    """Only what is compared is taken."""
+    """Only fingerprints are taken."""
     REST = auto()
-    """It is read but for what is taken over; what was compared before is not taken again."""
+    """The changed parts of the index are read; fingerprints were taken before."""
     AGAIN = auto()
-    """Only what is named is read, a second time."""
+    """Only named parts are read, a second time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class KeptKeys:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What is the same for all units of an index.
+    """The settings that all units of an index share.
 
     Attributes:
         logs: the entry logs by id.
@@ -130,7 +130,7 @@ class RowList:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UnitResult:
-    """What one unit gave.
+    """The result of one unit.
 
     Attributes:
         setup: the number of its `Setup`.
@@ -170,7 +170,7 @@ class UnitResult:
         return facts
 
     def rename_ledgers(self, scopes: Scopes) -> "UnitResult":
-        """Return the same with keys of other `Scopes` for the ledgers."""
+        """Return the result with keys of other `Scopes` for the ledgers."""
         new_keys = scopes.absorb(self.secrets.scopes)
         if not len(new_keys):
             return self
@@ -197,7 +197,7 @@ def _translate_key(key: int, new_keys: Ints) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """What one process takes at a time.
+    """The work that one process takes at a time.
 
     Attributes:
         setup: the number of its `Setup`.
@@ -214,7 +214,7 @@ def make_units(setup: int, levels: Sequence[Level]) -> list[Unit]:
 
 
 def run_units(units: Iterable[Unit], setups: Sequence[Setup], meter: Meter, processes: int) -> Generator[UnitResult]:
-    """Yield what every unit gave, in no order.
+    """Yield the results of all units, in no order.
 
     Args:
         units: what is to be taken.
@@ -270,14 +270,14 @@ def run_units(units: Iterable[Unit], setups: Sequence[Setup], meter: Meter, proc
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """What ended a unit in another process, and the traceback there, which may show what is secret."""
+    """The error that ended a unit in another process, and its traceback, which may show secrets."""
 
     error: Exception
     traceback: str
 
 
 class _ElsewhereError(Exception):
-    """Shows the traceback of another process where that of this one is shown."""
+    """Shows the traceback of another process with that of this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -387,7 +387,7 @@ def _run_unit(unit: Unit, setups: Sequence[Setup], meter: Meter) -> UnitResult:
 def _choose_rows(
     part: Range, setup: Setup, compared: RowList, meter: Meter, damage: DamageList, scopes: Scopes
 ) -> Iterator[Piece | Block]:
-    """Yield what is to be taken of a range; keep hashes of its slots where they are asked for."""
+    """Yield the wanted slots of a range; keep hashes of its slots on request."""
     for piece in read_range(part, meter, damage, scopes):
         if setup.task in (Task.KEEP, Task.COMPARE):
             compared.add(hash_slots(piece, setup.source))
@@ -403,7 +403,7 @@ def _choose_rows(
 def _choose_files(
     files: Iterator[IndexFile], setup: Setup, compared: RowList, reader: IndexReader, scopes: Scopes
 ) -> Iterator[IndexFile]:
-    """Yield the files that are to be read; keep fingerprints of all where they are asked for."""
+    """Yield the files to read; keep fingerprints of all on request."""
     if setup.task is Task.READ:
         yield from files
         return
@@ -439,7 +439,7 @@ def _help(
     rate: float | None,
     shared: "Synchronized[float]",
 ) -> None:
-    """Run the units that come, in another process; it ends with the one that started it."""
+    """Run the units that arrive, in another process; it ends with the process that started it."""
     parent = multiprocessing.parent_process()
 
     def outlive() -> None:

@@ -1,4 +1,4 @@
-"""The common path: does one history of ensembles explain every copy, decided for whole batches of ledgers at once.
+"""The common path: whether one history of ensembles explains every copy, for whole batches of ledgers at once.
 
 Given an ensemble size E and a write quorum W for each ledger, a bookie gets a position, each position is tiled by the
 stays of its bookies, and segments begin where stays take over. An accepted ledger is proved: each entry from 0 to the
@@ -15,7 +15,7 @@ from recovery.infer.copies import CopyColumns, Ints, Mask, heads, number_within,
 from recovery.model.groups import rank, run_counts
 
 ENTRIES_A_SEGMENT: Final = 2
-"""A shape that is not seen must leave so many: striping looks like a change with every entry to one with W = E."""
+"""Fewest entries a segment for an unseen shape: to a shape with W = E, striping looks like a change at every entry."""
 
 _DOUBLINGS: Final = 64
 """Rounds of pointer jumping: more than any chain of rows that fits in memory needs."""
@@ -23,7 +23,7 @@ _DOUBLINGS: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What came of one hypothesis for each ledger.
+    """The result of one hypothesis for each ledger.
 
     Attributes:
         accepted: of each ledger.
@@ -41,7 +41,7 @@ class Decision:
     members: Ints
 
     def hasty(self, end: Ints) -> Mask:
-        """Say which ledgers have more segments than a shape that is not seen may give; end: their last entries."""
+        """Mark ledgers with more segments than an unseen shape may have; end: their last entries."""
         segments = np.bincount(self.segment_ledger, minlength=len(end))
         return (segments > 1) & (end + 1 < ENTRIES_A_SEGMENT * segments)
 
@@ -86,7 +86,7 @@ def decide(copies: CopyColumns, ensemble: Ints, write: Ints) -> Decision:
 
 
 def _positions(copies: CopyColumns, rows: _Rows) -> tuple[Ints, Mask]:
-    """Give each striped row the only position that it can have, and say where that is not clear.
+    """Give each striped row its only possible position, and mark unclear ones.
 
     A run that is not the row's first began where the position's runs begin. A single run shorter than W may have been
     cut at either end: by entry 0, by the ledger's end, by a takeover.
@@ -111,7 +111,7 @@ def _positions(copies: CopyColumns, rows: _Rows) -> tuple[Ints, Mask]:
 
 
 def _outside_pattern(copies: CopyColumns, rows: _Rows, position: Ints) -> Mask:
-    """Say which rows have a run that reaches out of their position's runs."""
+    """Mark rows with a run outside of their position's runs."""
     row = copies.group_row
     size, write = rows.ensemble[row], rows.write[row]
     phase = (position[row] - write + 1) % size
@@ -155,7 +155,7 @@ def _chains(copies: CopyColumns, rows: _Rows, position: Ints, fails: Mask) -> In
 
 
 def _tile(copies: CopyColumns, ensemble: Ints, write: Ints, rows: _Rows, position: Ints, fails: Mask) -> Decision:
-    """Lay each position's stays end to end, and cut segments where one takes over."""
+    """Join each position's stays, and cut segments where one takes over."""
     order = np.lexsort((copies.lo, position, copies.row_ledger))
     ledger, place, lo, hi = copies.row_ledger[order], position[order], copies.lo[order], copies.hi[order]
     size, quorum, striped = rows.ensemble[order], rows.write[order], rows.striped[order]

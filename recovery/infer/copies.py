@@ -1,4 +1,4 @@
-"""What bookies hold of many ledgers, as flat columns that whole batches are decided on."""
+"""The copies of many ledgers as flat columns, for decisions on whole batches."""
 
 from dataclasses import dataclass, fields
 from typing import Final
@@ -14,7 +14,7 @@ Mask = npt.NDArray[np.bool_]
 LOST: Final = "lost"
 """Source of rows that are put back after a disk lost them: a bookie had the entries, and no longer serves them."""
 _FEW_GAPS: Final = 256
-"""Gaps of a ledger that may be bookies that came and went: more are something else."""
+"""Most gaps of a ledger that may come from bookies that were away; more have another cause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +92,11 @@ class CopyColumns:
         return largest
 
     def has_few_runs(self) -> Mask:
-        """Say which ledgers have few enough runs to be taken one by one."""
+        """Mark ledgers with few enough runs to process one by one."""
         return self.count_runs() - np.bincount(self.row_ledger, minlength=self.ledgers) <= _FEW_GAPS
 
     def split_stays(self) -> "tuple[CopyColumns, Ints]":
-        """Return a row for each run instead of each bookie, and the row that each comes from.
+        """Return one row a run instead of one a bookie, and the original row of each.
 
         Where all positions hold everything, a gap is a time in which the bookie was in no ensemble.
         """
@@ -114,7 +114,7 @@ _GROUP_FIELDS = _NAMES[_NAMES.index("group_row") :]
 
 
 def heads(*keys: Ints) -> Mask:
-    """Say of each place whether any key differs from the one before; the first place does."""
+    """Mark places with any key that differs from the place before; the first place is marked."""
     head = np.ones(len(keys[0]), np.bool_)
     head[1:] = False
     for key in keys:
@@ -128,6 +128,6 @@ def starts(*keys: Ints) -> Ints:
 
 
 def number_within(key: Ints) -> Ints:
-    """Count the values inside each stretch of equal ones, from 0."""
+    """Number the values inside each stretch of equal values, from 0."""
     head = starts(key)
     return np.arange(len(key)) - np.repeat(head, np.diff(np.append(head, len(key))))

@@ -1,4 +1,4 @@
-"""How many entries bookies hold up to some entry, and how many of these belong to each position of an ensemble."""
+"""Counts of entries that bookies hold up to some entry, in all and of each position of an ensemble."""
 
 from functools import lru_cache
 from typing import Final
@@ -19,7 +19,7 @@ def _take(groups: KeyedGroups, chosen: Ints | Mask) -> KeyedGroups:
 
 
 def count_below(groups: KeyedGroups, row: Ints, place: Ints, ensemble: int, write: int) -> tuple[Ints, Ints]:
-    """Return how many entries below a place a row has, and how many of these belong to each position.
+    """Return how many entries below a place a row has, in all and of each position.
 
     Args:
         groups: ascending by row.
@@ -72,7 +72,7 @@ def count_below(groups: KeyedGroups, row: Ints, place: Ints, ensemble: int, writ
 
 
 def find_thin(copies: CopyColumns, wanted: Ints) -> Ints:
-    """Return the first entry of each ledger that has fewer copies than wanted; the one behind its end if none has.
+    """Return the first entry of each ledger with fewer copies than wanted; without one, the entry after its end.
 
     A ledger of very many runs may lack any: 0.
     """
@@ -99,7 +99,7 @@ def find_thin(copies: CopyColumns, wanted: Ints) -> Ints:
 
 
 def rank_positions(below: Ints, ensemble: int, write: int) -> Ints:
-    """Return how many entries below each of a column of them belong to each position."""
+    """Return how many entries below each entry of a column belong to each position."""
     if ensemble > _SMALL:
         return rank(below, np.arange(ensemble), np.array(ensemble), np.array(write))
     rounds, rest = np.divmod(below[:, 0], ensemble)
@@ -114,7 +114,7 @@ def _rank_round(ensemble: int, write: int) -> Ints:
 
 
 def lay_out(runs: KeyedRuns, rows: int, entries: int) -> Mask:
-    """Return which of so many entries each row holds: (rows, entries)."""
+    """Return which of the entries each row holds: (rows, entries)."""
     change = np.zeros((rows, entries + 1), np.int8)
     np.add.at(change, (runs.key, runs.first), 1)
     np.add.at(change, (runs.key, runs.first + runs.size), -1)

@@ -1,4 +1,4 @@
-"""Inventory rows of many bookies, in any order, into one column a fact of each ledger.
+"""Turn inventory rows of many bookies, in any order, into columns: one fact of each ledger a column.
 
     strong rows  index, wire, lost, and journal unless the bookie was stopped cleanly (then the index has it all): what
                  the bookie serves, or will serve after its start
@@ -25,21 +25,21 @@ from recovery.model.groups import KeyedGroups, from_arrow
 from recovery.model.metadata import DIGEST_SIZES, Digest
 
 MAX_ENTRY: Final = 1 << 60
-"""Ids of entries stay far below 2^63, so that sums of them cannot overflow."""
+"""Ids of entries stay far below 2^63, so their sums cannot overflow."""
 DIGESTS: Final = tuple(Digest)
 MAX_GROUPS: Final = 5_000_000
-"""Groups, or runs that must be laid out one by one, of one ledger: what a task can take."""
+"""Most groups of one ledger, or runs to expand one by one, that a task can hold."""
 NO_LAC: Final = -2
-"""Below every last add confirmed: nothing was seen."""
+"""No LAC was seen: a number below every last add confirmed."""
 
 COLUMNS: Final = [
     "bucket", "scope", "ledger", "bookie", "incarnation", "source", "groups", "complete", "limbo", "key_kind", "key",
     "explicit_lac", "lac_record", "headers",
 ]  # fmt: skip
-"""What is read of COPIES."""
+"""The columns of COPIES that are read."""
 _ENTRY_HEADER: Final = 32
 _SCOPED_MORE: Final = 9
-"""Bytes by which what is in front of a digest is longer where a ledger is of a scope."""
+"""Additional bytes before the digest in entries of a scope."""
 _WIDTHS: Final = np.array([DIGEST_SIZES[digest] for digest in DIGESTS])
 _LAC_RECORD: Final = 16
 
@@ -55,7 +55,7 @@ class Headers(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known of each ledger; ledgers in key order, bookies by number.
+    """The facts of each ledger; ledgers in key order, bookies by number.
 
     Attributes:
         bucket, scope, ledger: the key.
@@ -148,7 +148,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class _HeaderFacts:
-    """What entry headers of strong rows show; what is not named here is as `Facts` has it.
+    """The facts from entry headers of strong rows; fields that are not named here are as in `Facts`.
 
     Attributes:
         record, entry, lac: of each header, the table's row, the entry and the LAC.
@@ -411,7 +411,7 @@ def _count_distinct(code: Ints, owner: Ints, owners: int) -> Ints:
 
 
 def _gather_headers(copies: pa.Table, number: Ints, strong: Mask, end: Ints, count: int) -> _HeaderFacts:
-    """Gather the entry headers of each ledger's strong rows, and what all say was acknowledged."""
+    """Gather the entry headers of each ledger's strong rows, and the largest LAC of all rows."""
     record, items = _flat(copies["headers"])
     largest_lac = _fold(np.maximum, _ints(items.field(1)), number[record], count, NO_LAC)
     copied_weak = record[:0]
@@ -480,7 +480,7 @@ def _order(owner: Ints, value: Ints) -> Ints:
 def _tell_digest(
     copies: pa.Table, number: Ints, wanted: Mask, owner: Ints, entry: Ints, length: Ints, size: Ints
 ) -> Ints:
-    """Tell the digest type of each wanted ledger by the bytes that it takes, where all places agree; else -1.
+    """Return the digest type of each wanted ledger by its width, where all places agree; else -1.
 
     Only HMAC and DUMMY: a CRC needs no password, so one that did not verify is not believed. Headers are those of
     wanted ledgers, sorted by ledger and entry.

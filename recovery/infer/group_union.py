@@ -9,7 +9,7 @@ from recovery.infer.copies import Ints, Mask, heads
 from recovery.model.groups import KeyedGroups, run_counts, union
 
 _LAID_OUT: Final = 64
-"""Groups of more runs keep all but their first and last one together, if nothing else lies among them."""
+"""Groups with more runs stay whole except for their first and last run, unless other groups lie among them."""
 _AT_ONCE: Final = 1 << 21
 """Runs that are laid out at a time: some hundred megabytes."""
 
@@ -64,14 +64,14 @@ def _take(groups: KeyedGroups, chosen: Ints | Mask) -> KeyedGroups:
 
 
 def _mark_apart(groups: KeyedGroups) -> Mask:
-    """Say which groups begin after the one before them has ended, with at least one entry between."""
+    """Mark groups that begin after the end of the group before, with at least one entry between."""
     apart = heads(groups.key)
     apart[1:] |= groups.first[1:] > groups.last[:-1] + groups.size[:-1]
     return apart
 
 
 def _split(groups: KeyedGroups) -> tuple[KeyedGroups, KeyedGroups]:
-    """Divide sorted groups into those to be laid out and those that stay as they are.
+    """Divide sorted groups into groups to expand and groups to keep.
 
     Only the first and the last run of a group can touch what lies outside of it.
     """
@@ -95,7 +95,7 @@ def _split(groups: KeyedGroups) -> tuple[KeyedGroups, KeyedGroups]:
 
 
 def _regroup(laid: KeyedGroups, kept: KeyedGroups) -> KeyedGroups:
-    """Unite groups run by run; what comes of it does not reach across a group that is kept."""
+    """Unite groups run by run; no result reaches across a kept group."""
     key = np.append(laid.key, kept.key)
     is_kept = np.append(np.zeros(len(laid.key), np.bool_), np.ones(len(kept.key), np.bool_))
     order = np.lexsort((np.append(laid.first, kept.first), key))

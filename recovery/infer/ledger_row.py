@@ -29,7 +29,7 @@ class CustomItem:
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """Another value of a field, what it would mean, and its weight: 0 to 1."""
+    """Another value of a field, its meaning, and its weight: 0 to 1."""
 
     field: str
     value: str
@@ -39,7 +39,7 @@ class Alternative:
 
 @dataclass(frozen=True, slots=True)
 class ContradictionRow:
-    """A field on which an earlier record and what bookies show differ, and what each of them has."""
+    """A field that differs between an earlier record and the bookies, with the value of each."""
 
     field: str
     earlier: str
@@ -112,7 +112,7 @@ def write_rows(base: pa.Table, rows: Sequence[LedgerRow]) -> pa.Table:
 
 
 def _to_arrow(value: Any) -> Any:  # noqa: ANN401 - of any column
-    """Return a value as Arrow takes it: lists and dicts in place of tuples and dataclasses."""
+    """Return a value in Arrow's form: lists and dicts in place of tuples and dataclasses."""
     if isinstance(value, tuple):
         return [_to_arrow(item) for item in value]
     if isinstance(value, SegmentRow | CustomItem | Alternative | ContradictionRow):

@@ -149,7 +149,7 @@ def _is_rest_seen(row: Mapping[str, Any], harms: Sequence[tuple[str, str]], fold
 
 
 def _is_same(path: str, folder: str) -> bool:
-    """Whether two names are of one folder, with or without its `current`."""
+    """Whether two names mean the same folder, with or without its `current`."""
     return _strip(path) == _strip(folder)
 
 

@@ -1,4 +1,4 @@
-"""Entries that a bookie's index lists and its disks have lost: what hides no more than these, and is served elsewhere.
+"""Entries that a bookie's index lists and its disks lost: damage that hides only these, if other bookies serve them.
 
 A torn entry log takes entries of many ledgers, and the index still lists each of them. So all that is hidden of such a
 ledger on that bookie is known by entry. Where other bookies serve each of these, and with them put back where they were
@@ -31,7 +31,7 @@ _MOST_RUNS: Final = 2_000_000
 
 @dataclass(frozen=True, slots=True)
 class SettledEntries:
-    """Inventories, and what of their damage is in no doubt.
+    """Inventories, and the part of their damage that hides nothing.
 
     Attributes:
         copies: COPIES; of settled ledgers with the entries where they were lost.
@@ -117,7 +117,7 @@ def _list_named(bookies: pa.Table, damage: pa.Table) -> tuple[pa.Table, pa.Table
 
 
 def _mark_strong(copies: pa.Table, bookies: pa.Table) -> Mask:
-    """Say which rows their bookies serve, or will serve after a start."""
+    """Mark rows that their bookies serve, or will serve after a start."""
     dirty = bookies.filter(pc.fill_null(bookies["dirty"], fill_value=True))["bookie"].combine_chunks()
     is_replayed = pc.and_(pc.equal(copies["source"], "journal"), pc.is_in(copies["bookie"], value_set=dirty))
     strong: Mask = pc.or_(pc.is_in(copies["source"], value_set=pa.array(["index", "wire"])), is_replayed).to_numpy()

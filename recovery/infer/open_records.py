@@ -16,7 +16,7 @@ from recovery.model.metadata import LedgerMetadata
 
 
 def can_stay_open(known: Facts, ledger: int, stored: LedgerMetadata, copies: Copies, members: Ints) -> bool:
-    """Say whether the recovery of an open ledger, through its own record, reads every entry that some bookie has.
+    """Whether the recovery of an open ledger, through its own record, reads every entry that some bookie has.
 
     An entry on fewer than A members was never acknowledged, or a bookie lost its copy without a trace. A recovery may
     stop before such an entry. A close behind it loses nothing.

@@ -1,4 +1,4 @@
-"""What a ledger of this cluster may look like where its own copies do not say: counted shapes, in order of weight.
+"""Possible shapes of a ledger whose copies do not show its shape: counted shapes of this cluster, by weight.
 
 Striped copies of a ledger show its E and W. Full copies on all its bookies do not: three full copies may be
 a 3/3 ledger, a 4/4 one that lost a bookie, or a 2/2 one with a leftover. Such shapes count only with support; the rule
@@ -21,23 +21,23 @@ from recovery.infer.wiped_bookies import Kept, Sample, find_kept
 from recovery.model.groups import run_counts
 
 FEWEST: Final = 2
-"""Full-copy ledgers that a shape needs: one may be a leftover or a loss."""
+"""Fewest full-copy ledgers that support a shape: a single one may be a leftover or a loss."""
 SHARE: Final = 0.02
 """Share of all full-copy ledgers that a shape needs."""
 LARGE: Final = 100
-"""So many full-copy ledgers are a large cluster: each bookie takes part in each of its shapes."""
+"""From so many full-copy ledgers on, the cluster is large: each bookie takes part in each shape."""
 CHANCE: Final = 0.01
-"""What is less likely than this did not come by chance."""
+"""Anything less likely than this is no chance."""
 SLACK: Final = 1.25
-"""How many times what one bookie's loss or leftovers give, on average, is still explained by them."""
+"""Up to so many times the average effect of one bookie's loss or leftovers, these explain the count."""
 
 BOOKKEEPER_DEFAULT: Final = (3, 2, 2)
-"""What BookKeeper's client takes when nothing is said. Source: apache/bookkeeper 9590a97, BookKeeper.createLedger."""
+"""The default of BookKeeper's client. Source: apache/bookkeeper 9590a97, BookKeeper.createLedger."""
 
 _PERIODIC: Final = 3
 """Runs that a group needs to show a period: two have one by chance."""
 LARGEST: Final = 1 << 20
-"""Ensembles are smaller; both numbers of a shape fit in one."""
+"""All ensembles are smaller, so both numbers of a shape fit in one."""
 
 
 class Source(StrEnum):
@@ -48,7 +48,7 @@ class Source(StrEnum):
     DEFAULT_QUORUM = "default-quorum"
     BOOKKEEPER_DEFAULT = "bookkeeper-default"
     COPIES = "copies"
-    """A shape that nothing but the form of a ledger's own copies speaks for."""
+    """A shape that only the form of a ledger's own copies supports."""
     WRITE_QUORUM = "write-quorum"
     """BookKeeper's own rule for a record that does not hold A: A = W."""
 
@@ -84,7 +84,7 @@ class ShapeCounts:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the same as JSON values."""
+        """Return the counts as JSON values."""
         names = sorted(self.bookies)
         return {
             "striped": [[*shape, count] for shape, count in sorted(self.striped.items())],
@@ -95,7 +95,7 @@ class ShapeCounts:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "ShapeCounts":
-        """Return what `to_json` was made from."""
+        """Return the counts from the values of `to_json`."""
         return cls(
             {(ensemble, write): count for ensemble, write, count in value["striped"]},
             {copies: count for copies, count, _ in value["full"]},
@@ -121,7 +121,7 @@ class PriorShape:
 
 @dataclass(frozen=True, slots=True)
 class Prior:
-    """What may be assumed of ledgers that do not show it.
+    """Shapes and ack quorums to assume for ledgers that do not show theirs.
 
     Attributes:
         shapes: in the order in which they are tried.
@@ -146,7 +146,7 @@ class Prior:
         *,
         unscanned: Iterable[str] = (),
     ) -> "Prior":
-        """Order what is known: this cluster's own ledgers, a snapshot, the operator's word, else BookKeeper's default.
+        """Build the prior from this cluster's own ledgers, a snapshot, the operator's statement, else the default.
 
         Args:
             shapes: counted on copies.
@@ -180,7 +180,7 @@ class Prior:
         return Prior((stated,), default=quorum, kept=self.kept)
 
     def ack_quorum(self, ensemble: int, write: int) -> tuple[int, Source]:
-        """Return the A of a shape, and where it is from."""
+        """Return the A of a shape, and its source."""
         if (ensemble, write) in self.acks:
             return self.acks[ensemble, write], Source.SNAPSHOT
         if self.default is not None and self.default[:2] == (ensemble, write):
@@ -190,7 +190,7 @@ class Prior:
         return write, Source.WRITE_QUORUM
 
     def count_tolerated(self, ensemble: int, write: int) -> int:
-        """Return how many unseen bookies a shape that is not seen tolerates: with more it may be a wider one.
+        """Return how many unseen bookies an inferred shape tolerates: with more, it may be a wider shape.
 
         All entries on n bookies, and m more that was not read, are W = n to n + m. What this cluster shows does not
         settle that, for the same bookies are missing everywhere; a snapshot or the operator does.
@@ -201,14 +201,14 @@ class Prior:
         return min([wider for _, wider in stated if wider > write], default=1 << 62) - write - 1
 
     def fewest_acked(self, ensemble: int, write: int) -> int:
-        """Return the same of a shape that is not sure: the smallest A that is stated; else 1."""
+        """Return the fewest acknowledging bookies of an unsure shape: the smallest stated A; else 1."""
         if (ensemble, write) in self.least_acks:
             return self.least_acks[ensemble, write]
         known = [*self.least_acks.values(), *([self.default[2]] if self.default else [])]
         return min(write, *known) if known else 1
 
     def is_ack_stated(self, ensemble: int, write: int) -> bool:
-        """Say whether a person states the A of a shape: records of other ledgers say nothing of one that has none."""
+        """Whether a person states the A of a shape: records of other ledgers prove nothing for a ledger without one."""
         return self.default is not None and self.default[:2] == (ensemble, write)
 
     def surely_acked(self, ensemble: int, write: int) -> int:
@@ -235,7 +235,7 @@ def list_supported(shapes: ShapeCounts) -> list[int]:
 
 
 def _is_one_bookie(shapes: ShapeCounts, copies: int) -> bool:
-    """Whether ledgers with so many copies look like those with one more, or one less, and one odd bookie.
+    """Whether one odd bookie explains the ledgers with this number of copies: they would have one more, or one fewer.
 
     A wiped bookie takes part in none of them, one with leftovers in all of them. Of ledgers of m copies on b bookies, a
     share of m / b is on each.

@@ -175,7 +175,7 @@ def _refuse(refusal: Ints, ledgers: Ints | Mask, reason: Refusal) -> None:
 
 
 def _refuse_by_facts(known: Facts, unseen: UnseenBookies) -> Ints:
-    """Refuse what no ensemble could make good."""
+    """Refuse ledgers that no ensemble could explain."""
     copies = known.copies
     empty = copies.end < 0
     refusal = np.zeros(known.count, np.int64)
@@ -203,7 +203,7 @@ def _refuse_by_facts(known: Facts, unseen: UnseenBookies) -> Ints:
 
 @dataclass(frozen=True, slots=True)
 class _Doubts:
-    """What may be hidden or lost, and how ledgers are closed."""
+    """Possibly hidden or lost entries, and the rule for closing ledgers."""
 
     known: Facts
     unseen: UnseenBookies
@@ -216,7 +216,7 @@ class _Doubts:
         return self.unseen.elsewhere > 0 or bool(self.unseen.unsound.any())
 
     def list_doubts(self, ledgers: Sequence[int]) -> list[Doubt]:
-        """Return what may be hidden of each of some ledgers, which ascend."""
+        """Return the possibly hidden entries of some ledgers, in ascending order."""
         wiped = self.count_wiped(np.array(ledgers, np.int64)).tolist()
         hiding = self.unseen.bookies[ledgers].tolist()
         pairs = zip(hiding, wiped, strict=True)
@@ -251,7 +251,7 @@ def _fit_copied(
 
 
 def _search_rest(known: Facts, explained: Explained, prior: Prior, doubts: _Doubts, refusal: Ints) -> Explained:
-    """Search the history of each ledger that nothing explains and nothing refuses."""
+    """Search the history of each ledger that is neither explained nor refused."""
     todo = np.flatnonzero((explained.path == UNDECIDED) & (refusal == 0)).tolist()
     if not todo:
         return explained
@@ -300,7 +300,7 @@ def _search_rest(known: Facts, explained: Explained, prior: Prior, doubts: _Doub
 
 
 def _add_prior_shapes(known: Facts, explained: Explained) -> Explained:
-    """List the shapes of the prior beside one that the copies do not show: a bookie may have lost all without a trace.
+    """List the prior's shapes beside an inferred one: a bookie may have lost everything without a trace.
 
     But for shapes that a clean ledger cannot be what is left of: full copies of more entries than any E are of W = E,
     unless they are in runs that stripes have too, and no entry has more copies than W; or no LAC tells of an entry that
@@ -331,7 +331,7 @@ def _add_prior_shapes(known: Facts, explained: Explained) -> Explained:
 
 
 def _refuse_leftovers(known: Facts, explained: Explained, refusal: Ints) -> Mask:
-    """Refuse what bookies hold in logs alone, unless all that is needed is there without it; return what is suspected.
+    """Refuse ledgers with leftovers in logs, unless they are whole without these; return the suspected ones.
 
     A bookie that was replaced keeps its entries in logs; so does one that deleted the ledger. That one was a member to
     the end, and is missed unless another took its place here: a copy, which fits that position only if it was made for
@@ -365,12 +365,12 @@ def _count_enough_to_hide(explained: Explained, prior: Prior) -> Ints:
 
 
 def _list_write_quorums(explained: Explained) -> Ints:
-    """Return the W of each ledger: so many bookies without a trace of it may have a later segment of it alone."""
+    """Return the W of each ledger: W bookies without a trace of it may hold a later segment of it alone."""
     return np.array([*(shape.write for shape in explained.shapes), 1])[explained.shape]
 
 
 def _find_opened(known: Facts, keys: dict[bytes, bytes]) -> Mask:
-    """Say which ledgers have the key of a candidate password."""
+    """Mark ledgers with the key of a candidate password."""
     match = pc.is_in(known.key_values, value_set=pa.array(list(keys), pa.binary())).to_numpy(zero_copy_only=False)
     opened: Mask = np.append(match, False)[known.key] & (known.keys == 1)
     return opened
@@ -385,7 +385,7 @@ def _choose_states(
     unseen: UnseenBookies,
     doubts: _Doubts,
 ) -> Ints:
-    """Leave ledgers open where that was asked for and their recovery loses nothing; all others are closed.
+    """Leave ledgers open where the operator asked for it and their recovery loses nothing; close all others.
 
     A recovery stops at the first entry that W - A + 1 bookies do not have: so all members of the last ensemble must be
     seen to hold their share, and A must be stated. What was copied may have been closed.

@@ -1,4 +1,4 @@
-"""What an upper layer knows of its ledgers, against what was reconstructed: it supplies ends, and checks them.
+"""An upper layer's facts of its ledgers, compared with the reconstruction: they supply ends, and check them.
 
 the reference                         what becomes of the ledger
 deleted, also by a tombstone          not restored, its data has no owner: a delete wins over data
@@ -34,7 +34,7 @@ SCHEMA: Final = pa.schema(
         pa.field("tombstone", pa.string()),  # when and by whom it was purged; null: no tombstone says that
     ]
 )
-"""References as they are compared: sorted by key, each ledger once."""
+"""References for comparison: sorted by key, each ledger once."""
 
 _READS_AS: Final = "as an upper layer has it: an entry that was acknowledged, as a LAC shows, would be cut off"
 _LENGTH: Final = "the same entries; the length as an upper layer has it"
@@ -45,7 +45,7 @@ _ABOVE: Final = "all that bookies hold: entries that the upper layer does not kn
 
 @dataclass(frozen=True, slots=True)
 class _Reference:
-    """What an upper layer knows of one ledger; None: it does not say."""
+    """An upper layer's facts of one ledger; None: not known."""
 
     last_entry: int | None
     length: int | None
@@ -54,7 +54,7 @@ class _Reference:
 
 
 def apply_references(rows: pa.Table, known: Facts, references: pa.Table) -> pa.Table:
-    """Take from references what bookies do not show, and check by them what was reconstructed.
+    """Complete the reconstruction from references, and check it by them.
 
     Args:
         rows: RECONSTRUCTION of the ledgers of `known`, in their order.
@@ -80,7 +80,7 @@ def apply_references(rows: pa.Table, known: Facts, references: pa.Table) -> pa.T
 
 
 def select_stated(references: pa.Table | None) -> pa.Table:
-    """Return the references that say that a ledger was deleted; not those where only a store's history shows it."""
+    """Return the references with a deletion of their own; not those where only a store's history shows one."""
     if references is None:
         return SCHEMA.empty_table()
     deleted = pc.fill_null(references["deleted"], fill_value=False)
@@ -88,7 +88,7 @@ def select_stated(references: pa.Table | None) -> pa.Table:
 
 
 def _read_references(references: pa.Table) -> dict[tuple[int, int], _Reference]:
-    """Return what is known of each ledger, by scope and id, where that is a deletion or a last entry."""
+    """Return the facts of each ledger with a deletion or a last entry, by scope and id."""
     keys = zip(references["scope"].to_pylist(), references["ledger"].to_pylist(), strict=True)
     values = zip(*(references[name].to_pylist() for name in _Reference.__slots__), strict=True)
     by_key = {key: _Reference(*value) for key, value in zip(keys, values, strict=True)}

@@ -11,7 +11,7 @@ class Refusal(StrEnum):
     """
 
     RAGGED_TAIL = "ragged_tail"
-    """Entries near the end are on no bookie, others behind them are: whether those were acknowledged is open."""
+    """Entries near the end are on no bookie, and later ones are: the missing ones may have been acknowledged."""
 
     SOURCE_INCOMPLETE = "source_incomplete"
     """Copies are missing, and a bookie that may have them was not scanned, or not completely."""
@@ -64,9 +64,9 @@ class Refusal(StrEnum):
     DELETED_BY_TOMBSTONE = "deleted_by_tombstone"
     """bkmeta purged it by a certificate, as its tombstone says: only a choice that names it restores it."""
     MASS_DELETION = "mass_deletion"
-    """The same, of so many ledgers that it may be the catastrophe itself."""
+    """Deleted with so many others that it may be the catastrophe itself."""
     SCOPE_COLLISION = "scope_collision"
-    """A ledger of another scope has the same lower half: what knows no scopes mixes both."""
+    """A ledger of another scope has the same lower half: programs without scopes mix both."""
 
 
 REFUSALS: Final = tuple(Refusal)
@@ -89,7 +89,7 @@ GUARDABLE: Final = frozenset(
         Refusal.FRAGMENTED,
     }
 )
-"""Reasons that leave no doubt of what the entries are, only of what else there may be: such a ledger can be read."""
+"""Reasons that do not doubt the seen entries, only their completeness: such a ledger can be read."""
 
 DOUBTED: Final = frozenset(
     {
@@ -102,7 +102,7 @@ DOUBTED: Final = frozenset(
         Refusal.DELETED_SOMEWHERE,
     }
 )
-"""Reasons to doubt the content of entries that bookies serve: only a person can have such a ledger read."""
+"""Reasons to doubt the content of served entries: only a person can make such a ledger readable."""
 
 ENDED_BY_LOSS: Final = frozenset(
     {
@@ -117,7 +117,7 @@ ENDED_BY_LOSS: Final = frozenset(
         Refusal.FRAGMENTED,
     }
 )
-"""Reasons that nothing can take away once all that is missing is stated to be gone: what is left is the ledger."""
+"""Reasons that are final once everything missing is stated to be gone: the rest is the ledger."""
 
 NEEDS_MORE: Final = frozenset({Refusal.RAGGED_TAIL, Refusal.NOT_FROM_ZERO})
-"""Reasons that another bookie's entries could take away."""
+"""Reasons that entries of another bookie could remove."""

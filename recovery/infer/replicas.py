@@ -1,4 +1,4 @@
-"""Re-replicated ledgers of one ensemble, column-wise: each position has a bookie that holds all of its share, or more.
+"""Re-replicated ledgers of one ensemble, in columns: each position has a bookie with its whole share, or more.
 
 A copy that re-replication made holds, with W < E, nearly everything: its row is no position's pattern, but it contains
 one. So for every row and position it is counted how much of the position's share the row holds; a position is filled by
@@ -20,13 +20,13 @@ from recovery.model.groups import KeyedGroups, rank, run_counts, to_runs
 
 _PERIODIC: Final = 3
 _COPIED: Final = 0.1
-"""What a copy is preferred by to the bookie that it was made for."""
+"""The preference of a copy over the bookie that it replaced."""
 _EXACT: Final = 0.01
-"""What a row that holds nothing else is preferred by."""
+"""The preference of a row that holds nothing else."""
 
 
 class Fitting:
-    """What one ensemble of re-replicated copies explains.
+    """Ledgers that one ensemble of re-replicated copies explains.
 
     Attributes:
         shape: of each ledger tried, the number of the hypothesis that leaves the fewest copies over, or -1.
@@ -43,7 +43,7 @@ class Fitting:
         self._fits: list[tuple[int, int]] = []
 
     def add(self, ledger: int, number: int, extra: int, members: Ints, *, sure: bool) -> None:
-        """Take an explanation; the one with the fewest copies left over is kept, the earliest of equals."""
+        """Add an explanation; the one with the fewest leftover copies is kept, of equals the earliest."""
         self._fits.append((ledger, number))
         if self.shape[ledger] < 0 or extra < self.extra[ledger]:
             self.shape[ledger], self.extra[ledger], self.members[ledger] = number, extra, members
@@ -60,7 +60,7 @@ class Fitting:
 
     @property
     def alternatives(self) -> Ints:
-        """Ledgers and shapes of what else explains them."""
+        """Ledgers, and other shapes that explain them."""
         beside = [fit for fit in self._fits if self.shape[fit[0]] != fit[1]]
         return np.array(beside, np.int64).reshape(-1, 2)
 
@@ -122,7 +122,7 @@ def fit_ensembles(
 
 
 def _read_shown_shapes(known: Facts, ledgers: Ints) -> Ints:
-    """Return the shape that the rows of each ledger show that are no copies, as one number; 0 where they do not."""
+    """Return the shape that rows without a copy's mark show, as one number a ledger; 0 without one."""
     copies = known.copies
     runs = run_counts(copies.first, copies.last, copies.period)
     periodic = (runs >= _PERIODIC) & (copies.size < copies.period) & (copies.period < LARGEST)
@@ -136,7 +136,7 @@ def _read_shown_shapes(known: Facts, ledgers: Ints) -> Ints:
 
 
 def _count_matches(copies: CopyColumns, ensemble: int, write: int) -> tuple[Ints, Ints]:
-    """Return how much of each position's share each row holds, and how much there is: (rows, E), (ledgers, E)."""
+    """Return how much of each position's share each row holds, and the size of the share: (rows, E), (ledgers, E)."""
     position, size, quorum = np.arange(ensemble), np.array(ensemble), np.array(write)
     groups = KeyedGroups(copies.group_row, copies.first, copies.last, copies.size, copies.period)
     odd = (groups.period % ensemble != 0) & (write < ensemble)

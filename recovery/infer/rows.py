@@ -29,7 +29,7 @@ _FORMAT_WITHOUT_PASSWORD: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Proposals:
-    """What was decided of each ledger beside its shape.
+    """The decisions on each ledger beside its shape.
 
     Attributes:
         refusal: code of the reason why it is not restored, or 0.
@@ -206,7 +206,7 @@ _SHAPE, _END = range(len(_FIELDS))
 
 
 def _list_alternatives(known: Facts, explained: Explained, restored: Mask, universal: Mask) -> pa.Array:
-    """Return other shapes that explain a ledger, and the other ends that a reader could be given."""
+    """Return other shapes that explain a ledger, and its other possible ends."""
     kept = restored[explained.other_ledger]
     ledger, shape = explained.other_ledger[kept], explained.other_shape[kept]
     at_end = explained.end == known.copies.end

@@ -18,7 +18,7 @@ from recovery.infer.solve import Solution, mark_held, solve_problems
 from recovery.model.groups import run_counts
 
 MAX_RUNS: Final = 2_000_000
-"""Runs of one ledger that are laid out one by one."""
+"""Most runs of one ledger that are expanded."""
 _AT_ONCE: Final = 512
 """Ledgers that are laid out at a time."""
 TAIL: Final = 1 << 16
@@ -33,16 +33,16 @@ _PERIODIC: Final = 3
 _STRIPES: Final = 3
 """Shapes that a ledger's own stripes may speak for."""
 _SIMILAR: Final = 3.0
-"""Shapes that cost so much more than the cheapest one are listed beside it."""
+"""Shapes up to so much above the cheapest cost are listed beside it."""
 _STRANGE: Final = 2.5
-"""What a shape costs that nothing but the number of copies speaks for."""
+"""Cost of a shape that only the number of copies supports."""
 _STRANGE_IF_UNSEEN: Final = 4.5
 """As `_STRANGE`, if some bookie was not read whole: that is likelier than a shape of its own."""
 _STRANGE_STRIPES: Final = 2.0
 """As `_STRANGE`, where the copies are striped like that."""
 _LISTED: Final = 4
 _WEIGHT: Final = 0.3
-"""What a shape costs that e^-1 of the ledgers have."""
+"""Cost of a shape that a share of e^-1 of the ledgers has."""
 
 
 class Tail(StrEnum):
@@ -53,12 +53,12 @@ class Tail(StrEnum):
     ACKNOWLEDGED = "acknowledged"
     """At the last entry that can have been acknowledged, where A is stated."""
     OPEN = "open"
-    """Left open where that loses nothing, so that BookKeeper's own recovery closes it; else as INCLUSIVE."""
+    """Left open where that loses nothing, for BookKeeper's own recovery to close; else as INCLUSIVE."""
 
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """What may be hidden of one ledger.
+    """The possibly hidden entries of one ledger.
 
     Attributes:
         hiding: bookies that may hide entries; elsewhere: those that may have a copy of all of it.
@@ -76,7 +76,7 @@ class Doubt:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """What came of one ledger.
+    """The result for one ledger.
 
     Attributes:
         refusal: why it is held after all; None where it is not.
@@ -128,7 +128,7 @@ def search_histories(
 
 
 class _Case:
-    """One ledger that is searched: who holds what, and which shapes it may have."""
+    """One ledger of the search: its holders, and its possible shapes."""
 
     def __init__(
         self, known: Facts, ledger: int, doubt: Doubt, prior: Prior, copies: Copies, pattern: "_CopyPattern"
@@ -144,7 +144,7 @@ class _Case:
         self.shapes = [c for c in shapes if c.shown or doubt.elsewhere <= prior.count_tolerated(c.ensemble, c.write)]
 
     def choose(self, solutions: Sequence[Solution], prior: Prior) -> SearchResult:
-        """Choose an end and a history of those that there are, cheapest first."""
+        """Choose an end and a history among the found ones, cheapest first."""
         known, doubt, end, held_copies = self._known, self._doubt, self.end, self.held_copies
         if not solutions:
             return SearchResult(Refusal.FRAGMENTED, None, end, -1)
@@ -179,7 +179,7 @@ class _Case:
         return SearchResult(refusal, chosen, end, length, shapes, least)
 
     def _may_be_closed_before(self, chosen: Solution) -> bool:
-        """Whether a copy of what looks like the last segment has the largest LAC, and nothing is hidden or lost.
+        """Whether a copy of the apparent last segment has the largest LAC, and nothing is hidden or lost.
 
         Only segments before the last one are copied while a ledger is open. But a newcomer that got nothing leaves no
         trace of a segment of its own, and a close drops adds that all bookies of a write set have: entries above that
@@ -190,7 +190,7 @@ class _Case:
         return is_all_seen and bool(self._known.newest_copy[self._ledger] >= chosen.first[-1])
 
     def _find_doubt(self, chosen: Solution, held_copies: Copies, prior: Prior) -> Refusal | None:
-        """Return what speaks against the cheapest history; None where nothing does."""
+        """Return the doubt about the cheapest history; None without one."""
         if _has_second_history(held_copies, self._known, self._rows, chosen) or _is_forced(held_copies, chosen, prior):
             return Refusal.TWO_HISTORIES
         unsettled = _is_unsettled(self._known, self._ledger, held_copies, chosen, self.shapes, self._doubt)
@@ -199,7 +199,7 @@ class _Case:
 
 
 def _solve_cases(cases: Sequence[_Case]) -> list[list[Solution]]:
-    """Solve each ledger by each shape that may be of use, the likelier first; return what came of it by cost.
+    """Solve each ledger by each useful shape, the likelier first; return the solutions by cost.
 
     The first shape that explains a ledger sets a limit, and those after it are tried together, most of them no
     further than a few entries.
@@ -231,7 +231,7 @@ def _solve_cases(cases: Sequence[_Case]) -> list[list[Solution]]:
 
 
 class _CopyPattern(NamedTuple):
-    """What the copies of one ledger look like.
+    """The pattern of one ledger's copies.
 
     Attributes:
         stripes: E, W, and whether they are clear, of what most of its entries are striped like.
@@ -335,7 +335,7 @@ def _choose_end(held_copies: Copies, solution: Solution, end: int, lac: int, pri
 
 
 def _count_holders(holds: Mask, solution: Solution, entries: Ints, lossy: Mask) -> tuple[Ints, Ints]:
-    """Return how many bookies hold each entry, and how many of its write set nothing shows, or may have lost it."""
+    """Return how many bookies hold each entry, and how many of its write set are unseen or may have lost it."""
     segment = np.searchsorted(solution.first, entries, "right") - 1
     unseen = np.zeros(len(entries), np.int64)
     for i in range(solution.write):
@@ -345,7 +345,7 @@ def _count_holders(holds: Mask, solution: Solution, entries: Ints, lossy: Mask) 
 
 
 def _find_denied(held_copies: Copies, solution: Solution, end: int) -> int:
-    """Return the first entry that some member lost, else the one behind the end.
+    """Return the first entry that some member lost, else the entry after the end.
 
     Suppose that such a member answers a recovery, and no bookie with a later LAC does. Then the recovery closes the
     ledger before that entry, though the entry was acknowledged.
@@ -357,7 +357,7 @@ def _find_denied(held_copies: Copies, solution: Solution, end: int) -> int:
 
 
 def _find_lossy(held_copies: Copies, solution: Solution, end: int) -> Mask:
-    """Say which rows lack an entry of their share and hold a later one of it."""
+    """Mark rows that lack an entry of their share and hold a later one."""
     low = max(0, end + 1 - TAIL)
     holds = mark_held(held_copies, low, end + 1)
     bounds = np.append(solution.first, end + 1)
@@ -374,7 +374,7 @@ def _find_lossy(held_copies: Copies, solution: Solution, end: int) -> Mask:
 def _is_unsettled(
     known: Facts, ledger: int, held_copies: Copies, chosen: Solution, shapes: Sequence[TriedShape], doubt: Doubt
 ) -> bool:
-    """Whether it is open which bookies that were not read are members: those that are not named lose their copies.
+    """Whether it is unclear which unread bookies are members: an unnamed member would lose its copies.
 
     A shape that the copies do not show must be whole, or lack just what those bookies can have; and leave little over.
     """
@@ -410,7 +410,7 @@ def _has_second_history(held_copies: Copies, known: Facts, rows: slice, solution
 
 
 def _is_forced(held_copies: Copies, solution: Solution, prior: Prior) -> bool:
-    """Whether a shape that nothing supports leaves much unexplained."""
+    """Whether an unsupported shape leaves much unexplained."""
     if solution.write < solution.ensemble:
         return False
     known = {(shape.ensemble, shape.write) for shape in prior.shapes}
@@ -419,7 +419,7 @@ def _is_forced(held_copies: Copies, solution: Solution, prior: Prior) -> bool:
 
 
 def read_length(known: Facts, ledger: int, end: int) -> int:
-    """Return the length up to an entry as headers of it, or of the one behind it, show it; else -1."""
+    """Return the length up to an entry from its own header or from the next entry's; else -1."""
     low, high = np.searchsorted(known.headers.ledger, [ledger, ledger + 1])
     entry, length = known.headers.entry[low:high], known.headers.length[low:high]
     payload = known.headers.payload[low:high]

@@ -1,4 +1,4 @@
-"""What `segment_costs` solves: copies of a ledger, the shapes that it may have, where its segments may begin."""
+"""The problems of `segment_costs`: copies of a ledger, its possible shapes, possible beginnings of its segments."""
 
 import itertools
 from collections.abc import Sequence
@@ -16,11 +16,11 @@ NOBODY: Final = -1
 _CUTS: Final = 160
 """Places where segments may begin: the cost of half their square, in intervals, is computed."""
 _MAIN: Final = 14
-"""The likeliest cuts: what segments there cost, the cheapest ones need not exceed."""
+"""The likeliest cuts: the cost of segments at these is an upper bound."""
 
 
 class Copies(NamedTuple):
-    """One ledger: who holds what.
+    """One ledger: its holders.
 
     Attributes:
         bookie: number of each row's bookie.
@@ -75,12 +75,12 @@ class Copies(NamedTuple):
         return int(count(*self.groups[1:]).sum())
 
     def cut_at(self, end: int) -> "Copies":
-        """Return what there is up to an entry, grouped again; rows that have nothing stay."""
+        """Return the copies up to an entry, grouped again; rows without entries stay."""
         return self._replace(groups=group_runs(within(self.groups, 0, end)))
 
 
 class TriedShape(NamedTuple):
-    """A shape that a ledger may have; `penalty` says how much speaks against it, `shown` that copies are striped so."""
+    """A possible shape of a ledger; `penalty`: its cost; `shown`: the stripes of copies show it."""
 
     ensemble: int
     write: int
@@ -89,10 +89,10 @@ class TriedShape(NamedTuple):
 
 
 class Lost(Enum):
-    """Why a bookie that a shape needs may be missing."""
+    """Reasons why a bookie that a shape needs may be missing."""
 
     NOTHING = "nothing"
-    """All bookies kept what they got."""
+    """All bookies kept their entries."""
     WIPED = "wiped"
     """Some bookie may have lost all that it had."""
     UNSEEN = "unseen"
@@ -100,7 +100,7 @@ class Lost(Enum):
 
 
 class Problem(NamedTuple):
-    """One ledger and one shape that it may have.
+    """One ledger and one of its possible shapes.
 
     Attributes:
         number: of the ledger in `Cases`.
@@ -120,7 +120,7 @@ class Problem(NamedTuple):
 
 
 class Cases(NamedTuple):
-    """Ledgers that are solved together: who holds what, and where segments may begin.
+    """Ledgers that are solved together: their holders, and possible beginnings of segments.
 
     Attributes:
         row: of each ledger, its first row; the last one is the number of rows.
@@ -144,7 +144,7 @@ class Cases(NamedTuple):
 
     @classmethod
     def build(cls, copies: Sequence[Copies], end: Sequence[int]) -> "Cases":
-        """Take some ledgers and their last entries: a segment may begin where some bookie comes or goes."""
+        """Build from some ledgers and their last entries: a segment may begin where some bookie comes or goes."""
         row = np.append(0, np.cumsum([len(own.bookie) for own in copies]))
         groups = KeyedGroups(*(np.concatenate(column) for column in zip(*(own.groups for own in copies), strict=True)))
         groups = groups._replace(key=groups.key + np.repeat(row[:-1], [len(own.groups.key) for own in copies]))
@@ -156,14 +156,14 @@ class Cases(NamedTuple):
         return cls(row, copied, beside, longest, groups, *_find_cuts(groups, ledger, np.array(end)))
 
     def select_rows(self, ledgers: Ints, width: int) -> tuple[Ints, Mask]:
-        """Return the rows of some ledgers, and where there are fewer, which are none: (ledgers, most)."""
+        """Return the rows of some ledgers, filled up, and a mask of the filled places: (ledgers, most)."""
         begin, behind = self.row[ledgers, None], self.row[ledgers + 1, None]
         row = begin + np.arange(width)
         return np.minimum(row, behind - 1), row < behind
 
 
 def _find_cuts(groups: KeyedGroups, ledger: Ints, end: Ints) -> tuple[Ints, Ints, Mask]:
-    """Return where segments may begin, as `Cases` has it: where some bookie comes or goes, the longest away first."""
+    """Return possible beginnings of segments, as in `Cases`: where a bookie comes or goes, longest absence first."""
     # Inside a group of equal distances no bookie comes or goes; two runs are at equal distances by chance.
     is_pair = run_counts(groups.first, groups.last, groups.period) == 2
     begin = np.concatenate([groups.first, groups.last[is_pair]])

@@ -30,11 +30,11 @@ EXTRAS: Final = 6.0
 COPIED_EXTRA: Final = 0.05
 COPIED_EXTRAS: Final = 0.5
 WIPED: Final = 2.0
-"""So much less it costs that positions have no bookie where one may have lost it: less than an unsupported shape."""
+"""Less cost for positions without a bookie, if one may have lost its copies: less than an unsupported shape costs."""
 _MAX_COSTS: Final = 1 << 20
 """Most costs that are computed (cuts times bookies times positions): some seconds."""
 _ASSIGNMENTS: Final = 10_000
-"""Assignments that one ledger and shape may take: half a second."""
+"""Most assignments for one ledger and shape: half a second."""
 _AT_ONCE: Final = 1 << 17
 """Costs that are computed at a time (intervals times bookies times positions): they fit into the cache."""
 _FIRST: Final = 8
@@ -48,7 +48,7 @@ _PADDED: Final = (5, 7, 11, 15)
 _FEW: Final = 18
 """With so few cuts, the likeliest are not weighed first."""
 _EXACT: Final = 1e-9
-"""More than what the order of adding changes."""
+"""More than the order of additions changes."""
 _IN_PAIRS: Final = 8
 """Numbers side by side that NumPy adds up in pairs; fewer one after the other."""
 _TINY: Final = 1e-3
@@ -72,7 +72,7 @@ class Path(NamedTuple):
 
 
 def find_cheapest(cases: Cases, problems: Sequence[Problem]) -> list[Path | None]:
-    """Find the cheapest segments of each problem; None where they cost, or would take, too much."""
+    """Find the cheapest segments of each problem; None if they cost too much, or the search would."""
     results: list[Path | None] = [None] * len(problems)
     alike: dict[tuple[int, int, int], list[int]] = {}
     for place in np.flatnonzero(_mark_hopeful(cases, problems)).tolist():
@@ -94,12 +94,12 @@ def find_cheapest(cases: Cases, problems: Sequence[Problem]) -> list[Path | None
 
 
 def allowance(problem: Problem) -> float:
-    """Return what the segments of a problem may cost."""
+    """Return the largest allowed cost of a problem's segments."""
     return problem.limit - problem.shape.penalty + WIPED * (problem.lost is Lost.WIPED)
 
 
 def _mark_hopeful(cases: Cases, problems: Sequence[Problem]) -> Mask:
-    """Say which problems may cost so little, as far as one stretch of entries shows, in which no segment begins.
+    """Mark problems that may stay within their limit, judged by one stretch of entries without a cut.
 
     It lies in some segment, which holds no fewer entries and costs no less.
     """
@@ -148,7 +148,7 @@ def _mark_hopeful(cases: Cases, problems: Sequence[Problem]) -> Mask:
 
 
 def _extra_costs(cases: Cases, row: Ints, write: Ints | int, ensemble: Ints | int) -> tuple[Floats, Floats]:
-    """Return what a copy of each of some rows costs that is not explained, and at most."""
+    """Return the cost of an unexplained copy for each of some rows, and the most for a row."""
     # What was copied while the ledger was open has a lower LAC, and shows by its width alone.
     wide = (cases.longest[row] > write) & np.less(write, ensemble)
     marked = cases.beside[row] & (cases.copied[row] | wide)
@@ -156,7 +156,7 @@ def _extra_costs(cases: Cases, row: Ints, write: Ints | int, ensemble: Ints | in
 
 
 class _Reached(NamedTuple):
-    """What is known of the cells of a `_CostTable` so far.
+    """The results so far for the cells of a `_CostTable`.
 
     Attributes:
         best: the cost up to each, inf where that is no use.
@@ -172,7 +172,7 @@ class _Reached(NamedTuple):
 
     @classmethod
     def start(cls, begin: Ints) -> "_Reached":
-        """Begin with nothing but the first cell of each problem."""
+        """Begin with the first cell of each problem alone."""
         best = np.full(begin[-1], np.inf)
         best[begin[:-1]] = 0.0
         return cls(best, np.zeros(begin[-1], np.int64), np.full(len(begin) - 1, _ASSIGNMENTS), {})
@@ -180,7 +180,7 @@ class _Reached(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _CostTable:
-    """Counts of copies below each cut, of problems of one shape: they give the cost of an interval between two cuts.
+    """Counts of copies below each cut, for problems of one shape: they give the cost of an interval between two cuts.
 
     All problems have equally many rows; a smaller problem is filled up with rows without entries. A cell is a cut of a
     problem; the cells of one problem are consecutive.
@@ -214,7 +214,7 @@ class _CostTable:
 
     @classmethod
     def build(cls, cases: Cases, ledgers: Ints, limit: Floats, ensemble: int, write: int, rows: int) -> "_CostTable":
-        """Count the copies of some ledgers below each cut; none of them has more than so many rows."""
+        """Count the copies of some ledgers below each cut; no ledger has more rows than the table."""
         striped = write < ensemble
         count = np.diff(cases.begin)[ledgers]
         begin = np.append(0, np.cumsum(count))
@@ -235,7 +235,7 @@ class _CostTable:
         )  # fmt: skip
 
     def find_cheapest(self) -> list[Path | None]:
-        """Return the cheapest segments of each problem, None where they cost or take too much."""
+        """Return the cheapest segments of each problem; None if they cost too much, or the search would."""
         problem = np.repeat(np.arange(len(self.limit)), np.diff(self.begin))
         ends = self._bound_ends(problem)
         free = np.isinf(self.limit)
@@ -261,12 +261,12 @@ class _CostTable:
         return paths
 
     def _highest(self, ceiling: Floats) -> Floats:
-        """Return what costs too much; more entries never cost less, but for the preference."""
+        """Return the cost that is too much; more entries never cost less, except for the preference."""
         highest: Floats = ceiling + 3 * _TINY * self.ensemble + _EXACT
         return highest
 
     def _bound_ends(self, problem: Ints) -> Floats:
-        """Compute what intervals up to each cell, and from it to the end, cost; problem: the one that it is of.
+        """Compute the costs of the intervals up to each cell, and from it to the end; problem: of the cell.
 
         Returns:
             What comes before it, and what follows it, costs at least: one segment, or two or more; and what one segment
@@ -306,7 +306,7 @@ class _CostTable:
         )
 
     def find_paths(self, ceiling: Floats, bounds: Floats) -> "_Reached":
-        """Compute the cost of the intervals that may be part of what costs no more than a ceiling.
+        """Compute the cost of the intervals that may be part of a history within a ceiling.
 
         More entries never cost less, but for the preference: an interval that costs too much is not made longer.
 
@@ -379,7 +379,7 @@ class _CostTable:
         sure: Mask,
         gain: Floats,
     ) -> None:
-        """Choose the cheapest of the intervals that end at one cell of each problem; head: where each one's begin."""
+        """Choose the cheapest interval that ends at one cell of each problem; head: the first interval of each."""
         # Of equals, the earlier one: a newcomer holds nothing from before it came.
         least = np.minimum.reduceat(lowest, head[:-1]) if len(lowest) else lowest
         hit = np.flatnonzero(lowest == np.repeat(np.where(least < np.inf, least, np.nan), np.diff(head)))
@@ -459,7 +459,7 @@ class _CostTable:
         return SEGMENT + _sum(alone) + positions * _sum(absent), gain
 
     def _bound(self, gain: Floats) -> tuple[Floats, Mask]:
-        """Return what the best rows for each position save together, and whether these are not one for two of them."""
+        """Return what the best rows of the positions save together, and whether they are distinct."""
         if gain.shape[1] == 1:
             # All positions hold the same: the best rows, in any order.
             value = np.sort(-gain[:, 0], axis=0)[: self.ensemble]

@@ -14,7 +14,7 @@ from recovery.infer.prior import LARGEST, PriorShape, Source, read_shapes
 NO_SHAPE: Final = -1
 UNDECIDED, CLEAN, RE_REPLICATED, SOLVED = range(4)
 PATHS: Final = ("undecided", "clean", "re-replicated", "solved")
-"""What explained a ledger, as stored."""
+"""The paths that can explain a ledger, by their stored names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Segments:
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """What explains each ledger.
+    """The explanation of each ledger.
 
     Attributes:
         shapes: all that were tried; the first `observed` ones are what ledgers show by themselves.
@@ -85,7 +85,7 @@ class Explained:
 
     @property
     def seen(self) -> Mask:
-        """Say which ledgers show their shape by themselves.
+        """Mark ledgers that show their shape by themselves.
 
         Single entries in turns look like E/1. They may be 1/1 with a change of the ensemble at every entry: two bookies
         that fail in turn leave 2/1.
@@ -153,7 +153,7 @@ def explain(
 
 @dataclass(frozen=True, slots=True)
 class _ShapeLimits:
-    """What tells cheaply that a shape cannot fit, by ledger.
+    """Cheap limits of each ledger that rule shapes out.
 
     Attributes:
         end: the last entry.
@@ -177,7 +177,7 @@ class _ShapeLimits:
         return cls(copies.end, holders, zeros, copies.find_largest_runs(), copies.has_few_runs())
 
     def allow(self, shape: PriorShape) -> Mask:
-        """Say which ledgers may have a shape at all."""
+        """Mark ledgers that may have a shape."""
         ensemble, write = shape.ensemble, shape.write
         if write < ensemble:
             return (self.holders >= np.minimum(ensemble, self.end + write)) & (self.largest <= write)
@@ -197,7 +197,7 @@ class _ShapeFits:
         self.extra = np.zeros(copies.ledgers, np.int64)
 
     def try_shape(self, ledgers: Ints, ensemble: Ints, write: Ints, shape: Ints, *, seen: bool = False) -> None:
-        """Try one shape, with its number, on each of some ledgers, which ascend; `seen`: they show it themselves."""
+        """Try one shape, with its number, on some ledgers in ascending order; `seen`: they show it themselves."""
         if not len(ledgers):
             return
         copies, rows = self._copies.pick(ledgers)

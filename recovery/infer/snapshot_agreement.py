@@ -25,11 +25,11 @@ KEPT: Final = frozenset(
         Refusal.LOGS_OR_JOURNALS_ONLY,
     }
 )
-"""Reasons that a snapshot's record does not take away."""
+"""Reasons that a snapshot's record does not remove."""
 
 
 def mark_agreeing(known: Facts, numbers: Ints, shown: pa.Table, records: pa.Table) -> Mask:
-    """Say which closed records are what bookies show, and nothing that rows do not show speaks against them.
+    """Mark closed records that agree with bookies, if no fact outside of the rows can contradict them.
 
     Args:
         known: what bookies show.
@@ -48,7 +48,7 @@ def mark_agreeing(known: Facts, numbers: Ints, shown: pa.Table, records: pa.Tabl
 
 
 def _mark_uncontradicted(known: Facts, numbers: Ints, shown: pa.Table, records: pa.Table) -> Mask:
-    """Say where nothing that rows do not show can speak against records that they agree with.
+    """Mark ledgers where no fact outside of the rows can contradict an agreeing record.
 
     A row under a guard may end below a LAC, or have a shape that copies do not show.
     """
@@ -60,13 +60,13 @@ def _mark_uncontradicted(known: Facts, numbers: Ints, shown: pa.Table, records: 
 
 
 def _mark_different(shown: pa.ChunkedArray, records: pa.ChunkedArray) -> Mask:
-    """Say where both sides know something, and not the same."""
+    """Mark ledgers with a known and different value on both sides."""
     is_different: Mask = pc.fill_null(pc.not_equal(shown, records), fill_value=False).to_numpy()
     return is_different
 
 
 def _mark_same(shown: pa.Table, records: pa.Table) -> Mask:
-    """Say which ledgers have the same segments on both sides, as far as a reader can tell: with W = E in any order."""
+    """Mark ledgers with segments that are equal for a reader on both sides: with W = E in any order."""
     alike = [
         pc.fill_null(pc.equal(shown[name], records[name]), fill_value=False)
         for name in ("ensemble_size", "write_quorum")

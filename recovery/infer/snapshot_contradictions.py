@@ -1,4 +1,4 @@
-"""What a snapshot's record says about a ledger and the bytes on bookies do not, field by field.
+"""Contradictions between a snapshot's record of a ledger and the bytes on bookies, field by field.
 
     field                        contradicted where                                            then
     key                          bookies know another master key                               held
@@ -38,11 +38,11 @@ from recovery.model.metadata import NO_ENTRY, LedgerMetadata, State
 
 _DIGITS: Final = 12
 _REPEATS: Final = 3
-"""Runs of one group that make a pattern."""
+"""Fewest runs of one group that make a pattern."""
 
 
 class SnapshotDoubts(NamedTuple):
-    """What an inventory may lack.
+    """Possible gaps of an inventory.
 
     Attributes:
         hidden: of each ledger, how many bookies may hide entries of it.
@@ -56,7 +56,7 @@ class SnapshotDoubts(NamedTuple):
 
 
 class Contradiction(NamedTuple):
-    """One field of a snapshot's record, in words of both sides.
+    """One field of a snapshot's record, with the text of both sides.
 
     Attributes:
         refusal: why the ledger is held for it; None: the record is right, or what bookies show is.

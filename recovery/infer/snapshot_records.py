@@ -1,4 +1,4 @@
-"""What a snapshot had of each ledger, against what bookies show now.
+"""A snapshot's records of ledgers, compared with what bookies show now.
 
     the snapshot's record           what becomes of the ledger
     closed, and all is readable     the record, byte for byte: a closed ledger's end never changes
@@ -64,7 +64,7 @@ class _Record:
 def apply_snapshot(
     rows: pa.Table, known: Facts, catalog: pa.Table, doubts: SnapshotDoubts, alive: pa.Table | None = None
 ) -> pa.Table:
-    """Take from records of snapshots what bookies do not show, and check the records by what bookies show.
+    """Complete ledgers from records of snapshots, and check the records by the bookies.
 
     Args:
         rows: RECONSTRUCTION of the ledgers of `known`, in their order.
@@ -107,7 +107,7 @@ def apply_snapshot(
 
 
 def _mark_last(known: Facts, numbers: Ints, records: pa.Table, alive: pa.Table | None) -> Mask:
-    """Say which records of some ledgers are those that the store had last, byte for byte."""
+    """Mark records of some ledgers that are the store's last ones, byte for byte."""
     is_last = np.zeros(len(numbers), np.bool_)
     if alive is None or not len(numbers):
         return is_last
@@ -121,7 +121,7 @@ def _mark_last(known: Facts, numbers: Ints, records: pa.Table, alive: pa.Table |
 
 
 def _list_holes(rows: pa.Table, known: Facts, numbers: Ints) -> pa.Table:
-    """List what no bookie serves up to the ends of guarded records, which may be others than bookies show."""
+    """List the unserved entries up to the ends of guarded records; these ends may differ from the bookies'."""
     is_guarded = pc.and_(pc.equal(rows["outcome"], "guarded"), pc.is_valid(rows["raw"])).to_numpy(zero_copy_only=False)
     if not is_guarded.any():
         return rows
@@ -399,7 +399,7 @@ def _place_members(known: Facts, stored: LedgerMetadata, copies: Copies) -> tupl
 
 
 def _is_written_elsewhere(copies: Copies, until: int, write: int, first: Ints, members: Ints) -> bool:
-    """Say whether some entry is on no member of its write set, and a bookie has it that no copy's mark explains."""
+    """Whether an entry is on no member of its write set, but on a bookie without the mark of a copy."""
     is_of_writer = ~copies.copied | np.isin(np.arange(len(copies.bookie)), members)
     of_writers = is_of_writer[copies.groups.key]
     written = copies._replace(groups=KeyedGroups(*(column[of_writers] for column in copies.groups)))
@@ -407,7 +407,7 @@ def _is_written_elsewhere(copies: Copies, until: int, write: int, first: Ints, m
 
 
 def _list_segments(segments: Sequence[Segment], shown: Container[str]) -> tuple[SegmentRow, ...]:
-    """Return segments of a record as RECONSTRUCTION has them; members that show nothing are assumed."""
+    """Return segments of a record in the form of RECONSTRUCTION; members that show nothing are assumed."""
     return tuple(
         SegmentRow(s.first, s.first, tuple(s.members), tuple(name not in shown for name in s.members)) for s in segments
     )
@@ -420,7 +420,7 @@ def _copies(known: Facts, ledger: int) -> Copies | None:
 
 
 def _solve(known: Facts, ledger: int, stored: LedgerMetadata, end: int) -> Solution | None:
-    """Find who holds what, given quorums and end."""
+    """Find the holders of entries, for given quorums and a given end."""
     copies = _copies(known, ledger)
     if copies is None or not len(copies.bookie):
         return None
@@ -462,7 +462,7 @@ def _with_segments(known: Facts, ledger: int, row: LedgerRow, solution: Solution
 
 
 def _list_shown_shape(row: LedgerRow, ensemble: int, write: int) -> tuple[Alternative, ...]:
-    """Return a row's alternatives once it takes another shape: the one that bookies show, in place of that one."""
+    """Return a row's alternatives after a change of its shape: the bookies' shape replaces the new one."""
     if row.ensemble_size is None or (row.ensemble_size, row.write_quorum) == (ensemble, write):
         return row.alternatives
     shown = Alternative(_SHAPE, f"{row.ensemble_size}/{row.write_quorum}", _READS_AS_SHOWN, 0.0)
@@ -479,7 +479,7 @@ def _write_segments(segments: Sequence[Segment]) -> str:
 
 
 def _hold(row: LedgerRow, reason: Refusal) -> LedgerRow:
-    """Return the row without any field of a record; its key stays, and what is contradicted."""
+    """Return the row without any field of a record; its key and its contradictions stay."""
     return LedgerRow(
         class_="undecided", outcome="held", reason=str(reason), reading=None, format=None, state=None,
         ensemble_size=None, write_quorum=None, ack_quorum=None, last_entry=None, length=None, digest=None, ctime=None,
@@ -489,7 +489,7 @@ def _hold(row: LedgerRow, reason: Refusal) -> LedgerRow:
 
 
 def _take_record(row: LedgerRow, made: LedgerMetadata, graded: Sequence[str]) -> LedgerRow:
-    """Return the row with the fields and bytes of a record, those that are the earlier ones graded `snapshot`."""
+    """Return the row with the fields and bytes of a record; fields that come from it are graded `snapshot`."""
     known = graded if made.password is None else (*graded, "password")
     return replace(
         row,

@@ -18,13 +18,13 @@ from recovery.infer.segment_costs import ABSENCE, SEGMENT, WIPED, Path, allowanc
 from recovery.model.groups import within
 
 HASTE: Final = 4.5
-"""What it costs to take striping for a change with every entry."""
+"""Cost of taking striping for a change at every entry."""
 LOST_MEMBER: Final = 6.0
-"""What a position without any bookie costs where no bookie can have lost it, and no stripes show that it was there."""
+"""Cost of a position without a bookie, if no bookie can have lost its copies and no stripes show the position."""
 _PATCHES: Final = 400
-"""Segments that are added so that nothing is unreadable."""
+"""Most segments that are added to make entries readable."""
 _LOOKED_THROUGH: Final = 5_000_000
-"""Entries that are looked through one by one for what is unreadable."""
+"""Most entries that are checked one by one for unreadable ones."""
 _BLOCK: Final = 4096
 """Entries that are looked through at a time."""
 _CELLS: Final = 1 << 24
@@ -61,7 +61,7 @@ class Solution:
 
 
 def solve_problems(cases: Cases, problems: Sequence[Problem], paths: Sequence[Path | None]) -> list[Solution | None]:
-    """Make histories of the cheapest segments: such as leave nothing unreadable.
+    """Make histories from the cheapest segments that leave no entry unreadable.
 
     Args:
         cases: the ledgers.
@@ -115,7 +115,7 @@ class _Segments(NamedTuple):
         )
 
     def counts(self, cases: Cases, histories: _Histories, write: int) -> tuple[Ints, Ints]:
-        """Return how many entries belong to each position, and how many of them its member holds: (segments, E)."""
+        """Return how many entries belong to each position, and how many of these its member holds: (segments, E)."""
         shape, ensemble = self.members.shape, self.members.shape[1]
         number = np.array([problem.number for problem, _ in histories])
         row = cases.row[number][self.history, None] + np.maximum(self.members, 0)
@@ -130,12 +130,12 @@ class _Segments(NamedTuple):
 
 
 def _find_behind(history: Ints, first: Ints, end: Ints) -> Ints:
-    """Return the entry behind each segment's last one; end: the last entry of each history."""
+    """Return the entry after each segment's last one; end: the last entry of each history."""
     return np.where(np.append(heads(history)[1:], True), end[history] + 1, np.append(first[1:], 0))
 
 
 def _settle_paths(cases: Cases, histories: _Histories, write: int) -> Iterator[Path | None]:
-    """Make sure that nothing is unreadable, and choose among equal members; None where that would take too long."""
+    """Make every entry readable, and choose among equal members; None if that would take too long."""
     segments = _Segments.join(histories)
     due, in_place = segments.counts(cases, histories, write)
     lacking = np.bincount(segments.history, weights=_mark_uncovered(due != in_place, write)) > 0
@@ -154,7 +154,7 @@ def _settle_paths(cases: Cases, histories: _Histories, write: int) -> Iterator[P
 
 
 def _build_solutions(cases: Cases, histories: _Histories, write: int) -> Iterator[Solution]:
-    """Join segments of one ensemble, and count what they leave open."""
+    """Join segments of one ensemble, and count their missing and extra copies."""
     if not histories:
         return
     segments, low = _join(_Segments.join(histories), np.array([problem.end for problem, _ in histories]), write)
@@ -185,7 +185,7 @@ def _build_solutions(cases: Cases, histories: _Histories, write: int) -> Iterato
 
 
 def _cost_absent(lost: Lost, positions: int, copies: int) -> float:
-    """Return what it costs, beside their copies, that no bookie shows so many positions."""
+    """Return the additional cost of positions without a bookie, beside their copies."""
     if lost is Lost.NOTHING:
         return LOST_MEMBER * positions
     # What a wipe took at once costs less than its copies one by one, and not less than one of them.
@@ -199,7 +199,7 @@ def _count_due(first: Ints, end: int, ensemble: int, write: int) -> Ints:
 
 
 def _count_shares(copies: Copies, first: Ints, end: int, ensemble: int, write: int) -> Ints:
-    """Return how many entries each row holds of each position: (segments, rows, E); of one where W = E."""
+    """Return how many entries of each position each row holds: (segments, rows, E); of one position where W = E."""
     bounds, rows = np.append(first, end + 1), np.arange(len(copies.bookie))
     row = np.broadcast_to(rows[:, None], (len(rows), len(bounds)))
     fits = count_below(copies.groups, row, bounds, ensemble, write)[1]
@@ -300,7 +300,7 @@ def _patch(copies: Copies, within: tuple[int, int], members: Ints, write: int, a
 
 
 def mark_held(copies: Copies, low: int, high: int) -> Mask:
-    """Return who holds which entry of [low, high): (rows, entries)."""
+    """Return which row holds which entry of [low, high): (rows, entries)."""
     runs = within(copies.groups, low, high - 1)
     return lay_out(runs._replace(first=runs.first - low), len(copies.bookie), high - low)
 

@@ -1,4 +1,4 @@
-"""Bookies for positions that never received an entry: nothing shows who they were, and no reader asks them."""
+"""Bookies for positions that never received an entry: nothing shows the true ones, and no reader asks them."""
 
 from typing import Final
 
@@ -14,7 +14,7 @@ _PAIRS: Final = 1 << 24
 
 
 def name_members(known: Facts, segments: Segments) -> tuple[Segments, Mask]:
-    """Name a bookie for each position that nothing shows one for.
+    """Name a bookie for each position that shows none.
 
     First those that know the ledger and hold nothing of it, then those that was not read or that lost what they
     had, then others in an order of the ledger's own; never one that is in the ensemble already.
@@ -70,6 +70,6 @@ def _complete(known: Facts, ledger: Ints, members: Ints) -> Ints:
 
 
 def _mark_among(values: Ints, group: Ints) -> Mask:
-    """Say which values are in the same row of `others`."""
+    """Mark values that are in the same row of `others`."""
     among: Mask = (values[:, :, None] == group[:, None, :]).any(axis=2)
     return among

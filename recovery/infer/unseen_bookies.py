@@ -46,7 +46,7 @@ class UnseenBookies:
     def gather(
         cls, known: Facts, bookies: pa.Table, damage: pa.Table, harmless: Mask, unscanned: int
     ) -> "UnseenBookies":
-        """Find out, of all ledgers. What is lost for good hides nothing.
+        """Count the hidden copies of all ledgers. Disks that are lost for good hide nothing.
 
         Args:
             known: the ledgers.
@@ -89,7 +89,7 @@ class UnseenBookies:
         )
 
     def count_outsiders(self, known: Facts) -> Ints:
-        """Return how many bookies may have had an entry of each ledger that nothing shows.
+        """Return how many bookies may have had an unseen entry of each ledger.
 
         All but those that are seen whole and have entries of it; one of which a part is lost is not. One that has none
         may have been a newcomer that was wiped: no LAC heard of what only newcomers had, and a bookie that is in use
@@ -108,7 +108,7 @@ def _mark_among(names: pa.Array, group: pa.ChunkedArray) -> Mask:
 
 
 def _find_named(known: Facts, damage: pa.Table) -> tuple[Mask, Ints]:
-    """Say which ledgers the rows of damage name; and these with the bookies, each pair once."""
+    """Mark ledgers that rows of damage name; and return their pairs with bookies, each once."""
     nothing = np.zeros((2, 0), np.int64)
     if not damage.num_rows:
         return np.zeros(known.count, np.bool_), nothing

@@ -1,4 +1,4 @@
-"""Bookies that may have lost ledgers: from which id on each one is seen to have kept what it got.
+"""Bookies that may have lost ledgers: the id from which on each is known to have kept its entries.
 
 A bookie that was wiped and is in use again looks like any other: it has ledgers, and its folders are complete. But it
 has nothing from before. Ids are given out in order, and most ledgers get their first entry soon. So a bookie that has
@@ -25,9 +25,9 @@ from recovery.model.ids import mix
 SAMPLED: Final = 4096
 """Ledgers in a sample: a bookie out of some hundred has enough of them."""
 IN_A_ROW: Final = 6
-"""First entries on one bookie that show that it kept its ledgers; a few may be of ledgers that began late."""
+"""First entries on one bookie that prove that it kept its ledgers; a few may be of ledgers that began late."""
 THINNEST: Final = 2.0
-"""So many times fewer ledgers than the others may a bookie have got in the same time."""
+"""A bookie may have got so many times fewer ledgers than the others in the same time."""
 
 Kept = Mapping[int, Mapping[str, int]]
 """Scope to bookies to the id above which a ledger was written after what shows that the bookie kept its ledgers."""
@@ -69,13 +69,13 @@ class Sample:
         return Sample({keys[place]: joined[keys[place]] for place in _choose_least(scope, ledger).tolist()})
 
     def to_json(self, bookies: Sequence[str]) -> list[Any]:
-        """Return the same as JSON values; `bookies` has all names."""
+        """Return the sample as JSON values; `bookies` has all names."""
         place = {name: number for number, name in enumerate(bookies)}
         return [[*key, *(place[name] for name in names)] for key, names in sorted(self.holders.items())]
 
     @classmethod
     def from_json(cls, rows: Iterable[Sequence[int]], bookies: Sequence[str]) -> "Sample":
-        """Return what `to_json` was made from."""
+        """Return the sample from the values of `to_json`."""
         return cls({(scope, ledger): tuple(bookies[place] for place in places) for scope, ledger, *places in rows})
 
 
@@ -88,7 +88,7 @@ def _choose_least(scope: Ints, ledger: Ints) -> Ints:
 
 
 def find_kept(sample: Sample) -> Kept:
-    """Return from which id on bookies are seen to have kept their ledgers, by scope; others show nothing.
+    """Return the ids from which on bookies are known to have kept their ledgers, by scope; other bookies have none.
 
     What shows it are so many first entries in a row, of ledgers among which other bookies have not many times more.
     Bookies that came or were wiped later get their own row later.
@@ -117,12 +117,12 @@ def forget_lost(kept: Kept, lost: Collection[str]) -> Kept:
 
 
 def has_kept(kept: Kept, scope: int, ledger: int, bookie: str) -> bool:
-    """Say whether a bookie is seen to have kept what it got of a ledger."""
+    """Whether a bookie is known to have kept its entries of a ledger."""
     return kept.get(scope, {}).get(bookie, _NEVER) < ledger
 
 
 def count_losers(known: Facts, ledgers: Ints, kept: Kept, besides: Mask) -> Ints:
-    """Return how many bookies may have lost what they had of each of some ledgers: nothing shows that they kept it.
+    """Return how many bookies may have lost their entries of some ledgers: nothing proves that they kept them.
 
     Args:
         known: the batch. Who has entries of a ledger, other than copies of re-replication, was not wiped after them.

@@ -59,7 +59,7 @@ class Coverage:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "Coverage":
-        """Read it as manifests have it; what an older version did not write is empty."""
+        """Read the account from a manifest; fields that an older version did not write are empty."""
         return cls(**{name: tuple(values.get(name) or ()) for name in cls.__slots__})
 
     def to_json(self) -> dict[str, list[str]]:
@@ -67,7 +67,7 @@ class Coverage:
         return {name: list(values) for name, values in asdict(self).items()}
 
     def with_nameless(self, sources: Sequence[str]) -> "Coverage":
-        """Return it with the sources that do not say about which cluster they are."""
+        """Return the account with the sources that do not name their cluster."""
         return replace(self, cluster_not_named=tuple(sources))
 
     def without_lost(self, lost: Sequence[str]) -> "Coverage":

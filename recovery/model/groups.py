@@ -39,11 +39,11 @@ _GROUP: Final = np.dtype([("first", ">i8"), ("last", ">i8"), ("size", ">i4"), ("
 _I32: Final = (1 << 31) - 1
 _I64: Final = (1 << 63) - 1
 MOST_ENTRIES: Final = _I64
-"""That a count says; more are said to be as many."""
+"""Largest count that is reported; larger counts are reported as this one."""
 _SURELY_COUNTABLE: Final = float(1 << 62)
 """Entries: floats are exact enough below it."""
 _MAX_RUNS: Final = 1 << 19
-"""Runs that foreign bytes may make us lay out one by one: 4 MiB an array, and some twenty arrays at a time."""
+"""Most runs that foreign bytes may make us expand one by one: 4 MiB an array, some twenty arrays at a time."""
 
 
 class Runs(NamedTuple):
@@ -55,7 +55,7 @@ class Runs(NamedTuple):
 
 
 class GroupArrays(NamedTuple):
-    """Groups. `begin`: the run that each begins with, so that ``key[begin]`` is its list."""
+    """Groups. `begin`: the first run of each, so ``key[begin]`` is its list."""
 
     begin: Ints
     first: Ints
@@ -83,7 +83,7 @@ class KeyedGroups(NamedTuple):
 
 
 def _changes(values: Ints) -> npt.NDArray[np.bool_]:
-    """Return where an element differs from the one before; the first does."""
+    """Mark elements that differ from the one before; the first one is marked."""
     changed = np.ones(len(values), np.bool_)
     np.not_equal(values[1:], values[:-1], out=changed[1:])
     return changed
@@ -165,7 +165,7 @@ def add_counts(counts: pa.ChunkedArray) -> int:
 
 
 def to_runs(groups: KeyedGroups) -> KeyedRuns:
-    """Return the runs of groups, one by one, in their order."""
+    """Return the runs of groups, expanded, in their order."""
     runs = run_counts(groups.first, groups.last, groups.period)
     first = np.repeat(groups.first, runs) + _number(runs) * np.repeat(groups.period, runs)
     return KeyedRuns(np.repeat(groups.key, runs), first, np.repeat(groups.size, runs))
@@ -185,7 +185,7 @@ def within(groups: KeyedGroups, low: int, high: int) -> KeyedRuns:
 
 
 def expand(groups: KeyedGroups) -> tuple[Ints, Ints]:
-    """Return (key, entry) of every entry; as long as `count` says: ask it first where the groups are not ours."""
+    """Return (key, entry) of every entry. For foreign groups call `count` first: it has the length of the result."""
     return lay_out(to_runs(groups))
 
 
@@ -205,7 +205,7 @@ def lay_out(runs: KeyedRuns) -> tuple[Ints, Ints]:
 
 
 def _number(counts: Ints) -> Ints:
-    """Return 0, 1, ... for each count, one behind the other."""
+    """Return 0, 1, ... for each count, concatenated."""
     ends = np.cumsum(counts)
     return np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - counts, counts)
 
@@ -233,7 +233,7 @@ def sort_positions(key: Ints, position: npt.NDArray[np.uint64]) -> npt.NDArray[n
 
 
 def _cover(position: npt.NDArray[np.uint64], key: Ints, inside: npt.NDArray[np.bool_]) -> KeyedRuns:
-    """Return the runs between positions behind which `inside` holds; equal positions count as their last."""
+    """Return the runs between positions after which `inside` is true; of equal positions the last counts."""
     settled = np.ones(len(position), np.bool_)
     settled[:-1] = (position[1:] != position[:-1]) | (key[1:] != key[:-1])
     position, key, inside = position[settled], key[settled], inside[settled]
@@ -267,7 +267,7 @@ def difference_runs(runs: KeyedRuns, without: KeyedRuns) -> KeyedRuns:
 
 
 def group_runs(runs: KeyedRuns) -> KeyedGroups:
-    """Return the groups of runs that are sorted and apart from each other, as `union_runs` gives them."""
+    """Return the groups of sorted, disjoint runs, as `union_runs` returns them."""
     groups = regroup(*runs)
     return KeyedGroups(runs.key[groups.begin], *groups[1:])
 
@@ -394,7 +394,7 @@ def _demand_countable(groups: KeyedGroups) -> None:
 
 
 def decode_availabilities(raws: Sequence[bytes]) -> tuple[KeyedGroups, dict[int, FormatError]]:
-    """Return the groups of many lists at once, as `decode_availability` does of one; keys are their places.
+    """Return the groups of many lists at once, as `decode_availability` does for one list; keys are their places.
 
     Returns:
         The groups, sorted by key; and why there are none of some.

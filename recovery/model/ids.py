@@ -65,7 +65,7 @@ class LedgerId:
 
     @property
     def unsigned_key(self) -> tuple[int, int]:
-        """What ids are ordered by."""
+        """The sort key of ids."""
         return to_unsigned(self.scope), to_unsigned(self.ledger)
 
     @property
@@ -105,7 +105,7 @@ def parse(text: str) -> LedgerId:
 
 
 def is_short(text: str) -> bool:
-    """Whether a text form that `parse` takes is a number alone, without a scope."""
+    """Whether a text that `parse` accepts is a number alone, without a scope."""
     return _HALF.fullmatch(text.strip()) is not None
 
 
@@ -139,7 +139,7 @@ def buckets(scope: npt.NDArray[np.int64], ledger: npt.NDArray[np.int64]) -> npt.
 
 
 def bucket_ranges(rows: int, *, at_least: int = 1, rows_per_task: int = ROWS_PER_TASK) -> list[range]:
-    """Cut all buckets into contiguous ranges of about equal size, enough of them for so many rows."""
+    """Cut all buckets into contiguous ranges of about equal size, as many as the number of rows needs."""
     count = min(BUCKETS, max(at_least, -(-rows // rows_per_task), 1))
     edges = [BUCKETS * i // count for i in range(count + 1)]
     return [range(low, high) for low, high in itertools.pairwise(edges)]
@@ -148,7 +148,7 @@ def bucket_ranges(rows: int, *, at_least: int = 1, rows_per_task: int = ROWS_PER
 def distinct(
     scope: npt.NDArray[np.int64], ledger: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return where each id is first, in that order; and for each element which one of these it is."""
+    """Return the first place of each id, ascending; and for each element the number of its id."""
     import pyarrow as pa  # noqa: PLC0415 - who decodes one entry loads no Arrow
 
     raw = pa.py_buffer(np.column_stack((scope, ledger)))

@@ -1,4 +1,4 @@
-"""Ledger metadata as a value: what BookKeeper stores for one ledger, whichever format it was read from."""
+"""Ledger metadata as a value: what BookKeeper stores for one ledger, in any format."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,7 +14,7 @@ class State(StrEnum):
 
 
 class Digest(StrEnum):
-    """What an entry's digest is; the names of the stored bytes (the Java client says MAC for HMAC)."""
+    """The type of an entry's digest, by its stored name (the Java client calls HMAC MAC)."""
 
     CRC32 = "CRC32"
     HMAC = "HMAC"
@@ -31,7 +31,7 @@ NO_ENTRY: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One stretch of a ledger: its first entry, and its ensemble in placement order."""
+    """One segment of a ledger: its first entry, and its ensemble in placement order."""
 
     first: int
     members: tuple[str, ...]

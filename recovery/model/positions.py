@@ -17,7 +17,7 @@ from recovery.model.groups import KeyedGroups, KeyedRuns, rank, run_counts, to_r
 Ints = npt.NDArray[np.int64]
 
 FAR: Final = 1 << 62
-"""Entries from here on are no ledger's: a record that names one is damaged."""
+"""No ledger has entries from here on: a record that names one is damaged."""
 
 
 class Cells(NamedTuple):

@@ -13,7 +13,7 @@ SCHEMA_VERSION: Final = (1, 13)
 """Major, minor: readers take any minor of the same major."""
 
 COMMENT: Final = b"comment"
-"""Key of a field's metadata, in the footer of each file: what the column's name cannot say."""
+"""Key of a field's metadata in the footer of each file: the description of the column."""
 
 
 def _field(name: str, kind: pa.DataType, *, null: bool = False, says: str = "") -> pa.Field:
@@ -184,7 +184,7 @@ SAMPLES: Final = pa.schema(
         _field("failed", _I64, says="entries that it was asked for, and did not say whether it has them"),
     ]
 )
-"""What bookies that give no lists answered to reads of single entries."""
+"""Answers to reads of single entries, from bookies without lists."""
 
 SEGMENTS: Final = pa.list_(
     pa.field("item", pa.struct([_field("first", _I64), _field("members", _TEXTS)]), nullable=False)
@@ -250,7 +250,7 @@ UNUSED_COPIES: Final = pa.schema(
         _field("detail", _TEXT, null=True),
     ]
 )
-"""Copies that an archive did not take, and why."""
+"""Copies that an archive left out, with the reason."""
 
 CATALOG_NODES: Final = pa.schema(
     [
@@ -320,7 +320,7 @@ BACKUP_CHANGES: Final = pa.schema(
         _field("children_created", _I64, null=True, says="what a sequential child would be numbered next"),
     ]
 )
-"""Changes of a backup, in the order in which they happened; what a feed gives is `backends.protocols.FOLLOWED`.
+"""Changes of a backup, in their order in time; a feed returns `backends.protocols.FOLLOWED`.
 
 From `version` on, the key as it is then: null where it was deleted; else null says that it is as it was before.
 """
@@ -563,7 +563,7 @@ READS: Final = pa.schema(
         _field("read", _TIME, says="begin of that run"),
     ]
 )
-"""What bookies that give no lists gave in the last N runs of sampled reads, so that the next run knows it."""
+"""Answers of bookies without lists in the last N runs of sampled reads, for the next run."""
 
 DRILLS: Final = pa.schema(
     [
@@ -650,7 +650,7 @@ AGAIN: Final = {
     "file_heads": _numbers("file", *_HEAD, "position"),  # of the entry's first byte
     "specials": pa.schema([*_numbers("file", "kind"), _field("raw", _BYTES, null=True), _field("lac", _I64)]),
 }
-"""What `recovery.collect.incremental` keeps beside an inventory."""
+"""The results that `recovery.collect.incremental` keeps beside an inventory."""
 IMPACT: Final = {"impacts": IMPACTS}
 ORPHANS: Final = {"findings": FINDINGS}
 BOOKIE_LISTS: Final = ("named", "held", "only", "lacking", "strays", "unlisted")
@@ -672,6 +672,6 @@ KINDS: Final = {
 
 
 def add_comments(table_name: str, schema: pa.Schema) -> pa.Schema:
-    """Return the schema of a table with what its columns say; as it is where no dataset has such a table."""
+    """Return the schema of a table with its columns' descriptions; unchanged if no dataset has such a table."""
     known = (named[table_name] for named in KINDS.values() if table_name in named)
     return next((one for one in known if one.equals(schema)), schema)

@@ -64,9 +64,9 @@ _CHUNK_BITS: Final = 20
 """Entries of one ledger, as a power of two, that are compared together at most."""
 _SHARE_BYTES: Final = 32 << 20
 _RECORD_BYTES: Final = 128
-"""An entry takes more than that, nearly always: what the number of shares is guessed from."""
+"""Nearly every entry is larger; the number of shares is estimated from this size."""
 _HELD_PER_SHARE: Final = 64 << 10
-"""Kept in memory for each share before rows are set aside, so that they come back in reads of that size."""
+"""Rows kept in memory for each share before they go to the disk, so later reads have this size."""
 _TYPES_HELD: Final = 1 << 16
 _PROVEN_HELD: Final = 1 << 20
 _UNINDEXED, _DIFFERS = range(2)
@@ -74,7 +74,7 @@ _CRC_WIDTHS: Final = (DIGEST_SIZES[Digest.CRC32], DIGEST_SIZES[Digest.CRC32C])
 
 
 class DeepCheck:
-    """Takes what the sources say about each entry, and compares it at the end.
+    """Collects the rows of the sources for each entry, and compares them at the end.
 
     Args:
         logs: the entry logs, with the ids that locations name them by.
@@ -112,13 +112,13 @@ class DeepCheck:
         self._moved = MovedEntries(self._files, self._log_ids, self._counts)
 
     def close(self) -> None:
-        """Give back the room that was taken on disk."""
+        """Free the space on disk."""
         self._rows.close()
         self._strays.close()
         self._pending.close()
 
     def take_slots(self, piece: Piece) -> None:
-        """Take a piece of an index."""
+        """Add a piece of an index."""
         self._indexed.append(piece.facts[:, LEDGER])
         tag = (INDEX << KIND_SHIFT) | (piece.location >> LOG_SHIFT) & FILE
         place = (piece.location & POSITION) << SIZE_BITS
@@ -130,7 +130,7 @@ class DeepCheck:
         self._take(file, data, part, np.full(len(part.ledger), LOG))
 
     def read_journals(self, meter: Meter) -> None:
-        """Read the journals again; what cannot be read was reported the first time."""
+        """Read the journals again; unreadable parts were reported the first time."""
         for journal_file in self._journals:
             try:
                 with Mapped(Path(journal_file.file.path), meter) as data:
@@ -189,7 +189,7 @@ class DeepCheck:
         return scoped | (1 + DIGESTS.index(digest)), length, payload
 
     def compare(self, known: Ints, meter: Meter, damage: TakesDamage) -> DeepCounts:
-        """Compare what was taken.
+        """Compare the collected rows.
 
         Args:
             known: ledgers with entries, a header or a row in the index.
@@ -214,7 +214,7 @@ class DeepCheck:
         return self._counts
 
     def _judge_digests(self, share: EntryShare, damage: TakesDamage) -> Ints:
-        """Judge the digests; return the ledgers that nothing can be said about."""
+        """Judge the digests; return the uncheckable ledgers."""
         record = share.kind != INDEX
         sound = record & (share.verdict > 0)
         ledgers = share.ledger_number
@@ -264,7 +264,7 @@ class DeepCheck:
         self._moved.add(share, lost)
 
     def _compare_sources(self, share: EntryShare, known: Ints) -> None:
-        """Compare what the sources list, and what copies of one entry say."""
+        """Compare the sources' lists, and the copies of each entry."""
         counts = self._counts
         logs, applied, ahead, index = (
             share.count_in_pairs(share.kind == kind) for kind in (LOG, APPLIED, AHEAD, INDEX)
@@ -289,7 +289,7 @@ class DeepCheck:
         self._pending.add(np.column_stack((*(column[rows] for column in columns), *other_place)))
 
     def _report_pending(self, broken: Container[tuple[int, int]], damage: TakesDamage) -> None:
-        """Report what the index lacks and copies that differ, once for each ledger, but for records of broken ids."""
+        """Report entries missing in the index and differing copies, once a ledger, without records of broken ids."""
         for part in read_parts(self._pending):
             firsts, seconds = (
                 zip(part[:, n].tolist(), (part[:, n + 1] >> SIZE_BITS).tolist(), strict=True) for n in (2, 4)

@@ -1,11 +1,11 @@
-"""What a deep check counts."""
+"""The counts of a deep check."""
 
 from dataclasses import dataclass
 
 
 @dataclass(slots=True)
 class DeepCounts:
-    """What comparing everything gave.
+    """The counts of the comparison.
 
     Attributes:
         in_index, in_logs, in_journals: slots of the index, records of entry logs, entries of journals.

@@ -1,4 +1,4 @@
-"""What each source says about an entry, as rows of numbers, and the rows of a share compared with each other.
+"""One row of numbers for each source of an entry, and the comparison of the rows of a share.
 
 A row is seven int64:
 
@@ -27,7 +27,7 @@ from recovery.model.metadata import DIGEST_SIZES
 WIDTH: Final = 7
 KEY, LEDGER_ID, ENTRY, TAG, PLACE, LENGTH, CONTENT = range(WIDTH)
 LOG, APPLIED, AHEAD, INDEX = range(4)
-"""Kinds: a record of an entry log, of a journal before and behind the mark, a slot of the index."""
+"""Kinds: a record of an entry log, of a journal before and after the mark, a slot of the index."""
 KIND_SHIFT: Final = 48
 SCOPED_SHIFT: Final = 40
 VERDICT_SHIFT: Final = 32

@@ -21,7 +21,7 @@ from recovery.errors import Reason
 
 @dataclass(slots=True)
 class _Move:
-    """Entries that the index places in one log and that are in one file.
+    """Entries of one file that the index places in one log.
 
     Attributes:
         entries: how many.
@@ -52,7 +52,7 @@ class MovedEntries:
         self._moves: dict[tuple[int, int], _Move] = {}
 
     def add(self, share: EntryShare, lost: Ints) -> None:
-        """Take a share of the entries.
+        """Add a share of the entries.
 
         Args:
             share: its rows.

@@ -79,7 +79,7 @@ class StrayRecords:
         self._rows = Spool(WIDTH, scratch)
 
     def close(self) -> None:
-        """Give back the room that was taken on disk."""
+        """Free the space on disk."""
         self._rows.close()
 
     def keep(self, share: EntryShare, rows: Ints, flags: Ints) -> None:

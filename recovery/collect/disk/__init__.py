@@ -1,1 +1,1 @@
-"""A bookie's disks: its configuration, its folders, and how their files are read."""
+"""A bookie's disks: its configuration, its folders, and the paced reading of their files."""

@@ -39,7 +39,7 @@ _DEPTH: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class BookieConf:
-    """What `bk_server.conf` says about a bookie's folders; without `indexDirectories` there are no index folders apart.
+    """A bookie's folders in `bk_server.conf`; without `indexDirectories` the ledger folders have the index.
 
     Attributes:
         ledger_dirs, index_dirs, journal_dirs: its folders.
@@ -57,7 +57,7 @@ class BookieConf:
 
 
 def read_conf(path: Path) -> BookieConf:
-    """Return the folders that a `bk_server.conf` names, with BookKeeper's defaults for what it does not name.
+    """Return the folders of a `bk_server.conf`, with BookKeeper's defaults for missing keys.
 
     Raises:
         InputError: the file cannot be read, or a folder depends on a variable that it does not define.
@@ -90,7 +90,7 @@ def read_conf(path: Path) -> BookieConf:
 
 
 def read_values(path: Path, keys: Iterable[str], remedy: str) -> dict[str, list[str]]:
-    """Return the values of some keys of a configuration file, variables replaced; of those it lacks, none.
+    """Return the values of some keys of a configuration file, variables replaced; a missing key has no value.
 
     Args:
         path: the file.
@@ -154,7 +154,7 @@ def _join_lines(text: str) -> Iterator[str]:
 
 
 def _split(value: str) -> list[str]:
-    """Take a list apart at commas that no backslash is before, and take the escapes out."""
+    """Split a list at its unescaped commas, and remove the escapes."""
     return [_unescape(part.strip()) for part in re.split(r"(?<!\\),", value)]
 
 

@@ -35,15 +35,15 @@ _MAP_FIXED: Final = 0x10
 _WINDOW: Final = 8 << 20
 """Bytes that the disk is asked for ahead."""
 _PIECE: Final = 2 << 20
-"""Bytes read at a time: what stays in the processor's cache."""
+"""Bytes read at a time: they fit into the processor's cache."""
 _BLOCK: Final = 4096
-"""Smallest stretch given up around a bad sector."""
+"""Smallest unreadable stretch around a bad sector."""
 _STEPS: Final = 200
 """Progress events a stage at most, roughly."""
 _PATIENCE_S: Final = 1.0
-"""For the others who share a rate: one who was killed may never give it back."""
+"""How long a process waits for the lock of the rate: a killed process never releases it."""
 _AHEAD_S: Final = 0.25
-"""Seconds of the rate that may be read before they are counted."""
+"""Seconds of the rate that may be read ahead of the count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Progress:
 
 
 class Meter:
-    """Counts what is read, holds it back to a rate, and tells how far it is.
+    """Counts reads, limits them to a rate, and reports the progress.
 
     The rate holds over the whole run: what was not used is not saved up for a burst.
 
@@ -96,13 +96,13 @@ class Meter:
         self.files = 0
 
     def begin(self, stage: str, files: int = 0, size: int = 0) -> None:
-        """Start a stage of so many files and bytes."""
+        """Start a stage with its numbers of files and bytes."""
         self._current = Progress(stage, 0, files, 0, size)
         self._reported_bytes = 0
         self._progress(self._current)
 
     def took(self, size: int, files: int = 0) -> None:
-        """Count bytes that were just read and whole files that are done; wait until the rate allows more."""
+        """Count bytes that were just read and files that are finished; wait until the rate allows more."""
         self.count(size, files)
         if self.rate is not None:
             current_s = self.clock()
@@ -124,11 +124,11 @@ class Meter:
         return due
 
     def at_once(self, size: int, limit: int) -> int:
-        """Return how many reads of a size may be under way before any of them is counted."""
+        """Return how many reads of a size may be in flight before any of them is counted."""
         return limit if self.rate is None else max(1, min(limit, int(self.rate * _AHEAD_S / size)))
 
     def count(self, size: int, files: int) -> None:
-        """Count what another process read, which kept to its rate itself."""
+        """Count reads of another process, which kept to the rate itself."""
         self.read += size
         self.files += files
         current = self._current
@@ -141,7 +141,7 @@ class Meter:
             self._progress(self._current)
 
     def end(self) -> None:
-        """Tell where the stage ended."""
+        """Report where the stage ended."""
         self._progress(self._current)
 
 
@@ -205,7 +205,7 @@ class Mapped:
             self._patch()
 
     def spot(self, start: int, end: int) -> None:
-        """Read one stretch from the disk, after which the view may be read there.
+        """Read one stretch from the disk; then the view may be read there.
 
         Raises:
             OSError: the disk refuses some of it.
@@ -215,7 +215,7 @@ class Mapped:
             position += self._read(self._scratch[: end - position], position)
 
     def release(self, end: int) -> None:
-        """Give back the memory up to a position; it can still be touched."""
+        """Release the memory up to a position; it can still be read."""
         end = min(end, self._of_file)
         if self._map is not None and end - self._released >= _WINDOW:
             start, self._released = self._released, end - end % mmap.PAGESIZE

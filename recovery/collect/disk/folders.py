@@ -58,7 +58,7 @@ _COMPACTION: Final = re.compile(r"[0-9a-f]+\.log\.(compacting|[0-9a-f]+\.compact
 
 
 class Role(StrEnum):
-    """What a folder is for; values are stored."""
+    """The purpose of a folder; values are stored."""
 
     LEDGER = "ledger"
     INDEX = "index"
@@ -141,7 +141,7 @@ class Disks:
     disputed: tuple[str, ...] = ()
 
     def list_places(self, role: Role) -> list[Place]:
-        """Return the folders of a role that are there, numbered ones first, in their order."""
+        """Return the existing folders of a role, numbered ones first, in their order."""
         places = [p for p in self.places if p.role is role and p.folder is not None and p.folder.readable]
         return sorted(places, key=lambda p: (p.number is None, p.number or 0))
 
@@ -152,7 +152,7 @@ _DIRTY_SINCE_LAYOUT: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Statements:
-    """What is known of a bookie beside its folders and its id.
+    """The facts of a bookie beside its folders and its id.
 
     Attributes:
         instance_id: of its cluster, which a person states; it settles which of two cookies is right.
@@ -315,7 +315,7 @@ def _look_at_folders(
 
 
 def _report_gone(gone: Sequence[_Gone], places: Sequence[Place], damage: list[Unread]) -> tuple[Place, ...]:
-    """Return the places of folders that are not there, but for those that the cookie has as missing already."""
+    """Return the places of missing folders, except those that the cookie already has as missing."""
     known = {(place.role, _split_path(Path(place.name))) for place in places if place.folder is None}
     added = [folder for folder in gone if (folder.role, _split_path(folder.path)) not in known]
     for folder in added:
@@ -325,7 +325,7 @@ def _report_gone(gone: Sequence[_Gone], places: Sequence[Place], damage: list[Un
 
 
 def _find_current(path: Path) -> tuple[Path, os.stat_result]:
-    """Return the folder that holds the files of a given one, and its status."""
+    """Return the folder with the files of a given folder (`current` or itself), and its status."""
     remedy = "mount it, or name the other folders without it: it is then reported as missing"
     try:
         if not path.is_dir():
@@ -354,7 +354,7 @@ def _is_known(name: str, *, is_dir: bool) -> bool:
 
 
 def describe_stray(path: str, name: str, *, is_dir: bool) -> Unread:
-    """Return what is wrong with a file or folder where none of its name belongs.
+    """Return the damage of a file or folder that does not belong at its place.
 
     An index file that the bookie does not find may belong to a ledger that it had, whatever its name says. So each
     folder with a number as its name is searched for index files.
@@ -386,7 +386,7 @@ def _read_version(folder: Path, damage: list[Unread]) -> bytes | None:
 
 
 _Read = tuple[str, Cookie, bytes]
-"""A cookie: its file, what it says, its bytes."""
+"""A cookie: its file, its content, its bytes."""
 
 
 def _read_cookies(folders: Sequence[Folder], damage: list[Unread]) -> list[_Read]:
@@ -405,7 +405,7 @@ def _read_cookies(folders: Sequence[Folder], damage: list[Unread]) -> list[_Read
 def _refuse_two_bookies(
     folders: Sequence[Folder], read: Sequence[_Read], bookie_id: str | None, instance_id: str | None
 ) -> None:
-    """Refuse folders that belong to two bookies: what one has would count as copies on the other."""
+    """Refuse folders of two bookies: entries of one would count as copies on the other."""
     holders = [folder for folder in folders if folder.version is not None]
     is_crowded = not any(_has_room(cookie, holders) for _, cookie, _ in read)
     for (file, first_cookie, _), (other_file, other, _) in combinations(read, 2):
@@ -539,7 +539,7 @@ def _match_places(folders: Sequence[Folder], cookie: Cookie | None, damage: list
 
 
 def match_names(names: Sequence[str], given: Sequence[Path], fit: Sequence[bool]) -> list[int | None]:
-    """Return, for each folder that a cookie names, which given one is it; None where none is left.
+    """Return the given folder for each folder that a cookie names; None where none is left.
 
     Equal paths are taken first, then the pairs that share the most trailing parts; where that does not decide, the
     order does.

@@ -1,4 +1,4 @@
-"""Index files that were there and are not: a bookie that deletes ledgers while it is collected.
+"""Index files that disappeared: the bookie deletes ledgers while it is collected.
 
 Those that go before they are read are met by their reader. Those that go afterwards would never be, so some are looked
 for at the end.
@@ -13,7 +13,7 @@ from recovery.codecs import index_file
 from recovery.collect.rows.source_copies import Ints
 
 _SOME: Final = 1000
-"""Ledgers that are searched for: some milliseconds, and a bookie that takes one in a hundred is hardly ever missed."""
+"""Ledgers in the sample: some milliseconds; a bookie that deletes one in a hundred is hardly ever missed."""
 
 
 def count_vanished(ledgers: Ints, folders: Sequence[Path]) -> int:

@@ -1,4 +1,4 @@
-"""What a collection keeps so that the next one of the same bookie need read only what changed since.
+"""The results that a collection keeps, so that the next one of the bookie reads only changed files.
 
 It is a dataset of its own in the inventory's folder (`AGAIN`): fingerprints of files, and the result of reading each. A
 result depends on the bytes of its file alone, so a file with the same fingerprint has the same result:

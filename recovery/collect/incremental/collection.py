@@ -1,4 +1,4 @@
-"""An incremental collection: what is taken over from the earlier one, and what is kept for the next."""
+"""An incremental collection: results taken over from the earlier one, and results kept for the next."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -21,7 +21,7 @@ from recovery.place import DatasetPlace
 
 
 class Incremental:
-    """Takes over what an earlier collection read, and keeps what this one does.
+    """Takes over results of an earlier collection, and keeps those of this one.
 
     Args:
         terms: of this collection.
@@ -52,7 +52,7 @@ class Incremental:
         self._writer = KeptWriter(self.files, self.indexes, terms, started)
 
     def close(self) -> None:
-        """Give back the room that was taken on disk."""
+        """Free the space on disk."""
         self.files.close()
 
     def get_file(self, path: str) -> SeenFile:
@@ -62,9 +62,9 @@ class Incremental:
     def take_over_headers(
         self, paths: Sequence[str], wanted: KeyedGroups, read: ReadsHeaders, take: Callable[[Ints], None]
     ) -> KeyedGroups:
-        """Hand on the headers that are wanted and are in some files; see `headers`."""
+        """Pass on the wanted headers in some files; see `headers`."""
         return take_over_headers(self.files, paths, wanted, read, take)
 
     def write(self, folder: DatasetPlace, index: IndexRows[Spool], doubled: Ints) -> str:
-        """Write what the next collection need not read; see `KeptWriter.write`."""
+        """Write the results for the next collection; see `KeptWriter.write`."""
         return self._writer.write(folder, index, doubled)

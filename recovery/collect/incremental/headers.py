@@ -18,7 +18,7 @@ from recovery.model.groups import KeyedGroups
 def take_over_headers(
     state: State, paths: Sequence[str], wanted: KeyedGroups, read: ReadsHeaders, take: Callable[[Ints], None]
 ) -> KeyedGroups:
-    """Hand on the headers that are wanted and are in some files; return what is in none of them.
+    """Pass on the wanted headers in some files; return the wanted ones that are in none of them.
 
     Args:
         state: the files seen, and the headers kept.

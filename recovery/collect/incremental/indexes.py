@@ -59,17 +59,17 @@ class IndexReuse:
         return self._state.previous.has_index
 
     def see_database(self, path: str, source: int) -> SeenFile:
-        """Take the fingerprint of a file of a database."""
+        """Keep the fingerprint of a file of a database."""
         return self._state.see_file(path, "database", number=source)
 
     def keep_fingerprints(self, fingerprints: Ints, logs: Ints | None = None) -> None:
-        """Keep fingerprints of ledgers, and which logs their slots name."""
+        """Keep fingerprints of ledgers, and the logs that their slots name."""
         self._state.spools["ledgers"].add(fingerprints)
         if logs is not None:
             self._state.spools["slots"].add(logs)
 
     def is_unchanged(self, files: Iterable[SeenFile]) -> bool:
-        """Whether files of a database are those that there were, and nothing of it has to be read again."""
+        """Whether the files of a database are unchanged, and no part of it must be read again."""
         state = self._state
         old_files = {file.path: state.find_unchanged(file) for file in files}
         folders = {str(Path(path).parent) for path in old_files}
@@ -116,7 +116,7 @@ class IndexReuse:
         return kept
 
     def _find_unchanged(self, share: int | None, sources: range) -> tuple[Ints, int]:
-        """Return the ledgers that are unchanged, and how many there are."""
+        """Return the unchanged ledgers, and the number of all."""
         previous = self._state.previous
         current, old = (
             rows[(rows[:, SOURCE_COLUMN] >= sources.start) & (rows[:, SOURCE_COLUMN] < sources.stop)]
@@ -150,7 +150,7 @@ class IndexReuse:
         return facts
 
     def mark_damaged(self, ledger: int | None) -> None:
-        """Keep nothing of a ledger; None: of any index."""
+        """Keep no result of a ledger; None: of any index."""
         if ledger is None:
             self.is_sound = False
         else:

@@ -1,4 +1,4 @@
-"""Journals that are unchanged since the earlier collection, and what the special records of all journals say."""
+"""Unchanged journals since the earlier collection, and the special records of all journals."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -19,14 +19,14 @@ _WAITING: Final = 1 << 17
 
 
 class JournalReuse:
-    """Takes over journals, and keeps what journals say."""
+    """Takes over journals, and keeps their results."""
 
     def __init__(self, state: State) -> None:
         self._state = state
         self._waiting: list[tuple[int, ...]] = []
 
     def take_over(self, journals: Sequence[SeenFile], groups: Spool, applied: Spool) -> set[str]:
-        """Take over journals that are unchanged; return their paths.
+        """Take over unchanged journals; return their paths.
 
         Args:
             journals: in order of folder and id.
@@ -94,7 +94,7 @@ class JournalReuse:
             self._keep_special(file, ledger, LAC, interned.add_lac(record), lac)
 
     def pass_specials(self, facts: TakesSpecial) -> None:
-        """Pass on what the special records of all journals say, of each ledger in the order of the journals."""
+        """Pass on the special records of all journals; those of a ledger in the order of the journals."""
         self._flush()
         interned = self._state.interned
         for share in self._state.shares():

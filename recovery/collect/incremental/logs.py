@@ -16,7 +16,7 @@ class LogReuse:
         self._state = state
 
     def take_over(self, known: Ints, take: Callable[[Ints], None]) -> dict[str, bool]:
-        """Take over logs that are unchanged; return their paths, and whether they count as gone through.
+        """Take over unchanged logs; return their paths, and whether they count as read whole.
 
         Args:
             known: ledgers with an index that was read whole and has entries.

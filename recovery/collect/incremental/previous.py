@@ -1,4 +1,4 @@
-"""What an earlier collection of the bookie kept: opened, checked, and read a share of the ledgers at a time."""
+"""The results of an earlier collection: opened, checked, and read one share of the ledgers at a time."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ _CRCS: Final = tuple(DIGESTS.index(digest) for digest in (Digest.CRC32, Digest.C
 
 
 class Previous:
-    """What an earlier collection kept, if it can be used; else everything of it is empty.
+    """The results of an earlier collection, if they can be used; else empty.
 
     Args:
         terms: of this collection.
@@ -61,7 +61,7 @@ class Previous:
             raise InputError(error.path, error.problem, remedy) from error
 
     def _open_fitting(self, terms: Terms, since: DatasetPlace) -> Dataset | None:
-        """Return what was kept; None where nothing of it can be used, for the reason that `reused` then names."""
+        """Return the kept results; None if they cannot be used: `reused` then names the reason."""
         inventory = open_dataset(since, "inventory")
         self.reused.inventory, self.reused.collected = str(since), inventory.manifest["coverage"].get("started", "")
         bound = inventory.manifest["binding"]
@@ -124,17 +124,17 @@ class Previous:
         return np.column_stack((keys, *(rows[column].to_numpy() for column in name_columns(name))))
 
     def are_uncertain(self, digest: Ints) -> Mask:
-        """Return which digests other passwords may prove to be of another type, where other passwords were given."""
+        """Return the digests with a type that other passwords may change, if other passwords were given."""
         return np.zeros(len(digest), np.bool_) if self._has_same_passwords else ~np.isin(digest, _CRCS)
 
 
 def hash_manifest(inventory: DatasetPlace) -> str:
-    """Return the hash of the manifest of what an inventory keeps."""
+    """Return the hash of the manifest of an inventory's kept results."""
     return hashlib.sha256((inventory / AGAIN / MANIFEST).read_bytes()).hexdigest()
 
 
 def hash_passwords(passwords: Sequence[bytes], salt: str) -> PasswordHash | None:
-    """Return what tells the same passwords again; None: there are none."""
+    """Return the salted hash that recognises the same passwords; None: there are none."""
     if not passwords:
         return None
     text = b"".join(hashlib.sha256(password).digest() for password in sorted(set(passwords)))

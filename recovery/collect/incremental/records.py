@@ -1,4 +1,4 @@
-"""What a collection knows of files and ledgers that it may take over, or keeps for the next one."""
+"""Records of files and ledgers that a collection takes over, or keeps for the next one."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -12,12 +12,12 @@ sum of its slots' hashes, their count, and zeros."""
 LOG_WIDTH: Final = 2
 """Columns: ledger, id of a log that a slot of it names."""
 SOURCE_COLUMN, FILE_COLUMN = 1, 1
-"""Of rows, behind the ledger's key."""
+"""Columns of rows, after the ledger's key."""
 
 
 @dataclass(slots=True)
 class SeenFile:
-    """A file, and what reading it gave beside its entries.
+    """A file, and its results beside its entries.
 
     Attributes:
         number: in this collection; in the order in which files are read.
@@ -47,7 +47,7 @@ class SeenFile:
 
 
 class TakesSpecial(Protocol):
-    """Takes what special records of journals say about ledgers."""
+    """Receives the special records of journals."""
 
     def take_fence(self, ledger: int) -> None:
         """Take a fence."""
@@ -64,7 +64,7 @@ class TakesSpecial(Protocol):
 
 @dataclass(slots=True)
 class SpecialFacts:
-    """What the special records of one journal say, without what they say twice.
+    """The special records of one journal, without repetitions.
 
     Attributes:
         fenced: ledgers.
@@ -94,7 +94,7 @@ class SpecialFacts:
 
 @dataclass(slots=True)
 class Reused:
-    """What did not have to be read.
+    """Counts of files and ledgers that were not read.
 
     Attributes:
         ledgers: of indexes.
@@ -116,7 +116,7 @@ class Reused:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What must be the same for anything to be taken over.
+    """The inputs that must be equal before any result is taken over.
 
     Attributes:
         bookie, incarnation: its bookie.
@@ -132,7 +132,7 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class PasswordHash:
-    """What tells the same passwords again and is slow to guess them by; in hex digits."""
+    """Slow salted hash that recognises the same passwords; in hex digits."""
 
     salt: str
     scrypt: str
@@ -140,7 +140,7 @@ class PasswordHash:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """What the manifest of the dataset says about the collection that wrote it; the fields are its JSON keys.
+    """The manifest's description of the collection that wrote it; the fields are its JSON keys.
 
     Attributes:
         whole: see `Reused`.
@@ -165,13 +165,13 @@ class Binding:
         return cls(**{**binding, "passwords": None if passwords is None else PasswordHash(**passwords)})
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as it is in the manifest."""
+        """Return the binding in its form in the manifest."""
         return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
 class KeptLedgers:
-    """What was taken over of indexes.
+    """The taken-over parts of indexes.
 
     Attributes:
         ledgers: ascending.

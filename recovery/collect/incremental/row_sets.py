@@ -18,7 +18,7 @@ _LOG_SHIFT: Final = 32
 
 
 def name_columns(table: str) -> list[str]:
-    """Return the columns of a table behind the ledger's."""
+    """Return the columns of a table after the ledger's."""
     return [column for column in tables.AGAIN[table].names if column not in tables.KEY_COLUMNS]
 
 
@@ -28,7 +28,7 @@ def look_up(names: Sequence[bytes], numbers: Ints) -> pa.Array:
 
 
 def renumber(values: Ints, numbers: Mapping[int, int]) -> Ints:
-    """Return each value's number; every value has one."""
+    """Return the number of each value; every value has one."""
     old = np.array(sorted(numbers), np.int64)
     new = np.array([numbers[n] for n in old.tolist()], np.int64)
     return new[np.searchsorted(old, values)] if len(values) else values
@@ -80,7 +80,7 @@ def sum_fingerprints(rows: Ints) -> Ints:
 
 
 def are_among(rows: Ints, others: Ints) -> Mask:
-    """Return which rows are among others of the same width."""
+    """Mark rows that are among others of the same width."""
     numbers = np.unique(np.concatenate((rows, others)), axis=0, return_inverse=True)[1].reshape(-1)
     return np.isin(numbers[: len(rows)], numbers[len(rows) :])
 

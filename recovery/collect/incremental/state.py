@@ -1,4 +1,4 @@
-"""What the parts of an incremental collection share: the files seen now and earlier, and the rows kept for the next."""
+"""The shared state of an incremental collection: files seen now and earlier, and rows kept for the next one."""
 
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
@@ -52,7 +52,7 @@ class State:
         self.specials = Spool(SPECIAL_WIDTH, scratch)
 
     def close(self) -> None:
-        """Give back the room that was taken on disk."""
+        """Free the space on disk."""
         for spool in (*self.spools.values(), self.specials):
             spool.close()
 
@@ -93,13 +93,13 @@ class State:
         return file
 
     def find_unchanged(self, file: SeenFile) -> SeenFile | None:
-        """Return what the earlier collection saw of a file, if it is unchanged; None if not."""
+        """Return the earlier collection's record of a file if the file is unchanged; else None."""
         old = self.previous.files.get(file.path)
         is_same = old is not None and old.kind == file.kind and old.fingerprint == file.fingerprint
         return old if is_same and file.fingerprint[0] >= 0 else None
 
     def keep_groups(self, file: SeenFile, groups: Ints, *, ahead: bool = False) -> None:
-        """Keep rows of groups that a file gave; of a journal those behind the mark are ahead of the index."""
+        """Keep rows of groups of a file; a journal's rows after the mark are ahead of the index."""
         file.read = True
         file.met = max(file.met, int(groups[:, 0].max(initial=-1)))
         front = np.tile(np.array([[file.number, int(ahead)]]), (len(groups), 1))

@@ -1,4 +1,4 @@
-"""What the next collection need not read again, written into the inventory's folder."""
+"""The results for the next collection, written into the inventory's folder."""
 
 import secrets
 from datetime import datetime
@@ -27,7 +27,7 @@ _TIMES = slice(4, 6)
 
 
 class KeptWriter:
-    """Writes what was read and what was taken over.
+    """Writes the new and the taken-over results.
 
     Args:
         state: files and rows.
@@ -43,7 +43,7 @@ class KeptWriter:
         self._started = started
 
     def write(self, folder: DatasetPlace, index: IndexRows[Spool], doubled: Ints) -> str:
-        """Write everything; return the hash of the manifest, which tells every part.
+        """Write everything; return the hash of the manifest, which covers every part.
 
         Args:
             folder: of the inventory.
@@ -75,7 +75,7 @@ class KeptWriter:
     def _write_index(
         self, writer: DatasetWriter, share: int | None, index: IndexRows[Spool], excluded: Ints
     ) -> set[int]:
-        """Write what is kept of the ledgers; return the indexes of those that are left out."""
+        """Write the kept ledgers; return the indexes of those that are left out."""
         state = self._state
         rows = sum_fingerprints(state.read_spool("ledgers", share))
         good = (rows[:, _TIMES] < state.limit).all(axis=1) & are_unique(rows[:, 0])

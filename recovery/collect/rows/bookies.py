@@ -49,7 +49,7 @@ class FolderRow:
 
 @dataclass(frozen=True, slots=True)
 class JournalRow:
-    """A journal: its id, and where replay of it would begin; -1: behind its end."""
+    """A journal: its id, and where its replay would begin; -1: after its end."""
 
     id: int
     mark: int
@@ -57,7 +57,7 @@ class JournalRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BookieRow:
-    """The row of BOOKIES; the fields are its columns, see `tables.BOOKIES`. What only disks tell has a default."""
+    """The row of BOOKIES; the fields are its columns, see `tables.BOOKIES`. Fields from disks alone have a default."""
 
     bookie: str
     incarnation: int
@@ -93,7 +93,7 @@ class BookieRow:
 
 
 def bind_inventory(bookie: str, incarnation: int, instance_id: str | None, cookie: bytes | None) -> dict[str, object]:
-    """Return what the manifest of an inventory is bound to."""
+    """Return the binding in the manifest of an inventory."""
     return {
         "bookie": bookie,
         "incarnation": incarnation,

@@ -16,7 +16,7 @@ from recovery.model import ids, tables
 from recovery.model.groups import KeyedGroups, count, to_arrow
 
 NO_LAC: Final = -2
-"""Below what any explicit LAC can say."""
+"""A number below every explicit LAC."""
 
 
 class Source(StrEnum):
@@ -30,7 +30,7 @@ class Source(StrEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Known:
-    """What is known of some ledgers beside their entries; one element a ledger.
+    """The facts of some ledgers beside their entries; one element a ledger.
 
     Attributes:
         ledger: ascending; keys, see `scoped_ids`.
@@ -141,7 +141,7 @@ def _place_values(rows: int, rows_of: Ints, values: Ints, empty: Mask) -> pa.Arr
 
 
 def _make_key_columns(known: Known, number: Ints) -> dict[str, pa.Array]:
-    """Return the columns of master keys; number -1 takes the last, absent, element."""
+    """Return the columns of master keys; number -1 selects the last element, which is null."""
     used, number_of = np.unique(number, return_inverse=True)
     kinds: list[str] = []
     hashes: list[bytes | None] = []

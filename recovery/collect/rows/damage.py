@@ -1,4 +1,4 @@
-"""What of a bookie's disks could not be taken: counted, written as rows, and weighed for what it hides."""
+"""Unreadable parts of a bookie's disks: counted, written as rows, and judged by what they hide."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -26,13 +26,13 @@ _SPOILING: Final = frozenset(
         Reason.DIGEST,
     }
 )
-"""What a disk that fails leaves in files; the other reasons are what programs and people leave."""
+"""Reasons that a failing disk causes; programs and people cause the others."""
 _KINDS: Final = {".log": "entry logs", ".compacted": "entry logs", ".txn": "journals", ".idx": "index files"}
 _GROUP: Final = ("first", "last", "size", "period")
 _SUSPECT: Final = 3
-"""Files of one folder that are damaged, from which on it is no accident."""
+"""From so many damaged files of one folder on, it is no accident."""
 _SUSPECT_SHARE: Final = 1000
-"""One in so many files at least."""
+"""At least one in so many files."""
 _BATCH: Final = 8192
 """Rows held before they are written."""
 
@@ -44,9 +44,9 @@ class Hides(Enum):
     LEDGER = "ledger"
     """Entries of the ledger that the damage names."""
     UNLISTED = "unlisted"
-    """Ledgers that no index and no journal lists; those that one lists are not touched."""
+    """Ledgers that no index and no journal lists; listed ledgers are not affected."""
     EVERYTHING = "everything"
-    """Entries of any ledger: no absence on this bookie may be believed."""
+    """Entries of any ledger: a missing entry on this bookie proves nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Unread:
 
 
 class TakesDamage(Protocol):
-    """Takes pieces of damage, in any order."""
+    """Receives pieces of damage, in any order."""
 
     def add(self, piece: Unread) -> None:
         """Take one piece."""
@@ -127,7 +127,7 @@ def make_damage_table(pieces: Iterable[Unread], bookie: str, incarnation: int) -
 
 @dataclass(slots=True)
 class DamageLog:
-    """Takes damage in any order, and knows at the end what may be believed.
+    """Receives damage in any order, and decides at the end which absences are proven.
 
     Attributes:
         count: rows taken.
@@ -185,7 +185,7 @@ class DamageLog:
         return self.vanished_ledgers + (self.dangling if self.vanished_logs else 0)
 
     def flush(self) -> None:
-        """Hand what is held to the writer."""
+        """Pass the held rows to the writer."""
         if self._rows:
             self.writer.append("damage", pa.Table.from_pylist(self._rows, schema=tables.DAMAGE))
             self._rows = []

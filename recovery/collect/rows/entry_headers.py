@@ -1,4 +1,4 @@
-"""Headers of entries as rows of numbers: what an entry says about its ledger, and which digest proves it."""
+"""Headers of entries as rows of numbers: an entry's fields, and the digest type that proves them."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -22,12 +22,12 @@ DIGEST_COLUMN: Final = 5
 
 
 def place_heads(heads: Ints, file: Ints, position: Ints) -> Ints:
-    """Return header rows as `file_heads` has them: the number of the file behind the ledger, the position last."""
+    """Return header rows in the form of `file_heads`: the number of the file after the ledger, the position last."""
     return np.column_stack((heads[:, 0], file, heads[:, 1:], position))
 
 
 def split_placed(rows: Ints) -> tuple[Ints, Ints]:
-    """Return the header rows of placed ones; and of those that no digest proves (ledger, entry, file, position)."""
+    """Return the header rows of placed headers; and (ledger, entry, file, position) of those that no digest proves."""
     heads = np.delete(rows, (1, -1), axis=1)
     return heads, rows[heads[:, DIGEST_COLUMN] < 0][:, (0, 2, 1, -1)]
 

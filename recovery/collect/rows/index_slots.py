@@ -1,4 +1,4 @@
-"""Slots of an index, as the readers of index files and of databases yield them, and the rows that come of them."""
+"""Slots of an index, as the readers of index files and of databases yield them, and their rows."""
 
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
@@ -11,7 +11,7 @@ from recovery.collect.rows.source_copies import Ints, find_patterns
 from recovery.model.groups import KeyedGroups
 
 Slots = npt.NDArray[np.int64]
-"""Locations as they lie in an index file: their bytes are swapped only for who asks for them."""
+"""Locations in the byte order of an index file: bytes are swapped only on request."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,20 +67,20 @@ class Block:
 
 
 def make_piece(ledger: int, first: int, slots: Slots) -> Piece:
-    """Return neighbouring slots of one ledger, the first of them of entry `first`; 0: empty."""
+    """Return neighbouring slots of one ledger from entry `first` on; 0: empty."""
     filled = np.flatnonzero(slots.view(np.int64))
     location = slots[filled].astype(np.int64)
     return Piece(np.full(len(filled), ledger), filled + first, location, np.empty((0, FACT_WIDTH), np.int64))
 
 
 def make_block(ledger: int, first: int, slots: Slots) -> Piece | Block:
-    """Return the same as a block, where few patterns tell which are empty."""
+    """Return the slots as a block, if a few patterns show which are empty."""
     groups = find_patterns(slots.view(np.int64) != 0, ledger, first)
     return make_piece(ledger, first, slots) if groups is None else Block(ledger, first, slots, groups)
 
 
 class TakesRows(Protocol):
-    """Takes rows of ledgers, in any order."""
+    """Receives rows of ledgers, in any order."""
 
     def add(self, rows: Ints) -> None:
         """Take rows."""
@@ -92,7 +92,7 @@ Rows_co = TypeVar("Rows_co", bound=TakesRows, covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class IndexRows(Generic[Rows_co]):
-    """What indexes say, as rows of ledgers: groups of entries, headers, facts, and groups of dangling slots."""
+    """The content of indexes, as rows of ledgers: groups of entries, headers, facts, and groups of dangling slots."""
 
     groups: Rows_co
     heads: Rows_co

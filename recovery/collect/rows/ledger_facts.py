@@ -1,4 +1,4 @@
-"""What a bookie knows of ledgers beside their entries: fences, master keys, explicit LACs; as rows of numbers.
+"""A bookie's facts of ledgers beside their entries: fences, master keys, explicit LACs; as rows of numbers.
 
 A row has FACT_WIDTH columns: ledger, source (number of the folder), fenced, limbo, and the numbers of the master key
 and of the explicit LAC record in `Interned`; NONE where there is none.

@@ -1,4 +1,4 @@
-"""Ledgers of scopes as negative numbers, so that everything that works on ledger ids works on them as well.
+"""Ledgers of scopes as negative numbers, so that all code for ledger ids works for them.
 
     key       means
     0, 1, …   the ledger of scope 0 with that id, which is never negative on a disk
@@ -29,7 +29,7 @@ _BUCKET_BITS: Final = BUCKETS.bit_length() - 1
 _NAME: Final = "S16"
 """Both halves, big-endian: in the order of unsigned ids. All are of that length, so zeros at the end are no matter."""
 _GROWTH: Final = 4
-"""Times that a sorted part is larger than the next one at least, so that the many are moved seldom."""
+"""Least ratio of a sorted part to the next one: large parts are moved seldom."""
 _HELD_BYTES: Final = 1 << 22
 """For a journal: its special records get their keys together."""
 
@@ -142,12 +142,12 @@ class Scopes:
         return self._rows[: self._count]
 
     def absorb(self, other: "Scopes") -> Ints:
-        """Take the ledgers of others; return the key here of each of their rows, for `translate_keys`."""
+        """Add the ledgers of other `Scopes`; return the key here of each of their rows, for `translate_keys`."""
         rows = other.rows()
         return self._make_keys(rows[:, 0], rows[:, 1])
 
     def to_codec_keys(self, key: Ints) -> list[Key]:
-        """Return what codecs know the ledgers of keys by."""
+        """Return the codecs' names of the ledgers of keys."""
         names: list[Key] = key.tolist()
         scoped = np.flatnonzero(key < _NONE)
         scope, ledger = self.ids(key[scoped])
@@ -171,7 +171,7 @@ class Scopes:
             yield LedgerId(scope, ledger)
 
     def replace_ids(self, parts: Iterable[Part]) -> Iterator[Part]:
-        """Yield what a codec found with keys in place of ids, and no scope beside them.
+        """Yield the records of a codec with keys in place of ids and scopes.
 
         Special records of scopes come later than their place, in their order.
         """
@@ -203,13 +203,13 @@ def _make_names(scope: Ints, ledger: Ints) -> Names:
 
 
 def translate_keys(key: Ints, new_keys: Ints) -> Ints:
-    """Return keys of other `Scopes` as those that `Scopes.absorb` gave them."""
+    """Translate keys of other `Scopes` into those that `Scopes.absorb` returned."""
     if not len(new_keys):
         return key
     return np.where(key < _NONE, new_keys[np.maximum(-2 - key, 0) >> _BUCKET_BITS], key)
 
 
 def bucket_of(key: Ints) -> Ints:
-    """Return the bucket of each key; of those above -2 that of the ledger of scope 0."""
+    """Return the bucket of each key; above -2, the bucket of the ledger of scope 0."""
     bucket = buckets(np.zeros(len(key), np.int64), np.ascontiguousarray(key)).astype(np.int64)
     return np.where(key < _NONE, (-2 - key) & (BUCKETS - 1), bucket) if (key < _NONE).any() else bucket

@@ -1,4 +1,4 @@
-"""What a source holds: sequence groups of many ledgers, made of pieces, and compared with what another source holds.
+"""The entries of a source: sequence groups of many ledgers, made of pieces, and compared with another source.
 
 Keys are ledger ids. Memory is bounded however many entries a ledger has: entries are laid out a slice at a time.
 """
@@ -20,11 +20,11 @@ GROUP_WIDTH: Final = len(KeyedGroups._fields)
 _SLICE: Final = 1 << 20
 """Runs or entries that are laid out at a time."""
 _SETTLED: Final = 4
-"""Runs at one distance after which nothing before them matters to how the rest is grouped."""
+"""After so many runs at one distance, earlier runs do not affect the grouping of the rest."""
 _LOOKED_AT: Final = 512
-"""Elements that tell a pattern."""
+"""Fewest elements that show a pattern."""
 PATTERNS: Final = 8
-"""Patterns in one array that are worth a look; with more of them, runs one by one cost less."""
+"""Most patterns in one array; with more, runs one by one cost less."""
 
 
 def pick_groups(groups: KeyedGroups, rows: slice | Ints | Mask) -> KeyedGroups:
@@ -43,7 +43,7 @@ def from_rows(rows: Ints) -> KeyedGroups:
 
 
 def join_groups(parts: Sequence[KeyedGroups]) -> KeyedGroups:
-    """Return all parts, one behind the other."""
+    """Return all parts, concatenated."""
     columns = zip(*(parts or (from_rows(np.empty((0, GROUP_WIDTH), np.int64)),)), strict=True)
     return KeyedGroups(*(np.concatenate(column) for column in columns))
 
@@ -52,7 +52,7 @@ NO_GROUPS: Final = join_groups([])
 
 
 def find_starts(values: Ints) -> Ints:
-    """Return where an element differs from the one before; the first does."""
+    """Mark elements that differ from the one before; the first one is marked."""
     return np.flatnonzero(np.append(True, values[1:] != values[:-1])) if len(values) else np.empty(0, np.int64)
 
 
@@ -67,11 +67,11 @@ class Grouper:
         self._first = 0
 
     def feed(self, runs: KeyedRuns) -> KeyedGroups:
-        """Take runs; return the groups that nothing can be added to any more."""
+        """Add runs; return the groups that are complete."""
         return self._take(runs, end=False)
 
     def feed_groups(self, groups: KeyedGroups) -> KeyedGroups:
-        """Take the runs of groups, as `feed` does, at a cost that does not grow with how many they are.
+        """Add the runs of groups, as `feed` does, at a cost independent of their number.
 
         Args:
             groups: their runs as `feed` takes them; the groups need not be those that the rule would make.
@@ -96,7 +96,7 @@ class Grouper:
         return period > 0 and (keys, firsts, sizes) == ([key] * 3, firsts_expected, [size] * 3)
 
     def end(self) -> KeyedGroups:
-        """Return what is left."""
+        """Return the remaining groups."""
         return self._take(KeyedRuns(*(column[:0] for column in self._open)), end=True)
 
     def _take(self, runs: KeyedRuns, *, end: bool) -> KeyedGroups:
@@ -123,7 +123,7 @@ class Grouper:
 
 
 def _join_runs(runs: KeyedRuns, row: int) -> KeyedRuns:
-    """Return the runs with the one at a place added to the one before it, if it goes on there."""
+    """Return the runs with the one at a place joined to the one before it, if they are consecutive."""
     if not 0 < row < len(runs.key):
         return runs
     key, first, size = runs
@@ -134,7 +134,7 @@ def _join_runs(runs: KeyedRuns, row: int) -> KeyedRuns:
 
 
 def sort_groups(groups: KeyedGroups) -> KeyedGroups:
-    """Return the same entries as one sorted list of groups a ledger: doubles once, neighbours joined."""
+    """Return the same entries as one sorted list of groups a ledger: without doubles, neighbours joined."""
     order = np.lexsort((groups.first, groups.key))
     groups = pick_groups(groups, order)
     starts = find_starts(groups.key)
@@ -153,7 +153,7 @@ def sort_groups(groups: KeyedGroups) -> KeyedGroups:
 
 
 def list_entries(groups: KeyedGroups, limit: int = _SLICE) -> Iterator[tuple[Ints, Ints]]:
-    """Yield (ledger, entry) of every entry in the order of the groups, so many at a time."""
+    """Yield (ledger, entry) of every entry in the order of the groups, in pieces."""
     counts = count(*groups[1:])
     ends = np.cumsum(counts)
     total = int(ends[-1]) if len(ends) else 0
@@ -211,7 +211,7 @@ def make_runs(ledger: Ints, entry: Ints) -> KeyedRuns:
 
 
 def find_patterns(is_stored: Mask, key: int, first: int) -> KeyedGroups | None:
-    """Return what is held as few groups, in order; None where it has no few patterns.
+    """Return the entries as few groups, in order; None if they have too many patterns.
 
     Their runs are all there is, but where one pattern ends and the next begins two of them may touch.
 

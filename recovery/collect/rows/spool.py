@@ -1,4 +1,4 @@
-"""Rows of many ledgers set aside on disk, and given back one share of the ledgers at a time.
+"""Rows of many ledgers kept on disk, and read back one share of the ledgers at a time.
 
 Rows are int64 matrices; the first column is the ledger (its key, see `scoped_ids`). The file has no name, so no end of
 the process leaves anything behind.
@@ -19,14 +19,14 @@ from recovery.out_folder import disk_error
 Rows = npt.NDArray[np.int64]
 
 SHARES: Final = 64
-"""Parts that the ledgers fall into, by bucket, so that one part fits in memory."""
+"""Parts of the ledgers, by bucket; one part fits in memory."""
 _HELD_BYTES: Final = 8 << 20
 """Kept in memory before rows are set aside."""
 _ITEM: Final = 8
 
 
 class Spool:
-    """Takes rows in any order; within a ledger they come back in the order in which they were added.
+    """Accepts rows in any order; the rows of a ledger keep their order.
 
     Args:
         width: columns.
@@ -58,7 +58,7 @@ class Spool:
             self.set_aside()
 
     def set_aside(self) -> None:
-        """Move what is in memory to the disk, sorted by share."""
+        """Move the rows in memory to the disk, sorted by share."""
         if not self._rows:
             return
         rows = np.concatenate(self._rows)
@@ -122,7 +122,7 @@ class Spool:
         self._bytes = self._end = self.count = 0
 
     def close(self) -> None:
-        """Give the disk's room back."""
+        """Free the space on disk."""
         if self._file is not None:
             os.close(self._file)
             self._file = None

@@ -1,1 +1,1 @@
-"""What a bookie keeps its entries in: indexes, entry logs, journals; each read on its own."""
+"""A bookie's sources of entries: indexes, entry logs, journals; each is read on its own."""

@@ -1,4 +1,4 @@
-"""Entry logs: which there are, and what those hold that may hold more than the index knows.
+"""Entry logs: their list, and the content of logs that may hold more than the index knows.
 
 Ids are one space for an interleaved bookie, and one for each ledger folder of a Db bookie. A log's name is its id, but
 for what a transactional compaction leaves:
@@ -46,7 +46,7 @@ _COMPACTED: Final = re.compile(r"([0-9a-f]{1,8})\.log\.[0-9a-f]{1,8}\.compacted"
 
 
 def find_logs(folder: Folder, damage: TakesDamage) -> dict[int, list[RecordFile]]:
-    """Return the entry logs in one ledger folder by id, those under another log's name too.
+    """Return the entry logs in one ledger folder by id, including those under another log's name.
 
     A missing id is also searched for under its decimal digits; a log that is found in this way must still be confirmed.
     """
@@ -103,13 +103,13 @@ def list_folder(folder: Path, damage: TakesDamage) -> Iterator[Iterator[os.DirEn
 
 
 def read_decimal(log_id: int) -> int:
-    """Return the id that the decimal digits of another one name."""
+    """Return the id that the decimal digits of another id mean."""
     return int(str(log_id), 16)
 
 
 @dataclass(frozen=True, slots=True)
 class Scanned:
-    """What going through logs gave.
+    """The result of reading logs whole.
 
     Attributes:
         files: logs that were read whole.
@@ -131,7 +131,7 @@ def scan_unlisted(
     take_records: TakesRecords | None = None,
     incremental: Incremental | None = None,
 ) -> Scanned:
-    """Go through the logs that may hold what the index does not know.
+    """Read the logs that may hold entries outside of the index.
 
     Args:
         files: the logs of a bookie.
@@ -190,7 +190,7 @@ def scan_unlisted(
 
 
 def _read_map(log: Mapped, file: RecordFile, damage: DamageLog) -> tuple[Ints | None, Damage | None]:
-    """Return the ledgers of a log's map, None if it has none; and what is wrong where its header names one."""
+    """Return the ledgers of a log's map, None without one; and the damage of a map that the header names."""
     if log.size < entry_log.HEADER_SIZE:
         return None, None  # made ahead of time, or killed before its header was flushed
     try:
@@ -239,7 +239,7 @@ def _scan(
     *,
     rotated: bool,
 ) -> bool:
-    """Give all that a log holds; whether it has records, and the last one ends where the log ends."""
+    """Pass on all records of a log; return whether it has any, and whether the last one ends with the log."""
     # Behind damage the ledgers of the bookie help to find the next record; without damage they are not needed.
     groups: list[KeyedGroups] = []
     pieces: list[Damage] = []
@@ -268,5 +268,5 @@ def _scan(
 
 
 def _is_tail(part: Damage, size: int) -> bool:
-    """Whether it is what a crash leaves at the end of a log that was being written."""
+    """Whether damage is that of a crash at the end of a log that was being written."""
     return part.reason in (Reason.TRUNCATED, Reason.ZEROS) and part.offset + part.length >= size

@@ -38,7 +38,7 @@ _FRONT: Final = _SIZE + _IDS
 _FIELDS: Final = np.dtype(
     [("size", ">i4"), *((name, ">i8") for name in ("ledger", "entry", "lac", "length")), ("stored", ">u8")]
 )
-"""An entry of version 1 behind its size, up to where any CRC ends."""
+"""Bytes of an entry of version 1 after its size, up to the end of the widest CRC."""
 _WORTH_COLUMNS: Final = 32
 """With so many neighbouring entries or more, their fields are taken as columns."""
 _SCOPED_FRONT: Final = _SIZE + SCOPED_IDS
@@ -49,7 +49,7 @@ _GUESS: Final = 4096
 """Bytes read for an entry of unknown size."""
 
 _DENSE: Final = 1 << 20
-"""Numbers from the first file to the last up to which a table has the size of each: ids of entry logs grow by one."""
+"""Up to this range of file numbers, a table has the size of each: ids of entry logs grow by one."""
 _CHUNK: Final = 1 << 18
 """Entries gathered before they are grouped."""
 
@@ -116,7 +116,7 @@ class RecordFiles:
             self._dense[self._numbers - self._numbers[0] + 1] = self._sizes
 
     def inside(self, file: Ints, position: Ints) -> Mask:
-        """Return which places lie within a file that exists; nothing is read."""
+        """Mark places within an existing file; nothing is read."""
         if len(self._dense):
             # Files beyond either end take the 0 that is there.
             size = self._dense.take(file - (self._numbers[0] - 1), mode="clip")
@@ -189,7 +189,7 @@ class RecordFiles:
         return is_found, heads
 
     def records(self, file: Ints, position: Ints) -> Iterator[tuple[int, memoryview]]:
-        """Yield which place it is, and the bytes there, for each place where a size is that fits into the file.
+        """Yield the place and its bytes for each place with a size that fits into the file.
 
         The next ones take the place of the bytes: use them before going on.
         """
@@ -198,7 +198,7 @@ class RecordFiles:
             yield from self._read_entries(source, todo, position[todo])
 
     def _make_head(self, record: memoryview, key: int, scope: int, ledger: int, number: int) -> tuple[int, ...] | None:
-        """Return the header row of a record, all zero where it cannot be read; None if it is another's."""
+        """Return the header row of a record, all zero if it is unreadable; None if it is another entry's."""
         if (proven := entry_codec.find_proven(record)) is not None:
             head, digest = proven
             if (head.scope, head.ledger, head.entry) != (scope, ledger, number):
@@ -223,7 +223,7 @@ class RecordFiles:
                 yield source, order[low:high]
 
     def _list_again(self) -> None:
-        """Take what a running bookie has written, since its files were listed, to them and to new ones."""
+        """Add what a running bookie has written to old and new files since they were listed."""
         for folder in self._folders:
             with suppress(OSError), os.scandir(folder) as listing:
                 for item in listing:
@@ -256,7 +256,7 @@ class RecordFiles:
     def _cut_entries(
         self, source: RecordFile, rows: Ints, position: Ints, start: int, data: memoryview
     ) -> Iterator[tuple[int, memoryview]]:
-        """Yield the entries at places in a stretch that begins at `start`; what it does not hold whole is read."""
+        """Yield the entries at places in a stretch that begins at `start`; entries beyond it are read."""
         for row, start_in_window in zip(rows.tolist(), (position - start).tolist(), strict=True):
             if start_in_window > len(data):
                 continue
@@ -345,7 +345,7 @@ def _find_proven(data: memoryview, begin: Ints, ledger: Ints, entry: Ints) -> tu
 
 
 def describe_vanished(path: str) -> Unread | None:
-    """Return what is to be said about an entry log that a running bookie deleted while it was read; None if it did not.
+    """Return the report of an entry log that a running bookie deleted while it was read; None if it did not.
 
     What it holds was deleted, or is in another log: a folder that is gone, or a link to nowhere, is damage.
     """
@@ -362,7 +362,7 @@ ScansBytes = Callable[[memoryview], Iterable[Entries | MetaRecord | Damage]]
 def scan_file(
     data: Mapped, parts: Iterable[Entries | MetaRecord | Damage], scopes: Scopes
 ) -> Iterator[Entries | MetaRecord | Damage]:
-    """Yield what a codec finds in a mapped file, in batches with keys for ledgers; give back the memory behind each.
+    """Yield the records of a mapped file in batches, with keys for ledgers; release the memory after each batch.
 
     Args:
         data: the file; what is behind a batch must not be touched again.
@@ -378,7 +378,7 @@ def scan_file(
 def gather_batches(
     parts: Iterable[Entries | MetaRecord | Damage], scopes: Scopes
 ) -> Iterator[Entries | MetaRecord | Damage]:
-    """Yield the same with keys for ledgers (see `Scopes.replace_ids`), small batches of entries made one."""
+    """Yield the records with keys for ledgers (see `Scopes.replace_ids`), small batches joined."""
     return scopes.replace_ids(_join_batches(parts))
 
 

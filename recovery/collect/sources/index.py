@@ -1,4 +1,4 @@
-"""What an index says, confirmed in the entry logs: the entries held, headers of each ledger's ends, what dangles.
+"""The entries of an index, confirmed in the entry logs, headers of each ledger's ends, and dangling slots.
 
 An index may name a place where the entry is not: pages are flushed before the log, a log may be lost. So
 
@@ -26,7 +26,7 @@ from recovery.collect.sources.entry_records import RecordFiles
 _BATCH: Final = 1 << 19
 """Slots that are confirmed at a time: enough ledgers that reads ascend through each log."""
 _KEPT: Final = 8
-"""The part of a batch that waits for the next piece of a ledger larger than one, so that no end is judged by a few."""
+"""The part of a batch that waits for the next piece of a large ledger, so that no end is judged by few slots."""
 _LOG_SHIFT: Final = 32
 _POSITION: Final = (1 << _LOG_SHIFT) - 1
 
@@ -54,7 +54,7 @@ class IndexTaker:
         self._known = [np.empty(0, np.int64)]
 
     def take(self, piece: Piece | Block) -> None:
-        """Take a piece."""
+        """Add a piece."""
         if isinstance(piece, Piece):
             self._index.facts.add(piece.facts)
         if not len(piece.groups.key if isinstance(piece, Block) else piece.ledger):
@@ -75,7 +75,7 @@ class IndexTaker:
             self._confirm(done, whole=whole)
 
     def end(self) -> None:
-        """Confirm what waits."""
+        """Confirm the waiting slots."""
         if self._count:
             self._confirm(self._waiting, whole=True)
         self._index.groups.add(to_rows(self._grouper.end()))
@@ -158,7 +158,7 @@ class IndexTaker:
             good[suspects] = self._confirm_rows(slots, suspects)
 
     def _read_more(self, slots: "_Slots", good: Mask, starts: Ints, last: Ints, unsure: Mask) -> Mask:
-        """Read the first entry, and of `unsure` the one before the last; return for which ledgers one is not there."""
+        """Read the first entry, and for `unsure` ledgers the one before the last; return the ledgers that lack one."""
         wrong = np.zeros(len(last), np.bool_)
         previous = np.maximum(last - 1, starts)
         for rows, wanted in (
@@ -192,7 +192,7 @@ def _split_last_ledger(pieces: Sequence[Piece | Block]) -> tuple[list[Piece | Bl
 
 
 def _split_end(pieces: Sequence[Piece | Block], slots: int) -> tuple[list[Piece | Block], list[Piece | Block]]:
-    """Return all but the last pieces, which have so many slots or more, or are all there are; and these."""
+    """Divide the pieces: all but the last ones, and the last ones, which have at least the given number of slots."""
     cut, kept = len(pieces), 0
     while cut and kept < slots:
         cut -= 1
@@ -206,7 +206,7 @@ def _find_ends_of_ledgers(piece: Piece | Block) -> tuple[int, int]:
 
 
 def _join_pieces(pieces: Sequence[Piece | Block]) -> list[Piece | list[Block]]:
-    """Return the blocks of each ledger that has nothing else, and everything between as rows."""
+    """Return the blocks of ledgers that have only blocks, and all other slots as rows."""
     mixed = {ledger for piece in pieces if isinstance(piece, Piece) for ledger in _find_ends_of_ledgers(piece)}
 
     def alone(piece: Piece | Block) -> int | None:

@@ -64,7 +64,7 @@ class Database:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """A part of a database of locations: a ledger's rows are in one of them.
+    """A part of a database of locations: all rows of a ledger are in one part.
 
     Attributes:
         database: that it is a part of.
@@ -79,19 +79,19 @@ class Range:
 
 
 def read_ledgers(database: Database, meter: Meter, damage: TakesDamage, secrets: Interned) -> Iterator[Ints]:
-    """Yield rows of facts: what the databases of ledgers of one folder say."""
+    """Yield rows of facts from the databases of ledgers of one folder."""
     for name in (LEDGERS, SCOPED_LEDGERS) if has_scopes(database.folder) else (LEDGERS,):
         for rows in _read_rows(database.folder / name, meter, damage):
             yield _decode_facts(rows, database, name, damage, secrets)
 
 
 def has_scopes(folder: Path) -> bool:
-    """Whether an index folder has databases of scopes: both, then, or one is missing."""
+    """Whether an index folder has a database of scopes: then it needs both."""
     return any((folder / name).is_dir() for name in (SCOPED_LEDGERS, SCOPED_LOCATIONS))
 
 
 def _read_rows(folder: Path, meter: Meter, damage: TakesDamage) -> Iterator[tuple[list[bytes], list[bytes]]]:
-    """Yield keys and values of a database; what goes wrong is damage that hides everything behind it."""
+    """Yield keys and values of a database; an error is damage that hides everything after it."""
     try:
         with open_read_only(folder) as reader:
             _report_passed_over(reader, damage)
@@ -152,13 +152,13 @@ def _make_fact(row: LedgerRow, database: Database, secrets: Interned) -> tuple[i
 
 
 def read_locations(database: Database, meter: Meter, damage: TakesDamage, scopes: Scopes) -> Iterator[Piece]:
-    """Yield what the databases of locations of one folder say."""
+    """Yield the rows of the databases of locations of one folder."""
     for part in split_ranges(database, damage):
         yield from read_range(part, meter, damage, scopes)
 
 
 def split_ranges(database: Database, damage: TakesDamage) -> list[Range]:
-    """Return the databases of locations of one folder in parts that take about as long; none where one is missing."""
+    """Return the databases of locations of one folder in parts of about equal time; none if one is missing."""
     ranges: list[Range] = []
     for name in (LOCATIONS, SCOPED_LOCATIONS) if has_scopes(database.folder) else (LOCATIONS,):
         try:

@@ -39,19 +39,19 @@ _SMALL: Final = 64 << 10
 _BUFFER: Final = 2 << 20
 """Little enough for the processor's cache, and enough that a pass costs little a file."""
 _BATCH: Final = 224
-"""Files of one page and their headers that fill the buffer."""
+"""Files of one page, with headers, that fill the buffer."""
 _BLOCK: Final = 30_240 * index_file.SLOT
-"""Read of a large file at a time: little enough for the cache, and for memory that is used again without being asked
-for again. A multiple of most sizes of ensembles, so that their patterns are not cut."""
+"""Bytes of a large file that are read at a time: they fit into the cache, and into memory that is reused. A multiple of
+most ensemble sizes, so patterns are not cut."""
 _IN_FLIGHT: Final = 16
-"""Batches, and folders, that wait for a cold disk at a time; threads cost more than they give where nothing waits."""
+"""Batches, and folders, that wait for a cold disk at a time; without waits, threads cost more than they save."""
 _WAITS: Final = 200e-6
-"""Seconds of waiting for a file that tell a cold disk; work does not count."""
+"""From so many seconds of waiting for a file on, the disk is cold; work does not count."""
 _SCHEDULED: Final = Path("/proc/thread-self/schedstat")
 _COLD_BATCHES: Final = 128
-"""After so many, one batch is timed alone again."""
+"""After so many batches, one batch is timed alone again."""
 _PAGES: Final = (4096, 2048, 1024, 512)
-"""A bookie writes whole pages behind the header; 8192 bytes unless it is configured otherwise."""
+"""A bookie writes whole pages after the header; 8192 bytes by default."""
 
 # The header as every released bookie writes it; see `codecs.index_file`.
 _SHAPE: Final = 40
@@ -74,7 +74,7 @@ def _read_idle_clock() -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Loaded:
-    """Small files one behind the other in a buffer, each at a multiple of eight bytes.
+    """Small files in one buffer, each at a multiple of eight bytes.
 
     Attributes:
         buffer: holds `files`, of `sizes`.
@@ -93,7 +93,7 @@ class _Loaded:
 
 @dataclass(slots=True)
 class Pages:
-    """What the sizes of index files say about the size of pages, which is stored nowhere.
+    """The size of pages, which is stored nowhere, estimated from the sizes of index files.
 
     Attributes:
         off: files that do not end with a page, for each possible size of pages.
@@ -151,7 +151,7 @@ class IndexReader:
         self._ends: list[tuple[IndexFile, int]] = []
 
     def read(self, files: Iterable[IndexFile]) -> Iterator[Piece | Block]:
-        """Yield what the files say. A file that cannot be read whole is damage, and gives what could be read."""
+        """Yield the content of the files. A file that cannot be read whole is damage; its readable part counts."""
         for loaded in self._load_batches(iter(files)):
             self.count(loaded.large)
             for file, error in loaded.failed:
@@ -166,7 +166,7 @@ class IndexReader:
             self._ends.clear()
 
     def _load_batches(self, todo: Iterator[IndexFile]) -> Iterator[_Loaded]:
-        """Load batches one by one while none waits, else several at a time: a cold disk is slow by waiting."""
+        """Load batches one by one while none waits, else several at a time, for a cold disk."""
         running: deque[Future[_Loaded]] = deque()
         with ThreadPoolExecutor(self._in_flight) as pool:
             while True:
@@ -190,12 +190,12 @@ class IndexReader:
         return self._in_flight if self._cold else 1
 
     def count(self, files: Iterable[IndexFile]) -> None:
-        """Count files that are there."""
+        """Count existing files."""
         for file in files:
             self.files[file.folder] = self.files.get(file.folder, 0) + 1
 
     def pass_over(self, files: Sequence[IndexFile]) -> None:
-        """Take of files that need not be read what their sizes say."""
+        """Use the sizes of files that need not be read."""
         sizes = []
         for file in files:
             size, slots = _measure_slots(file.path)
@@ -240,7 +240,7 @@ class IndexReader:
         self._meter.took(int(size.sum()), len(size))
 
     def _read_headers(self, loaded: _Loaded, begin: Ints, size: Ints, ledger: Ints, folder: Ints) -> tuple[Ints, Mask]:
-        """Return the facts of the headers that can be read, and which files have slots behind one."""
+        """Return the facts of the readable headers, and the files with slots after the header."""
         files, data = loaded.files, np.frombuffer(loaded.buffer, np.uint8)
         front = data[begin[:, None] + np.arange(_SHAPE)]
         number = front.view(">i4")
@@ -355,7 +355,7 @@ def _load(files: list[IndexFile], buffer: bytearray) -> _Loaded:
 
 
 def _measure_slots(path: str) -> tuple[int, int]:
-    """Return a file's size, and how much of it would be read for its slots; none of it is read."""
+    """Return a file's size, and how many bytes its slots need; nothing is read."""
     try:
         size = os.stat(path).st_size  # noqa: PTH116  # a Path for each of a million files takes longer than this
         if size < _SMALL:

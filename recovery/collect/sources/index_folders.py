@@ -1,4 +1,4 @@
-"""Which index files an interleaved or sorted bookie has: of each ledger the one that the bookie reads.
+"""The index files of an interleaved or sorted bookie: for each ledger the one that the bookie reads.
 
     X.idx               the index
     X.idx.rloc          a copy that a move between folders left unfinished: read only where X.idx is nowhere
@@ -35,7 +35,7 @@ _NAMED: Final = 1024
 
 
 class IndexFile(NamedTuple):
-    """An index file that is to be read: its path, its ledger's key, and the number of the index folder it is in."""
+    """An index file to read: its path, its ledger's key, and the number of its index folder."""
 
     path: str
     ledger: int

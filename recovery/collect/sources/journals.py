@@ -1,4 +1,4 @@
-"""Journals: what a bookie wrote ahead, and from where it would replay.
+"""Journals: the entries that a bookie wrote ahead, and the start of a replay.
 
 All journals that exist are read whole, also before the mark: fences and explicit LACs can be lost from the index over
 a clean stop. The mark divides entries. Entries after it are replayed, and may be nowhere else, so a journal that is
@@ -49,15 +49,15 @@ from recovery.errors import Damage, FormatError, Reason
 
 _START: Final = LastMark(0, 0)
 _LARGEST_MARK: Final = 4 << 10
-"""It is 16 bytes."""
+"""A mark has 16 bytes."""
 _NAMED_BY_TIME: Final = 3
 """The last version of journals with times as ids."""
 _BEING_WRITTEN: Final = (Reason.EMPTY, Reason.TRUNCATED)
 _ATTEMPTS: Final = 8
 _AGAIN_S: Final = 0.02
-"""Until a mark is read again; writing one takes microseconds."""
+"""Seconds until a mark is read again; a bookie writes it within microseconds."""
 _TORN: Final = 16 << 20
-"""More than one batch of writes: no crash cuts that much."""
+"""More than one batch of writes: no crash cuts off so much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Journal:
 
 @dataclass(slots=True)
 class JournalFacts:
-    """What special records say about ledgers (their keys, see `scoped_ids`), merged over all journals.
+    """The special records of ledgers (their keys, see `scoped_ids`), merged over all journals.
 
     Attributes:
         fenced: ledgers.
@@ -98,24 +98,24 @@ class JournalFacts:
     behind_mark: bool = False
 
     def take_fence(self, ledger: int) -> None:
-        """Take a fence."""
+        """Receive a fence."""
         self.fenced.add(ledger)
 
     def take_key(self, ledger: int, key: bytes) -> None:
-        """Take a key, which comes later than those before."""
+        """Receive a key; later keys replace earlier ones."""
         if self.keys.get(ledger, key) != key:
             self.others.add(ledger)
         if key:
             self.keys[ledger] = key
 
     def take_lac(self, ledger: int, lac: int, record: bytes) -> None:
-        """Take an explicit LAC."""
+        """Receive an explicit LAC."""
         if lac > self.lacs.get(ledger, (-2, b""))[0]:
             self.lacs[ledger] = lac, record
 
 
 def find_journals(places: Sequence[Place], ledger_folders: Sequence[Path], damage: DamageLog) -> list[Journal]:
-    """Return the journals of all folders in order of folder and id, and report those that should be there."""
+    """Return the journals of all folders in order of folder and id, and report missing ones."""
     journals: list[Journal] = []
     named = sum(place.number is not None for place in places)
     several = max(named, len(places)) > 1
@@ -157,7 +157,7 @@ def _list_files(folder: Path, damage: DamageLog) -> list[tuple[int, RecordFile]]
 
 
 def _find_gaps(mark: LastMark, ids: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield the first and last id of each stretch that is missing from the mark's journal on; ids grow by one."""
+    """Yield the first and last id of each missing stretch from the mark's journal on; ids grow by one."""
     if mark.journal_id == 0:
         return
     expected = mark.journal_id
@@ -288,13 +288,13 @@ def read_journals(
 
 
 def _weigh_damage(journal_file: Journal, end: int) -> Hides:
-    """What is before the mark is in the index and the logs, and hides nothing."""
+    """Entries before the mark are in the index and the logs, so damage there hides nothing."""
     return Hides.NOTHING if journal_file.mark < 0 or end <= journal_file.mark else Hides.EVERYTHING
 
 
 @dataclass(slots=True)
 class _Sink:
-    """Takes what one journal says.
+    """Receives the records of one journal.
 
     Attributes:
         journal: it.
@@ -366,6 +366,6 @@ def _read_journal(journal_file: Journal, data: Mapped, sink: _Sink, damage: Dama
 
 
 def _is_torn(part: Damage, size: int, written: int, hides: Hides, *, is_newest: bool) -> bool:
-    """Whether it is the last record that a crash cut, which was not acknowledged."""
+    """Whether damage is the last record, cut by a crash and never acknowledged."""
     at_end = part.reason is Reason.TRUNCATED and part.offset + part.length >= size and written - part.offset <= _TORN
     return at_end and (is_newest or hides is Hides.NOTHING)
