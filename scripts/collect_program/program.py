@@ -1,4 +1,4 @@
-"""The program that bookies' hosts get as one file: `collect`, `inspect`, `preflight`, `doctor`, and nothing else."""
+"""The program that bookies' hosts get as one file: `collect`, `export`, `inspect`, `preflight`, `doctor`, no more."""
 
 import multiprocessing
 import sys

@@ -13,7 +13,7 @@ from PyInstaller.archive.readers import CArchiveReader
 
 from recovery.dataset import open_dataset
 from tests.support import command
-from tests.support.cases import cache_home, case_dir
+from tests.support.cases import cache_home, case_dir, truth
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(1200)]
 
@@ -114,13 +114,18 @@ def test_a_bookie_is_collected_where_nothing_else_is(root: Path, tmp_path: Path)
     assert "db" in kinds or "mixed" in kinds, kinds
 
 
-def test_it_has_four_commands_and_no_solver(root: Path, packed: Path) -> None:
-    """`doctor` and `inspect` work, too; etcd's client is not in it, and unpacked it takes 150 MB at most."""
+def test_it_has_five_commands_and_no_solver(root: Path, packed: Path) -> None:
+    """`doctor`, `export` and `inspect` work, too; etcd's client is not in it, and unpacked it takes 150 MB at most."""
     code, healthy = run(root, "doctor")
     assert (code, {check["state"] for check in healthy["checks"]}) == (0, {"ok"})
     log = next(path for path in sorted((root / "bookies").rglob("*.log")) if path.stat().st_size)
     code, result = run(root, "inspect", str(log).removeprefix(str(root)))
     assert (code, result["counts"]["damaged"]) == (0, 0)
+    (root / "ids").write_text("1\n")
+    known = next(bookie["id"] for bookie in truth(CASE)["bookies"] if f"b{bookie['n']}" == NAMES[0])
+    disks = ["--disk", f"{known}=/bookies/{NAMES[0]}", "--from", "/ids", "--logs"]
+    code, exported = run(root, "export", *disks, "--out", "/tmp/entries")
+    assert (code in (0, 3, 4), exported["counts"].get("ledgers")) == (True, 1), exported
     assert run(root, "recover")[0] == 2
     code, refused = run(root, "preflight", "--metadata", "etcd://127.0.0.1:2379/bk")
     assert (code, "without etcd's client" in refused["verdict"]) == (2, True), refused

@@ -11,7 +11,7 @@ import click
 
 from reconcile.check.impact.names import Level, Target
 from reconcile.cli.command import Command, Exit
-from reconcile.cli.option_groups.deletes import read_ledger_file
+from reconcile.cli.option_groups.ledger_files import read_ledger_file
 from reconcile.cli.options import (
     DURATION,
     FILE,

@@ -10,6 +10,7 @@ import click
 
 from reconcile.cli.command import Command, Exit
 from reconcile.cli.option_groups.entries import describe_messages, format_option
+from reconcile.cli.option_groups.ledger_files import read_ledger_file
 from reconcile.cli.options import (
     FILE,
     FOLDER,
@@ -48,6 +49,7 @@ _WORDS: Final = {
     epilog="Example: bkmeta export 12345 --disk bk1:3181=/mnt/bk1 --disk bk2:3181=/mnt/bk2 --out entries",
 )
 @click.argument("ledgers", metavar="[LEDGER]...", nargs=-1)
+@click.option("--from", "source", type=FILE, help="Also the ledgers of this file, one a line.")
 @names_options
 @click.option(
     "--disk", "disks", multiple=True, required=True, callback=by_bookie, metavar="ID=DIR", help="A bookie's folder."
@@ -61,6 +63,7 @@ _WORDS: Final = {
 @output_options
 def export(
     ledgers: tuple[str, ...],
+    source: Path | None,
     scope: str | None,
     qualified: tuple[str, ...],
     disks: dict[str, list[Path]],
@@ -82,8 +85,10 @@ def export(
 
     output = make_output(shared)
     named = parse_ledgers(ledgers, scope, qualified)
+    if source is not None:
+        named = tuple(dict.fromkeys([*named, *read_ledger_file(source, scope)]))
     if not named:
-        raise click.UsageError("name ledgers: LEDGER, or --ledger-qualified-name")
+        raise click.UsageError("name ledgers: LEDGER, --ledger-qualified-name, or a file of them: --from FILE")
     request = job.ExportRequest(
         ledgers=named,
         disks=disks,

@@ -1,15 +1,14 @@
 """Options and words that the commands of deletes share."""
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
 from reconcile.cli.approval import read_local_policy
+from reconcile.cli.option_groups.ledger_files import read_ledger_rows
 from reconcile.cli.option_groups.wire import take_wire, wire_options
 from reconcile.cli.options import (
     DURATION,
@@ -17,11 +16,9 @@ from reconcile.cli.options import (
     FOLDER,
     inventory_options,
     names_options,
-    parse_ledger,
     parse_ledgers,
     read_aliases,
 )
-from reconcile.operator_files import read_operator_text
 from recovery.errors import InputError
 
 if TYPE_CHECKING:
@@ -34,9 +31,7 @@ R = TypeVar("R")
 
 SHOWN: Final = 20
 """Ledgers that are named to people; --json names all."""
-_ABOVE: Final = 1 << 64
 _COPY_REMEDY: Final = 'write {"ledger": 123, "to": "s3://bucket/123", "checksum": "9b1c42d0"}'
-_REMEDY: Final = 'write one ledger a line: 123, scope:123, 32 hex digits, or {"ledger": 123}'
 
 
 def target_options(command: Callable[..., R]) -> Callable[..., R]:
@@ -140,7 +135,7 @@ def _take_rows(values: dict[str, Any], *, may_be_none: bool = False) -> "dict[Le
         ledger: {} for ledger in parse_ledgers(named, scope, values.pop("qualified"))
     }
     if source is not None:
-        rows |= dict(_read_rows(source, scope))
+        rows |= dict(read_ledger_rows(source, scope))
     if not rows and not may_be_none:
         raise click.UsageError("name ledgers, or a file of them: --from FILE")
     return rows
@@ -237,36 +232,3 @@ def list_lines(rows: "Mapping[LedgerId, object]") -> list[str]:
     """Return a line for each of some ledgers."""
     lines = [f"{ledger}: {text}" for ledger, text in list(rows.items())[:SHOWN]]
     return [*lines, *([f"and {len(rows) - SHOWN} more: --json names all"] if len(rows) > SHOWN else [])]
-
-
-def read_ledger_file(path: Path, scope: str | None) -> "tuple[LedgerId, ...]":
-    """Return the ledgers that a file names, one a line; of a scope where a line has a number alone.
-
-    Raises:
-        InputError: the file cannot be read, or has a line that names no ledger.
-    """
-    return tuple(ledger for ledger, _ in _read_rows(path, scope))
-
-
-def _read_rows(path: Path, scope: str | None) -> "list[tuple[LedgerId, dict[str, Any]]]":
-    """Return the ledger that each line names, and the JSON that it is; empty where it is none."""
-    lines = read_operator_text(path, _REMEDY).splitlines()
-    rows = []
-    for number, line in enumerate(lines, 1):
-        text = line.strip()
-        if not text or text.startswith("#"):
-            continue
-        try:
-            row = json.loads(text) if text.startswith("{") else {}
-            rows.append((parse_ledger(_name_ledger(row) if row else text, scope), row))
-        except (ValueError, KeyError, TypeError, click.BadParameter) as error:
-            raise InputError(f"{path}, line {number}", "names no ledger", _REMEDY) from error
-    return rows
-
-
-def _name_ledger(row: dict[str, Any]) -> str:
-    """Return the text form of the ledger that JSON names; its numbers may be signed, as columns have them."""
-    halves = [row["scope"], row["ledger"]] if row.get("scope") else [row["ledger"]]
-    return ":".join(
-        str(half + _ABOVE) if type(half) is int and -_ABOVE // 2 <= half < 0 else str(half) for half in halves
-    )

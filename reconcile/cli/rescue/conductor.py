@@ -36,7 +36,7 @@ from reconcile.cli.rescue.hosts import BookieHost, Hosts
 from reconcile.cli.rescue.own_commands import run_own
 from reconcile.cli.rescue.record import Phase, Question, Record
 from reconcile.cli.rescue.transports import HostError, require_done, run_script
-from reconcile.cli.wording.topics import describe_topic
+from reconcile.cli.wording.topics import describe_topic, word_unload
 from reconcile.compare.evidence import sort_newest_first
 from reconcile.errors import GuardRefusedError, PlanError
 from reconcile.estimates import Step, estimate_s, in_words
@@ -66,6 +66,8 @@ _TOPICS: Final = 10
 _OLDER: Final = "older"
 """Folder of what bookies have of older ledgers, whose ids were given out again."""
 _NOT_READ: Final = {"may_start": False, "reason": "its disks were not read"}
+_GIVEN_UP: Final = "older-lost.txt"
+"""File of the ids whose older ledgers are given up."""
 _SETTLES: Final = {"mistake": "--restore-deleted-by", "wanted": "--accept-deleted-by"}
 _PATIENCE_S: Final = 180
 """For a bookie to register, or for the session of one that was killed to end."""
@@ -416,8 +418,11 @@ class Conductor:
             case "lost":
                 # Without a lock the plan keeps nothing of the older ledger, and has nothing to give up.
                 locked = {str(ledger) for ledger in list_reuse_locked(open_dataset(path, "plan"))}
-                for ledger in ledgers:
-                    yield from ("--accept-loss", ledger) if ledger in locked else ()
+                if given_up := [ledger for ledger in ledgers if ledger in locked]:
+                    # There may be more of them than a command line takes.
+                    path = self._out / _GIVEN_UP
+                    path.write_text("".join(f"{ledger}\n" for ledger in given_up))
+                    yield from ("--accept-loss-of", str(path))
             case "export":
                 self._export_older(ledgers)
 
@@ -511,7 +516,7 @@ class Conductor:
             plan = self._make_undelete([*words, "--topic", self._topic])
             facts = self._record.find_phase(Phase.DECIDE)
             facts["topics"] = [describe_topic(row) for row in plan["topics"][:_TOPICS]]
-            facts["unload"] = [row["topic"] for row in plan["topics"] if row["unload"]]
+            facts["unload"] = [word_unload(row) for row in plan["topics"]]
             return plan
         seen = self._run_once("sessions", words, codes=(Exit.USAGE,))
         sessions = [questions.ask_for_session(row) for row in seen["sessions"]]
@@ -824,7 +829,7 @@ class Conductor:
         when = self._record.now().isoformat(timespec="seconds")
         left = [f"as of {when}: {self._record.find_phase(Phase.START).get('read', '')}"]
         left += [f"{bookie} must not start: {reason}" for bookie, reason in stay.items()]
-        left += [f"unload: pulsar-admin topics unload {topic}" for topic in decided.get("unload", [])]
+        left += decided.get("unload", [])
         if decided.get("has_topics"):
             left.append("restart the brokers, or start them now: they read topics and subscriptions again")
         left.append("when all is verified, enable replication by hand: bookkeeper shell autorecovery -enable")

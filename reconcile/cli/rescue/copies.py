@@ -165,7 +165,9 @@ def export_ledgers(
     folder.mkdir(parents=True, exist_ok=True)
     room = _Room.make(bookie, target, passwords)
     named = " ".join(f"--disk {shlex.quote(f'{collected}={disk}')}" for disk in disks)
-    words = f"{room.program} export {shlex.join(ledgers)} {named} --logs --json{room.passwords}"
+    # There may be more of them than an argument takes.
+    room.send("".join(f"{ledger}\n" for ledger in ledgers).encode(), "ledgers")
+    words = f"{room.program} export --from {room.path}/ledgers {named} --logs --json{room.passwords}"
     keep = f"case $code in {'|'.join(map(str, _CODES))}) rm -rf {room.path}/out; mv {room.path}/try-$$ {room.path}/out"
     script = f"{words} --out {room.path}/try-$$; code=$?; {keep};; esac; exit $code"
     answer = run_script(bookie.host, script)
@@ -214,10 +216,15 @@ class _Room:
             has_it = f'[ "$(wc -c <{program} 2>/dev/null)" = {size} ]'
             script = f"{has_it} || {{ cat >{program}.new && mv {program}.new {program}; }}; chmod 700 {program}"
             require_done(host, run_script(host, script, stdin=bookie.copy), "copying the program")
+        room = cls(bookie, path, program, "" if passwords is None else f" --passwords {path}/passwords")
         if passwords is not None:
-            script = f"umask 077; cat >{path}/passwords"
-            require_done(host, run_script(host, script, stdin=passwords), "copying the passwords")
-        return cls(bookie, path, program, "" if passwords is None else f" --passwords {path}/passwords")
+            room.send(passwords, "passwords")
+        return room
+
+    def send(self, content: bytes | Path, name: str) -> None:
+        """Write a file of it, from bytes or a file of this machine."""
+        script = f"umask 077; cat >{self.path}/{name}"
+        require_done(self.bookie.host, run_script(self.bookie.host, script, stdin=content), f"copying the {name}")
 
     def fetch(self, name: str, target: Path) -> None:
         """Bring a folder of it to this machine."""

@@ -18,10 +18,13 @@ _NODES: Final = {
     "stands": "the store has its record",
 }
 _UNLOAD: Final = {
+    "created": "after the plan is written, if a broker serves it still",
     "replaced": "before the plan is written",
     "differs": "before the plan is written, if you replace that record; else after",
     "stands": "when the plan is written",
 }
+IF_SERVED: Final = "if_served"
+"""Of a topic whose record comes back: a broker may serve it on from memory, where the record was deleted under it."""
 
 
 def topic_json(topic: "TopicBack") -> dict[str, Any]:
@@ -36,7 +39,7 @@ def topic_json(topic: "TopicBack") -> dict[str, Any]:
         "until": None if until is None else datetime.fromtimestamp(until / 1000, UTC).isoformat(timespec="seconds"),
         "to_the_end": topic.is_to_the_end,
         "subscriptions": sorted(topic.subscriptions),
-        "unload": topic.must_unload,
+        "unload": IF_SERVED if topic.node == "created" else "always",
     }
 
 
@@ -62,6 +65,10 @@ def describe_topics(back: "TopicsBack") -> Iterator[str]:
         yield describe_topic(row)
     if back.total > _SHOWN:
         yield f"and {count_noun(back.total - _SHOWN, 'topic')} more: the report, --json"
-    loaded = [row for row in rows if row["unload"]]
-    for row in loaded[:_SHOWN]:
-        yield f"  unload it {_UNLOAD[row['node']]}: {quote_command('pulsar-admin', 'topics', 'unload', row['topic'])}"
+    for row in rows[:_SHOWN]:
+        yield f"  {word_unload(row)}"
+
+
+def word_unload(row: Mapping[str, Any]) -> str:
+    """Return when a topic, given as --json has it, must be unloaded, with the command."""
+    return f"unload it {_UNLOAD[row['node']]}: {quote_command('pulsar-admin', 'topics', 'unload', row['topic'])}"

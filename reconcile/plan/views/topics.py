@@ -1,7 +1,8 @@
 """What each topic of Pulsar's gets back by a plan: ledgers, entries, until when; and what of its nodes.
 
     node          the plan                                                   its broker
-    created       writes the topic's record, as history or a snapshot has it  has none: it reads the new one
+    created       writes the topic's record, as history or a snapshot has it  serves it on from memory if the record was
+                                                                             deleted under it; else there is none
     replaced      writes that record over the store's                         serves the store's: unload it first
     differs       leaves another record of the topic as it is                 serves the other one
     stands        writes nothing of it, and ledgers that it names             knows these ledgers as gone: unload it
@@ -71,11 +72,6 @@ class TopicBack:
     def url(self) -> str:
         """Its name as Pulsar's tools take it."""
         return _SCHEME + self.name.replace(_DOMAIN, "/", 1)
-
-    @property
-    def must_unload(self) -> bool:
-        """Whether brokers that serve it must unload it before clients find what came back."""
-        return self.node is not NodeState.CREATED
 
 
 @dataclass(frozen=True, slots=True)

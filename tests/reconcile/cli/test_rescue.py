@@ -18,7 +18,7 @@ from reconcile.cli.options import now
 from reconcile.cli.output import Output
 from reconcile.cli.rescue import questions
 from reconcile.cli.rescue.conductor import Conductor
-from reconcile.cli.rescue.copies import SavedLedgers
+from reconcile.cli.rescue.copies import SavedLedgers, export_ledgers
 from reconcile.cli.rescue.hosts import Host, Transport, read_hosts
 from reconcile.cli.rescue.record import Phase, Question, Record, read_answers, read_record
 from reconcile.cli.rescue.scripts import build_kill, build_start, build_stop, parse_processes
@@ -313,7 +313,8 @@ def test_only_older_ledgers_of_ids_in_the_store_are_given_up(tmp_path: Path) -> 
     output = Output(as_json=True, progress="none")
     conductor = Conductor(read_hosts(write_hosts(tmp_path)), "zk://a/l", record, output, lambda _: None, lambda _: None)
     words = list(conductor._settle_older({"plan": str(plan.path), "counts": plan.manifest["counts"]}))
-    assert words == ["--accept-loss", "9"]
+    assert words == ["--accept-loss-of", str(tmp_path / "older-lost.txt")]
+    assert Path(words[1]).read_text() == "9\n"
     assert record.find_phase(Phase.DECIDE)["older"] == sorted("89", key=lambda n: LedgerId(0, int(n)).bucket)
 
 
@@ -407,6 +408,25 @@ def make_conductor(
 
     output = Output(as_json=True, progress="none")
     return Conductor(read_hosts(write_hosts(folder, text)), uri, record, output, lambda _: None, ask, topic), asked
+
+
+def test_more_older_ledgers_than_an_argument_takes_are_saved(tmp_path: Path) -> None:
+    """Their ids go to the host as a file: 128 KB are all that one argument holds."""
+    program = tmp_path / "bkmeta"
+    # What real bookies have is exported in tests/real: this one keeps what it is given.
+    program.write_text(
+        '#!/bin/sh\nwhile [ $# -gt 0 ]; do case "$1" in --from) ids=$2;; --out) out=$2;; esac; shift; done\n'
+        'mkdir "$out" && cp "$ids" "$out/ids" && echo \'{"verdict": "kept", "counts": {"unreadable": 0}, '
+        '"coverage": {"incomplete": {}}}\'\n'
+    )
+    program.chmod(0o755)
+    text = BOOKIE + f"program = {json.dumps(str(program))}\n"
+    [bookie] = read_hosts(write_hosts(tmp_path, text)).bookies
+    ids = [str(number) for number in range(1_000_000_000, 1_000_012_000)]
+    assert len(" ".join(ids)) > 131_072
+    saved = export_ledgers(bookie, "b1:3181", ["/disk"], ids, tmp_path / "older", None)
+    assert (saved.problem, saved.verdict.endswith(": kept")) == ("", True)
+    assert (tmp_path / "older" / "bk1" / "ids").read_text().split() == ids
 
 
 def test_a_dry_run_prints_every_step_and_makes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

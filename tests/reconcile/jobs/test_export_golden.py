@@ -110,7 +110,8 @@ def two_bookies(root: Path, **second: Any) -> list[object]:
 def test_two_contents_of_one_entry_are_both_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Two histories of one id: neither is left out, and the exit code says so; a ledger of nobody gets no file."""
     disks = two_bookies(tmp_path, digest=Digest.CRC32)
-    done = run(capsys, "export", 7, 8, *disks, "--out", tmp_path / "out", "--json")
+    (tmp_path / "ids").write_text("8\n7\n")
+    done = run(capsys, "export", 7, "--from", tmp_path / "ids", *disks, "--out", tmp_path / "out", "--json")
     assert done.code == 3
     assert [one["file"] for one in done.result["exported"]] == ["7.jsonl", None]
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["7.jsonl"]

@@ -249,6 +249,11 @@ def test_as_it_is_typed(made: Dataset, tmp_path: Path, capsys: pytest.CaptureFix
     assert (done.code, done.result["edits"]) == (0, ["dropped 3", "loss of 7 accepted"])
     shown = run(capsys, "plan", "show", tmp_path / "new")
     assert "edited: loss of 7 accepted" in shown.out
+    (tmp_path / "lost").write_text("7\n")
+    listed = run(
+        capsys, "plan", "edit", made.path, "--accept-loss-of", tmp_path / "lost", "--out", tmp_path / "of", "--json"
+    )
+    assert listed.result["edits"] == ["loss of 7 accepted"]
     for words in ([], ["--drop", "x"], ["--choose", "3"], ["--acl", "nobody"], ["--acl-of", "zk://x/y"]):
         assert run(capsys, "plan", "edit", made.path, *words, "--out", tmp_path / "bad").code == 2
 

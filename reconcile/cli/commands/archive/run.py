@@ -10,7 +10,8 @@ import click
 
 from reconcile.cli.command import Command, Exit
 from reconcile.cli.incident import is_typed
-from reconcile.cli.option_groups.deletes import read_ledger_file, take_target, target_options
+from reconcile.cli.option_groups.deletes import take_target, target_options
+from reconcile.cli.option_groups.ledger_files import read_ledger_file
 from reconcile.cli.option_groups.wire import take_wire, wire_options
 from reconcile.cli.options import (
     DURATION,

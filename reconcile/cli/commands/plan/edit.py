@@ -11,7 +11,9 @@ import click
 
 from reconcile.cli.access import AUTH_VARIABLE
 from reconcile.cli.command import Command, Exit
+from reconcile.cli.option_groups.ledger_files import read_ledger_file
 from reconcile.cli.options import (
+    FILE,
     PLACE,
     make_context,
     make_output,
@@ -71,6 +73,9 @@ def _parse_where(text: str, scope: str | None) -> "HeldChoice":
 @click.option("--choose", "chosen", multiple=True, metavar="LEDGER=LABEL", help="Write this alternative of its record.")
 @click.option(
     "--accept-loss", "lost", multiple=True, metavar="LEDGER", help="Let the bookies delete it; its hold is removed."
+)
+@click.option(
+    "--accept-loss-of", "lost_file", type=FILE, help="Let the bookies delete the ledgers of this file, one a line."
 )
 @click.option(
     "--choose-all",
@@ -135,6 +140,7 @@ def edit(
     dropped: tuple[str, ...],
     chosen: tuple[str, ...],
     lost: tuple[str, ...],
+    lost_file: Path | None,
     chosen_all: tuple[str, ...],
     restored_of: tuple[int | None, ...],
     accepted_of: tuple[int | None, ...],
@@ -209,8 +215,10 @@ def edit(
         if not equals or not reason or not label or meant.reason not in (None, reason):
             raise click.BadParameter(f"{text!r} is not REASON=LABEL of the reason that --where names, if it does")
         requests.append(replace(meant, reason=reason, label=label))
+    given_up = () if lost_file is None else read_ledger_file(lost_file, scope)
     if not (
         texts
+        or given_up
         or requests
         or accept_loss_all
         or restored_of
@@ -228,7 +236,7 @@ def edit(
         plan=path,
         out=out,
         drop=frozenset(name_ledgers(text, "--drop") for text in dropped),
-        accept_loss=frozenset(name_ledgers(text, "--accept-loss") for text in lost),
+        accept_loss=frozenset((*(name_ledgers(text, "--accept-loss") for text in lost), *given_up)),
         choose=choices,
         choose_all=requests,
         accept_loss_all=meant if accept_loss_all else None,

@@ -70,7 +70,7 @@ def test_a_topic_that_pulsar_deleted_comes_back_with_its_record(
             "until": None,
             "to_the_end": True,
             "subscriptions": [],
-            "unload": False,
+            "unload": "if_served",
         }
     ]
     assert "persistent://public/default/deleted" in (tmp_path / "plan" / "report.html").read_text()
@@ -80,7 +80,11 @@ def test_a_topic_that_pulsar_deleted_comes_back_with_its_record(
     assert one.code == 0
     assert one.result["unnamed"] == {str(trimmed): "public/default/persistent/trimmed"}
     [topic] = one.result["topics"]
-    assert (topic["topic"], topic["node"], topic["unload"]) == ("persistent://public/default/trimmed", "stands", True)
+    assert (topic["topic"], topic["node"], topic["unload"]) == (
+        "persistent://public/default/trimmed",
+        "stands",
+        "always",
+    )
     shown = run(capsys, "undelete", "--metadata", files, str(trimmed), "--out", tmp_path / "two").out
     assert "pulsar-admin topics unload persistent://public/default/trimmed" in shown
 
