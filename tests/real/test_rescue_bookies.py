@@ -10,6 +10,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -136,6 +137,7 @@ class Site:
     uri: str
     incident: str = 'passwords = "passwords.txt"'
     has_files: bool = True
+    with_id: int | None = None
 
     @property
     def out(self) -> Path:
@@ -156,6 +158,7 @@ class Site:
                 + (f'host = "bk{bookie.bookie.n}.example"\n' if transport == "ssh" else "")
                 + (f"command = {json.dumps(command)}\n" if transport == "command" else "")
                 + f"conf = {json.dumps(str(bookie.conf))}\nstart = {json.dumps(start)}\n"
+                + (f"id = {json.dumps(bookie.bookie.id)}\n" if bookie.bookie.n == self.with_id else "")
                 # One of the hosts has no program of its own.
                 + (
                     'copy = "bkmeta"\n'
@@ -303,21 +306,28 @@ def test_whatever_fails_it_comes_to_the_same_end(site: Site, seed: int, monkeypa
     print(f"seed {BASE + seed}: {faults}")  # noqa: T201 - a soak shows its figures
     good, total = read_all(site)
     assert good == total
-    copies, records = single_commands(site), site.cluster.ledgers()
+    # Of the disks as the case has them: what the bookies had when the store was wiped.
+    copies = single_commands(site, case_dir(CASE) / "bookies", "--snapshot", site.out / "servers")
+    records = site.cluster.ledgers()
     assert len(copies) > total // 100
     with zookeeper_client(site) as client:
         assert {key: client.get(f"{ROOT}{key}")[0] for key in copies} == copies
     assert {row["path"].removeprefix(ROOT) for row in records.values()} >= copies.keys()
 
 
-def single_commands(site: Site) -> dict[str, bytes]:
+def single_commands(site: Site, disks: Path, *evidence: object) -> dict[str, bytes]:
     """Return the records that collect, recover and plan edit give, run one by one: key → bytes; without holds.
 
-    Of the disks as the case has them: what the bookies had when the store was wiped.
+    Args:
+        site: of the cluster.
+        disks: the bookies' folders when the store was wiped; they are copied.
+        evidence: options of recover: snapshots, and what is lost.
     """
     home = site.work / "single"
-    shutil.copytree(case_dir(CASE) / "bookies", home / "bookies")
+    shutil.copytree(disks, home / "bookies")
     for bookie in site.bookies:
+        if not (disks / f"b{bookie.bookie.n}").exists():
+            continue
         conf = home / bookie.conf.name
         conf.write_text(bookie.conf.read_text())
         words = ["--bookie-conf", str(conf), "--passwords", str(site.work / "passwords.txt"), "--json"]
@@ -326,15 +336,66 @@ def single_commands(site: Site) -> dict[str, bytes]:
         assert done.returncode in (0, 3, 4), done.stderr
     made = process(
         *("recover", "--inventory-dir", home / "inv", "--layout", "hierarchical", "--json"),
-        *("--passwords", site.work / "passwords.txt", "--snapshot", site.out / "servers", "--out", home / "plan"),
+        *("--passwords", site.work / "passwords.txt", *evidence, "--out", home / "plan"),
         patience_s=600,
     )
     assert made.code in (0, 3), made.err
-    words = [word for row in made.result["deletions"] for word in ("--restore-deleted-by", row["session"])]
-    edited = process("plan", "edit", home / "plan", *words, "--out", home / "edited", "--json")
-    assert edited.code == 0, edited.err
-    actions = open_dataset(home / "edited", "plan").read("actions", columns=["kind", "op", "key", "value"]).to_pylist()
+    plan = home / "plan"
+    if words := [word for row in made.result["deletions"] for word in ("--restore-deleted-by", row["session"])]:
+        edited = process("plan", "edit", plan, *words, "--out", home / "edited", "--json")
+        assert edited.code == 0, edited.err
+        plan = home / "edited"
+    actions = open_dataset(plan, "plan").read("actions", columns=["kind", "op", "key", "value"]).to_pylist()
     return {row["key"]: row["value"] for row in actions if row["kind"] == "ledger" and row["op"] == "create"}
+
+
+def test_a_wiped_store_with_a_bookie_and_a_folder_gone(site: Site) -> None:
+    """With a snapshot of before, one command and five answers give the records that the single commands give.
+
+    Every entry is read that was written to bookies which are left, also of ledgers younger than the snapshot.
+    """
+    site.has_files, yesterday, home = False, site.work / "yesterday", site.work / "home"
+    captured = process("capture", "--metadata", site.uri, "--out", yesterday)
+    assert captured.code == 0, captured.err
+    site.incident += f"\nsnapshots = [{json.dumps(str(yesterday))}]"
+    with (site.work / "passwords.txt").open("a") as file:
+        file.write("pw\n")
+    members = [bookie.bookie.id for bookie in site.bookies[:2]]
+    younger = []
+    for _ in range(3):
+        younger.append(site.cluster("create", E=2, W=2, A=2, members=members, **KNOWN))
+        site.cluster("add", ledger=younger[-1], sizes=[60] * 7, ids=None)
+        site.cluster("close", ledger=younger[-1])
+    wipe(site.cluster.zookeeper, ROOT)
+    part, gone = site.bookies[2], site.bookies[3]
+    for bookie in (part, gone):
+        bookie.kill()
+    shutil.rmtree(home / "bookies" / "b3")
+    (home / part.bookie.ledgers[0]).rename(site.work / "away")
+    site.with_id = 3
+    first = site.rescue()
+    assert [one["id"] for one in first.result["questions"]] == ["bookies off"], first.err
+    shutil.copytree(home / "bookies", site.work / "disks")
+    asked = site.rescue(answers={"bookies off": "off"})
+    names = [one["id"] for one in asked.result["questions"]]
+    [folder] = [name for name in names if name.startswith("folder ") and name.endswith(" of host2")]
+    assert set(names) == {folder, "disks of host3"}, asked.err
+    answers = {"disks of host3": "gone", folder: "gone", "confirm": "any", "wire read": "yes"}
+    done = site.rescue(answers=answers)
+    assert done.code in (0, 3), done.out + done.err
+    record = json.loads((site.out / "rescue.json").read_text())
+    assert len(record["answers"]) <= 5, record["answers"]
+    lost = tomllib.loads((site.out / "incident.toml").read_text())["lost"]
+    assert lost == [gone.bookie.id, f"{part.bookie.id}={folder.split()[1]}"]
+    words = [word for text in lost for word in ("--lost", text.replace(str(home), str(site.work / "single")))]
+    copies = single_commands(site, site.work / "disks", "--snapshot", f"catalog://{yesterday}", *words)
+    assert len(copies) > len(truth(CASE)["ledgers"]) // 2
+    with zookeeper_client(site) as client:
+        assert {key: client.get(f"{ROOT}{key}")[0] for key in copies} == copies
+    for ledger in younger:
+        assert count_read(site.cluster, ledger) == 7
+    good, total = read_all(site)
+    assert good > total // 2
 
 
 def test_a_bookie_that_is_gone_is_asked_about(site: Site) -> None:

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +12,8 @@ from pathlib import Path
 import psutil
 import pyarrow as pa
 import pytest
+from kazoo.client import KazooClient
+from kazoo.security import make_acl
 
 from backends.registry import open_store
 from reconcile.cli.command import Exit
@@ -18,8 +21,9 @@ from reconcile.cli.options import now
 from reconcile.cli.output import Output
 from reconcile.cli.rescue import questions
 from reconcile.cli.rescue.conductor import Conductor
-from reconcile.cli.rescue.copies import SavedLedgers, export_ledgers
+from reconcile.cli.rescue.copies import CollectedBookie, Gap, SavedLedgers, export_ledgers
 from reconcile.cli.rescue.hosts import Host, Transport, read_hosts
+from reconcile.cli.rescue.own_commands import Ran
 from reconcile.cli.rescue.record import Phase, Question, Record, read_answers, read_record
 from reconcile.cli.rescue.scripts import build_kill, build_start, build_stop, parse_processes
 from reconcile.cli.rescue.transports import HostError, make_command, require_done, run_script
@@ -408,6 +412,126 @@ def make_conductor(
 
     output = Output(as_json=True, progress="none")
     return Conductor(read_hosts(write_hosts(folder, text)), uri, record, output, lambda _: None, ask, topic), asked
+
+
+@pytest.mark.parametrize(("answer", "words"), [("yes", ["--adopt-candidates"]), ("no", [])])
+def test_ledgers_after_the_snapshot_are_adopted_if_a_person_says_so(
+    answer: str, words: list[str], tmp_path: Path
+) -> None:
+    """It is asked only where records name their topics."""
+    conductor, asked = make_conductor(tmp_path, {"adopt": answer})
+    assert (list(conductor._settle_topics({})), asked) == ([], [])
+    assert (list(conductor._settle_topics({"candidates": {"record": 3}})), asked) == (words, ["adopt"])
+
+
+def test_older_ledgers_that_a_person_saved_are_neither_exported_nor_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thaw knows them all the same."""
+    findings = pa.Table.from_pylist(
+        [fill_row(tables.FINDINGS, {"id": b"", "bucket": 0, "scope": 0, "ledger": 9, "category": "ID_REUSE"})],
+        schema=tables.FINDINGS,
+    )
+    segments = [(0, ["b1", "b2", "b3"])]
+    plan = write_plan(tmp_path / "plan", [PlanLedger(7, segments)], findings=findings, reused=[LedgerId(0, 9)])
+    monkeypatch.setattr("reconcile.cli.rescue.conductor.export_ledgers", pytest.fail)
+    conductor, asked = make_conductor(tmp_path, {"older ledgers": "saved"})
+    assert not list(conductor._settle_older({"plan": str(plan.path), "counts": {"ids_reused": 1}}))
+    assert asked == ["older ledgers"]
+    assert conductor._record.find_phase(Phase.DECIDE)["older"] == ["9"]
+
+
+@pytest.mark.parametrize(
+    ("of_folder", "of_bookie", "lost"),
+    [
+        ("gone", "back", ["b1:3181=/disk2"]),
+        ("back", "gone", ["b2:3181"]),
+        ("gone", "gone", ["b2:3181", "b1:3181=/disk2"]),
+        ("back", "back", None),
+    ],
+)
+def test_what_is_gone_is_given_up_by_name(
+    of_folder: str, of_bookie: str, lost: list[str] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder, a bookie, or both: the commands are told so; what may come back is not."""
+    collected = {
+        "bk1": CollectedBookie("bk1", "b1:3181", False, "half", (Gap("/disk2", True),), ("/disk1", "/disk2")),
+        "bk2": CollectedBookie("bk2", None, is_complete=False, verdict="not collected"),
+    }
+    monkeypatch.setattr("reconcile.cli.rescue.conductor.collect_bookie", lambda bookie, *_: collected[bookie.name])
+    answers = {"folder /disk2 of bk1": of_folder, "disks of bk2": of_bookie, "id of bk2": "b2:3181"}
+    conductor, asked = make_conductor(tmp_path, answers, text=BOOKIE + BOOKIE.replace("bk1", "bk2"))
+    conductor._record.find_phase(Phase.LOOK)["kind"] = "lost"
+    conductor._collect()
+    assert sorted(asked) == sorted(answers)
+    conductor._write_incident()
+    written = tomllib.loads((tmp_path / "incident.toml").read_text())
+    assert (written["bookies"], written.get("lost")) == (["b1:3181", "b2:3181"], lost)
+    assert conductor._build_disk_options("all") == ["--sample", "all", "--disk", "b1:3181=/disk1"]
+
+
+@pytest.mark.real
+def test_rights_of_a_secured_store_are_asked_for(zookeeper_server: ZooKeeperServer, tmp_path: Path) -> None:
+    """Where the plan names none for some keys; an open store asks nothing."""
+    plan = write_plan(tmp_path / "plan", [PlanLedger(7, [(0, ["b1", "b2", "b3"])])])
+    rights = "digest:bookkeeper:aGFzaA==:cdrwa"
+    client = KazooClient(zookeeper_server.hosts)
+    client.start()
+    client.create("/open-rights/ledgers", makepath=True)
+    secured = [make_acl("world", "anyone", read=True), make_acl("digest", "bookkeeper:aGFzaA==", all=True)]
+    client.create("/secured-rights")
+    client.create("/secured-rights/ledgers", acl=secured)
+    client.stop()
+    client.close()
+    for name, answers, given in (("open", {}, None), ("secured", {"rights": rights}, rights)):
+        uri = f"zk+hierarchical://{zookeeper_server.hosts}/{name}-rights/ledgers"
+        conductor, asked = make_conductor(tmp_path / name, answers, uri=uri)
+        assert (conductor._choose_rights(plan), asked) == (given, list(answers))
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("answer", ["freeze", "no"])
+def test_deletes_are_taken_back_frozen_or_not(
+    answer: str, zookeeper_server: ZooKeeperServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is stopped; with no nothing is frozen or thawed either, and apply is told that bookies run.
+
+    What the commands themselves do is tried on real bookies, in tests/real.
+    """
+    plan = write_plan(tmp_path / "plan", [PlanLedger(7, [(0, ["b1", "b2", "b3"])])])
+    session = {"session": "0x1", "ledgers": 1, "first_at": "a", "last_at": "b", "first_txn": 5, "last_txn": 6}
+    results: dict[str, tuple[int, dict[str, object]]] = {
+        "preflight": (3, {"counts": {"ledgers_listed": 5}, "bookies": [{"id": "b1", "answers": True}], "level": "ok"}),
+        "freeze": (0, {"hash": "f" * 64}),
+        "undelete": (0, {"plan": str(plan.path), "hash": "a" * 64, "topics": []}),
+        "plan": (0, {}),
+        "apply": (0, {"bookies": []}),
+        "verify": (0, {"exit_code": 0}),
+        "thaw": (0, {"exit_code": 0}),
+    }
+    commands: list[list[str]] = []
+
+    def run_own(words: tuple[object, ...], *_: object, **__: object) -> Ran:
+        commands.append(list(map(str, words)))
+        if words[0] == "undelete" and "--session" not in words:
+            return Ran(2, {"verdict": "sessions", "sessions": [session]}, 0.1)
+        code, result = results[str(words[0])]
+        return Ran(code, {"verdict": "done", **result}, 0.1)
+
+    monkeypatch.setattr("reconcile.cli.rescue.conductor.run_own", run_own)
+    with open_store(uri := f"zk+hierarchical://{zookeeper_server.hosts}/{answer}/ledgers", writable=True) as opened:
+        fill_store(opened.store, f"/{answer}/ledgers", Layout.HIERARCHICAL, [Ledger(LedgerId(0, 1))])
+    answers = {"kind": "deletes", "freeze": answer, "session 0x1": "mistake", "confirm": "aaaaaaaa"}
+    conductor, asked = make_conductor(tmp_path / "out", answers, uri=uri)
+    ended = conductor.run()
+    assert (ended.kind, ended.is_read, asked) == ("deletes", True, list(answers))
+    names = [words[0] for words in commands]
+    middle = ["undelete", "undelete", "plan", "apply", "verify"]
+    freeze, thaw = (["freeze"] * 2, ["thaw"]) if answer == "freeze" else ([], [])
+    assert names == ["preflight", *freeze, *middle, *thaw]
+    assert all("--deletes-only" in words for words in commands if words[0] == "freeze")
+    [apply] = [words for words in commands if words[0] == "apply"]
+    assert ("--accept-unfrozen" in apply) == (answer == "no")
 
 
 def test_more_older_ledgers_than_an_argument_takes_are_saved(tmp_path: Path) -> None:

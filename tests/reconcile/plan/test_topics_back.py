@@ -67,7 +67,7 @@ def back(plan: Plan, shown: int = 10, *, by_records: bool = False) -> TopicsBack
     ],
 )
 def test_a_broker_that_has_another_record_must_unload_the_topic(op: str, state: NodeState, unload: str) -> None:
-    """Whether the plan replaces that record or leaves it; where the store has none a broker may serve it on from memory."""
+    """Whether the plan replaces that record or leaves it; without one a broker may serve it from memory."""
     found = back(Plan([[node("t", op=op)]]))
     [topic] = found.topics
     assert (topic.name, topic.url, topic.node) == (f"{NAMESPACE}/t", "persistent://shop/orders/t", state)
