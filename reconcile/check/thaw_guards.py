@@ -26,6 +26,7 @@ from recovery.codecs.store import (
     Layout,
 )
 from recovery.dataset import Dataset
+from recovery.infer.lost_disks import LostDisk
 
 
 def demand_described(store: MetadataStore, root: str, inventories: Sequence[Dataset]) -> None:
@@ -106,7 +107,14 @@ def demand_restored(
     return {"listed": listing.ledgers, "held": on_bookies.num_rows, "absent": absent.num_rows}
 
 
-def demand_seen(store: MetadataStore, root: str, inventories: Sequence[Dataset], *, accept: int | None = None) -> int:
+def demand_seen(
+    store: MetadataStore,
+    root: str,
+    inventories: Sequence[Dataset],
+    *,
+    accept: int | None = None,
+    lost: Sequence[LostDisk] = (),
+) -> int:
     """Refuse a thaw of bookies with unknown content; return how many these are.
 
     These bookies run, or have a cookie and so can start, and have no inventory. Without any inventory the number must
@@ -117,15 +125,19 @@ def demand_seen(store: MetadataStore, root: str, inventories: Sequence[Dataset],
         root: of the ledgers.
         inventories: of bookies.
         accept: how many bookies may delete what has no record; None: no number was given.
+        lost: what is gone for good: a bookie that was stated so, and does not run, has nothing to delete.
 
     Raises:
         GuardRefusedError: there are others than were accepted, or no inventory was given and no number.
     """
     folders = (*REGISTRATIONS, COOKIES)
-    present = {
-        name for folder in folders for name in store.children(root + folder) or () if f"{folder}/{name}" not in folders
-    }
-    unseen = sorted(present - {bookie for bookie, _ in instances(inventories)})
+
+    def list_names_in(*listed: str) -> set[str]:
+        children = {folder: store.children(root + folder) or () for folder in listed}
+        return {name for folder, names in children.items() for name in names if f"{folder}/{name}" not in folders}
+
+    gone = {disk.bookie for disk in lost if not disk.folder} - list_names_in(*REGISTRATIONS)
+    unseen = sorted(list_names_in(*folders) - gone - {bookie for bookie, _ in instances(inventories)})
     if accept is None and not inventories:
         names = f" ({', '.join(unseen[:EXAMPLES])}{', …' if len(unseen) > EXAMPLES else ''})" if unseen else ""
         raise GuardRefusedError(

@@ -224,7 +224,9 @@ def _demand_safe(run: "_Run", request: ThawRequest) -> dict[str, int | None]:
     thaw_guards.demand_described(run.store, run.root, inventories)
     layout = guards.demand_layout(run.store, run.root, run.layout)
     counts = thaw_guards.demand_restored(run.store, run.root, layout, inventories, accept_absent=accepted.absent)
-    counts["unseen"] = thaw_guards.demand_seen(run.store, run.root, inventories, accept=accepted.unseen)
+    counts["unseen"] = thaw_guards.demand_seen(
+        run.store, run.root, inventories, accept=accepted.unseen, lost=request.lost
+    )
     counts["guarded"] = count_guards(run.store, run.root)
     if inventories:
         counts["left_out"] = thaw_guards.demand_named(

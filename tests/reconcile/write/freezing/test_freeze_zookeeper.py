@@ -354,6 +354,9 @@ def test_a_thaw_without_any_inventory_demands_that_somebody_accepts_it(
     assert run(capsys, *thaw, "--accept-unseen", bookies + 1).code == 5
     with pytest.raises(NoAuthError):
         nobody.get_children(f"{root}/00")
+    # What is stated to be lost has nothing to delete, unless it runs.
+    without = run(capsys, *thaw, "--lost", "b1", "--lost", "b2")
+    assert f"has {max(0, bookies - 1)} bookie" in without.err
     waiting = run(capsys, *thaw, "--accept-unseen", bookies, "--json").result
     assert waiting["counts"]["unseen"] == bookies
     assert f"--accept-unseen {bookies}" in waiting["next"]
