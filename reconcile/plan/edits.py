@@ -320,7 +320,7 @@ class _Editor:
             made = "restored" if guard is None else "guarded"
             # Apply asks for replication to be off where there is any.
             self.changed["guarded_by_names"] += (guard == Guard.NAMED) - (row["guard"] == Guard.NAMED)
-            if was == "released" and _is_hold(row["before"]):
+            if _is_hold(row["before"]):
                 self._outcome[ledger] = made
             elif was not in ("released", made):
                 self.changed.update({was: -1, made: 1})
@@ -344,7 +344,9 @@ class _Editor:
         if ledger in self._edits.accept_loss:
             self.changed["accepted_loss"] += 1
             self._outcome[ledger] = "accepted_loss"
-            return {**row, "op": "remove", "value": None, "acl": None} if was == "released" else None
+            if was != "released":
+                return None
+            return {**row, "op": "remove", "value": None, "acl": None, "guard": None, "choice": 0}
         self.changed["waiting"] += 1
         self._outcome[ledger] = "waiting"
         return None
@@ -432,10 +434,11 @@ class _Editor:
         return removals
 
     def _set_acl(self, rows: pa.Table, buckets: range) -> pa.Table:
-        if self._edits.acl is None and self._edits.acl_of is None:
+        if self._edits.acl is not None:
+            acl: Any = pa.scalar(self._edits.acl, pa.string())
+        elif self._edits.acl_of is None:
             return rows
-        acl: Any = pa.scalar(self._edits.acl, pa.string())
-        if self._edits.acl is None and self._edits.acl_of is not None:
+        else:
             known = self._edits.acl_of.read("ledgers", buckets=buckets, columns=["scope", "ledger", "acl"])
             names = ["scope", "ledger"]
             numbered = rows.select(names).append_column("at", pa.array(np.arange(rows.num_rows)))
@@ -507,7 +510,7 @@ def _find_common_acls(catalog: Dataset) -> dict[str, str]:
 
 def _is_hold(raw: bytes | None) -> bool:
     """Say whether bytes of the store are a hold of ours."""
-    return raw is not None and bool(holds.is_open_hold(ledger_metadata.decode_columns(pa.array([raw], pa.binary())))[0])
+    return bool(holds.is_open_hold(ledger_metadata.decode_columns(pa.array([raw], pa.binary())))[0])
 
 
 def _of_outcome(reconstruction: pa.Table, outcome: str) -> set[LedgerId]:

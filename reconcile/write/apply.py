@@ -315,11 +315,10 @@ class _Run:
         batches = [[action for action in batch if self._earlier.is_open(action.seq)] for batch in window]
         keys = {action.key for batch in batches for action in batch}
         is_plain = all(action.kind == "ledger" and action.guard is None for batch in window for action in batch)
-        is_together = is_plain and self._options.in_flight > 1
-        if not is_together or not keys.isdisjoint(self._flying):
+        if not keys.isdisjoint(self._flying):
             self._writer.finish()
         self._flying = keys
-        if is_together:
+        if is_plain and self._options.in_flight > 1:
             self._writer.begin([self._plan_step(batch) for batch in batches if batch], pool)
             return
         self._carry_out([self._choose_locks(batch) for batch in batches], pool)

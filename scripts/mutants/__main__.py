@@ -44,6 +44,8 @@ TESTS: Final[Mapping[str, Sequence[str]]] = {
     "reconcile/compare": _PLANS,
     "reconcile/write": ("tests/reconcile/write",),
     "reconcile/deletes": ("tests/reconcile/deletes",),
+    "recovery/archive": ("tests/recovery/archive", "tests/reconcile/jobs/archive"),
+    "reconcile/jobs/archive": ("tests/reconcile/jobs/archive",),
     "reconcile/check/impact": ("tests/reconcile/check/impact", "tests/reconcile/jobs/impact"),
 }
 """What is changed, and the tests that belong to it: those of them that need no server are asked."""

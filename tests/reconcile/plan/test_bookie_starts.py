@@ -154,13 +154,6 @@ def test_a_cookie_of_the_store_is_compared(stored: bytes | None, found: str) -> 
     assert KnownBookie("b1:3181").compare(OWN) is StoredCookie.OTHER
 
 
-def test_nothing_is_taken_for_granted_of_a_bookie_that_is_only_named() -> None:
-    """Neither that it was read completely, nor that it is lost: it must not start before somebody says so."""
-    named = KnownBookie("b1:3181")
-    assert (named.complete, named.lost, named.is_only_journals, named.is_index_gone) == (False, False, False, False)
-    assert decide_start(replace(named, source=Source.DISKS), StoredCookie.OWN).reason == "it was not read completely"
-
-
 def test_a_known_bookie_is_kept_in_a_manifest() -> None:
     """As it was."""
     for known in (WHOLE, HARMED, NO_JOURNAL, UNSEEN, replace(DAMAGED, planned=StoredCookie.BLOCKING)):

@@ -406,6 +406,7 @@ def with_acls(folder: Path, nodes: Mapping[str, tuple[str, str | None]], ledgers
             "l", "i", "a", "b",
         ),
         ({"/x": ("layout", "l"), "/y": ("layout", "m"), "/z": ("layout", "m")}, {3: "b"}, "m", "b", "b", "b"),
+        ({"/x": ("layout", "m"), "/y": ("cookie", "m")}, {3: "b"}, "m", "b", "b", "b"),
         # No ledger has any: the commonest of all kinds.
         ({"/x": ("cookie", "c"), "/y": ("layout", "l"), "/z": ("node", "c")}, {1: None}, "l", "c", "c", "c"),
         ({}, {1: "a"}, "a", "a", "a", "a"),
@@ -520,3 +521,35 @@ def test_a_lock_of_a_reused_id_is_not_made_or_removed(
     row = {"kind": "reuse_lock", "op": op, "key": "k"}
     assert editor._edit_action(five, row, {}) == (None if now is None else row | {"op": now})
     assert {name: count for name, count in editor.changed.items() if count} == changed
+
+
+@pytest.mark.parametrize("op", ["create", "replace"])
+@pytest.mark.parametrize("guard", [None, "lock", "named"])
+def test_another_number_leaves_a_record_under_its_guard(op: str, guard: str | None, made: Dataset) -> None:
+    """An end or a length that a person chooses says nothing of copies: what keeps them stays."""
+    one = LedgerId(0, 1)
+    row = rows(made)[key(1)] | {"op": op, "guard": guard}
+    editor = edits._Editor(made, Edits(choose={one: "last_entry=7"}))
+    found = editor._edit_action(one, row, {"last_entry=7": ("last_entry", 7)})
+    assert found is not None
+    assert (found["op"], found["guard"]) == (op, guard)
+    assert ledger_metadata.decode(found["value"]).last_entry == 7
+    assert not any(editor.changed.values())
+
+
+def test_holds_are_removed_behind_the_actions_of_their_bucket(tmp_path: Path) -> None:
+    """Each has a place in the order for itself, also where the plan has nothing else in that bucket."""
+    alike: dict[int, list[int]] = {}
+    for n in range(20_000):
+        alike.setdefault(LedgerId(0, n).bucket, []).append(n)
+    (planned, one, two, *_), (alone, *_) = alike[4], alike[7]
+    held = write_plan(tmp_path / "held", [Ledger(n, SEGMENTS, reason="hole") for n in (one, two, alone)])
+    holds = {row["ledger"]: row["value"] for row in rows(held).values() if row["ledger"]}
+    made = write_plan(tmp_path / "plan", [Ledger(planned, SEGMENTS)])
+    captured(made, MemoryStore(), **{f"L{n}": value for n, value in holds.items()})
+    new = edited(made, tmp_path / "new", accept_loss=frozenset(LedgerId(0, n) for n in (one, two, alone)))
+    found = [(row["seq"], row["ledger"], row["op"]) for row in rows(new).values() if row["ledger"]]
+    assert [(seq >> 32 & 0xFFFF, ledger, op) for seq, ledger, op in found] == [
+        (4, planned, "create"), (4, one, "remove"), (4, two, "remove"), (7, alone, "remove")
+    ]  # fmt: skip
+    assert sorted({seq for seq, *_ in found}) == [seq for seq, *_ in found]

@@ -75,6 +75,18 @@ def test_what_a_manifest_without_hashes_of_buckets_has_is_read_whole(made: Datas
     assert survey_plan(open_dataset(made.path, "plan"), shown=3).is_whole
 
 
+@pytest.mark.parametrize(("most", "is_whole"), [(66 + 63, True), (66 + 62, False)])
+def test_of_a_small_plan_every_row_is_hashed(
+    most: int, is_whole: bool, made: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Up to the bound, actions and ledgers together: whoever alters one that is not shown is seen."""
+    monkeypatch.setattr(plan_glance, "MOST_ROWS", most)
+    rows = made.read("actions").to_pylist()
+    next(row for row in rows if row["ledger"] == 60)["value"] = b"x"
+    found = survey_plan(_with_rows(made, "actions", rows), shown=0)
+    assert (found.is_whole, bool(found.problems)) == (is_whole, is_whole)
+
+
 @pytest.mark.parametrize(("table", "column", "value"), [("actions", "value", b"x"), ("reconstruction", "reason", "NO")])
 def test_a_row_that_is_shown_is_hashed(made: Dataset, table: str, column: str, value: object) -> None:
     """One that was altered under a new manifest is a problem as soon as its bucket is shown, and hinders every use."""

@@ -20,6 +20,7 @@ from reconcile.plan.plan_hash import Hashes, bucket_hashes, ledger_hashes, with_
 from reconcile.rules import sides
 from reconcile.rules.holds import HOLD_MARK, HOLD_PASSWORD_SIZE
 from reconcile.write.apply import Options, apply
+from reconcile.write.plan_actions import survey_plan
 from recovery.codecs import ledger_metadata
 from recovery.codecs.store import Layout, ledger_key
 from recovery.dataset import Dataset, open_dataset, sort_by_key, write_manifest, write_part
@@ -235,7 +236,7 @@ LEFT = (
     left_alone(3, restore=RECORD, guarded=RECORD, opened=OPEN),
     left_alone(4, restore=RECORD, guarded=RECORD),
     left_alone(5, ledger_metadata.encode(HOLD), restore=RECORD),
-    left_alone(6, b"no record", restore=RECORD),
+    left_alone(6, b"no record", restore=RECORD, guarded=RECORD, named=RECORD),
     left_alone(7, ledger_metadata.encode(HOLD), restore=RECORD, guarded=RECORD, named=RECORD),
     left_alone(8, ledger_metadata.encode(HOLD), restore=RECORD),
     left_alone(9, ledger_metadata.encode(HOLD), restore=RECORD),
@@ -350,7 +351,7 @@ def edited(plan: Dataset, folder: Path, **edits: Any) -> Dataset:
 
 
 @pytest.mark.parametrize("label", ["guarded", "guarded by names"])
-@pytest.mark.parametrize("ledger", [2, 7])
+@pytest.mark.parametrize("ledger", [2, 6, 7])
 def test_the_last_choice_is_as_if_it_were_the_only_one(
     ledger: int, label: str, untouched: Dataset, tmp_path: Path
 ) -> None:
@@ -366,6 +367,22 @@ def test_the_last_choice_is_as_if_it_were_the_only_one(
         assert later.read(table).equals(at_once.read(table)), table
     again = edited(later, tmp_path / "again", choose={one: label})
     assert again.manifest["counts"] == later.manifest["counts"]
+
+
+@pytest.mark.parametrize("label", ["restore", "guarded"])
+def test_a_loss_is_accepted_after_a_choice_as_before_it(label: str, untouched: Dataset, tmp_path: Path) -> None:
+    """The hold is removed by its version, without the guard that the choice had: apply takes such a plan."""
+    one = LedgerId(0, 7)
+    at_once = edited(untouched, tmp_path / "once", accept_loss=frozenset({one}))
+    first = edited(untouched, tmp_path / "first", choose={one: label})
+    later = edited(first, tmp_path / "later", accept_loss=frozenset({one}))
+    assert later.manifest["counts"] == at_once.manifest["counts"]
+    for table in ("actions", "reconstruction"):
+        assert later.read(table).equals(at_once.read(table)), table
+    assert (
+        survey_plan(lambda: [later.read("actions").filter(pc.field("op") != LEAVE)], None).planned["ledger", "remove"]
+        == 1
+    )
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,8 @@ def own(topic: str, **more: bytes) -> list[dict[str, Any]]:
 
 def back(plan: Plan, shown: int = 10, *, by_records: bool = False) -> TopicsBack:
     """Return what topics get back."""
-    return list_topics_back(plan, shown, by_records=by_records)  # type: ignore[arg-type]  # what of a dataset is read
+    options = {"by_records": True} if by_records else {}
+    return list_topics_back(plan, shown, **options)  # type: ignore[arg-type]  # what of a dataset is read
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,17 @@ def test_ledgers_whose_objects_are_there_are_marked_once(marks: CopyMarks) -> No
     done = marks.write(rows, AT_MS)
     assert (done.marked, done.elsewhere, done.unmarked, done.lacking) == (len(ledgers), 0, 0, ())
     assert marks.write(rows, AT_MS).marked == 0
-    elsewhere = replace(marks.own.archive.read_some(ledgers)[ledgers[0]], place="s3://another")
+    own = marks.own.archive.read_some(ledgers)[ledgers[0]]
+    for of_other_bytes in (
+        replace(own, checksum="sha256:00"),
+        replace(own, checksum="sha256:00", place="s3://another"),
+    ):
+        marks.own.archive.change(ledgers[:1], lambda *_, other=of_other_bytes: Decision(other), marks.log, rows=1)
+        done = marks.write(rows, AT_MS)
+        is_own = of_other_bytes.place == own.place
+        assert (done.marked, done.elsewhere) == (int(is_own), int(not is_own))
+        assert marks.own.archive.read_some(ledgers)[ledgers[0]] == (own if is_own else of_other_bytes)
+    elsewhere = replace(own, place="s3://another")
     marks.own.archive.change(ledgers[:1], lambda *_: Decision(elsewhere), marks.log, rows=1)
     done = marks.write(rows, AT_MS)
     assert (done.marked, done.elsewhere) == (0, 1)
