@@ -9,7 +9,7 @@ A server writes a transaction down before it is committed; after an election som
                                         or the logs of most participants have it, all of them still in epoch e
                                         or a later epoch goes on from it, and the digest of the tree agrees with that
 
-Within an epoch one leader numbers the transactions, so a zxid names one of them. The same zxid with other bytes in two
+Within an epoch one leader numbers the transactions, so a zxid names one of them. The same zxid with another mark in two
 servers' logs says that they are not of one ensemble. A record of an ended epoch was never committed if the digests of
 the next epoch disagree with it, even if it is in the log.
 
@@ -35,6 +35,8 @@ _PENDING: Final = 1 << 17
 """Transactions that wait for a proof in memory, at most; the rest waits in the logs."""
 _STALLED: Final = 20
 """After so many reads of a server without news, while another one has more, the other one is read."""
+_REREAD: Final = 64
+"""After so many reads, the log of another server that did not go on is read again."""
 _LARGEST_SETTING: Final = 1 << 20
 _SERVER_LINE: Final = re.compile(rb"^server\.([0-9]+)=(.*)$", re.MULTILINE)
 _GROUPS: Final = re.compile(rb"^(group|weight)\.", re.MULTILINE)
@@ -84,7 +86,8 @@ class LoggingServer:
         folders: where its logs come.
         role: what its log holds.
         number: of the server in its ensemble; None: it does not say.
-        waiting: crc of each record behind the proven ones, by zxid.
+        waiting: mark of each record behind the proven ones, by zxid.
+        idle: how many reads in a row found nothing new.
     """
 
     server: Server
@@ -101,6 +104,13 @@ class LoggingServer:
         trees = {path.parent for path in server.snapshots}
         folders = tuple(dict.fromkeys([*(path.parent for path in server.logs), *sorted(trees)]))
         return cls(server, folders, find_role(server), _read_number(trees), LogTail(folders, begun))
+
+    def begin_again(self, begun: int, mark: int | None) -> None:
+        """Read its records after a zxid again; `mark` is of the record of that zxid, as `LogTail` has it."""
+        self.tail.close()
+        self.tail = LogTail(self.folders, begun, mark)
+        self.waiting.clear()
+        self.idle = 0
 
     def find_snapshot(self, previous: int, following: int) -> Path | None:
         """Return a snapshot of a state between the last transaction of an epoch and the first one of a later epoch."""
@@ -245,7 +255,7 @@ class CommittedLog:
                         return
                     previous = item.zxid
                     self._pending.append(item)
-                    source.waiting[item.zxid] = item.crc
+                    source.waiting[item.zxid] = item.mark
                     if source.role is Role.STANDALONE and epoch_of(item.zxid) != epoch_of(self._through):
                         source.role = find_role(source.server)
                 case TakenBack():
@@ -256,13 +266,22 @@ class CommittedLog:
 
     def _read_other(self, source: LoggingServer) -> None:
         """Read the log of a server that only proves the records of another server."""
+        if source.tail.is_broken:
+            source.idle += 1
+            if source.idle < _REREAD:
+                return
+            # What it lacks may be proven by others meanwhile: what comes then is a proof as before.
+            source.begin_again(self._through, None)
         if len(source.waiting) >= _PENDING:
-            return
+            # It is behind, or was: of what others proved first nothing is taken out.
+            source.waiting = {zxid: mark for zxid, mark in source.waiting.items() if zxid > self._through}
+            if len(source.waiting) >= _PENDING:
+                return
         try:
             for item in islice(source.tail.read(), _PENDING):
                 match item:
-                    case Logged():
-                        source.waiting[item.zxid] = item.crc
+                    case Logged(zxid, mark):
+                        source.waiting[zxid] = mark
                     case TakenBack() | Broken():
                         source.waiting.clear()
         except OSError:
@@ -274,9 +293,7 @@ class CommittedLog:
             if source.tail.last > beyond and (self._kept is None or source.tail.last >= self._kept.zxid):
                 first = self._servers[0]
                 for server in (first, source):
-                    server.tail.close()
-                    server.waiting.clear()
-                    server.tail = LogTail(server.folders, self._through, None if self._kept is None else self._kept.crc)
+                    server.begin_again(self._through, None if self._kept is None else self._kept.mark)
                 self._servers[0], self._servers[place] = source, first
                 self._pending.clear()
                 self._broken = None
@@ -335,8 +352,7 @@ class CommittedLog:
 
     def _give_up_late(self, epoch: int, shown: int | None) -> None:
         """Give up transactions that wait for a proof before a break, or if too many of an old epoch wait."""
-        is_full = len(self._pending) >= _PENDING and shown is not None and epoch_of(shown) > epoch
-        if is_full:
+        if len(self._pending) >= _PENDING and max(epoch_of(shown or 0), self.epoch or 0) > epoch:
             why = f"{len(self._pending)} transactions of epoch {epoch} wait for a proof, and a later epoch has begun"
             self._broken = Broken(self._through, self._pending[-1].zxid + 1, why)
         if self._broken is not None:
@@ -370,4 +386,4 @@ class CommittedLog:
     @staticmethod
     def _is_in_most(record: Logged, voting: tuple[int, list[LoggingServer]]) -> bool:
         most, servers = voting
-        return 0 < most <= sum(source.waiting.get(record.zxid) == record.crc for source in servers)
+        return 0 < most <= sum(source.waiting.get(record.zxid) == record.mark for source in servers)

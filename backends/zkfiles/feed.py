@@ -92,6 +92,7 @@ class ShownState:
         self._lock = threading.Lock()
         self._shown: int | None = None
         self._samples: deque[tuple[int, int]] = deque(maxlen=_SAMPLES)
+        self._failure: Exception | None = None
         self._closed = threading.Event()
         self._store: Asked | None = None
         self._thread = threading.Thread(target=self._run, name="zookeeper-shown-state", daemon=True)
@@ -99,6 +100,8 @@ class ShownState:
 
     def take(self) -> tuple[int | None, list[tuple[int, int]]]:
         with self._lock:
+            if self._failure is not None:
+                raise self._failure
             samples = list(self._samples)
             self._samples.clear()
             return self._shown, samples
@@ -123,6 +126,10 @@ class ShownState:
                 # Servers that are gone have logs all the same.
                 _LOG.info("clients cannot ask what is shown: %s", error)
                 self._closed.wait(_PAUSE_S)
+            except Exception as error:  # noqa: BLE001 - who takes the state raises it
+                with self._lock:
+                    self._failure = error
+                return
 
     def _ask(self, store: Asked) -> None:
         asked_ms = self._clock_ms()

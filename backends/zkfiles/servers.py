@@ -5,8 +5,9 @@
     version-2/log.*        transactions; may be in dataLogDir, which then has no snapshots
     version-2/currentEpoch only of an ensemble: the last epoch that the server took part in
 
-Every server of an ensemble writes the same record for a zxid. A server logs a record before it is committed, so the
-last records of a crashed leader may be in no history: if another server goes on with the next epoch from an earlier
+Every server of an ensemble writes the same record for a zxid, except for the parts of a multi that failed: records are
+compared by their `mark`. A server logs a record before it is committed, so the last records of a crashed leader may be
+in no history: if another server goes on with the next epoch from an earlier
 zxid, the records between were never committed.
 
 Source: docs/formats/zookeeper-files.md; Apache ZooKeeper 3.9, FileTxnSnapLog.
@@ -267,7 +268,7 @@ def history_of(logs: Sequence[Log]) -> tuple[History, list[str]]:
             row = np.minimum(np.searchsorted(rows["zxid"], repeated["zxid"]), len(rows) - 1)
             # Servers number the refusal of a request that they cannot parse as the transaction before it.
             equal = (repeated["kind"] == REFUSED) | (rows["zxid"][row] == repeated["zxid"]) & (
-                rows["crc"][row] == repeated["crc"]
+                rows["mark"][row] == repeated["mark"]
             )
             notes += [
                 f"{logs[int(entry['log'])].path} at byte {int(entry['at'])}: zxid {int(entry['zxid']):#x} again, with "
@@ -331,7 +332,7 @@ def are_related(own: History, foreign: History) -> bool:
 
 def _agree(own: Entries, other: Entries) -> bool:
     _, own_rows, other_rows = np.intersect1d(own["zxid"], other["zxid"], return_indices=True)
-    return len(own_rows) > 0 and bool((own["crc"][own_rows] == other["crc"][other_rows]).all())
+    return len(own_rows) > 0 and bool((own["mark"][own_rows] == other["mark"][other_rows]).all())
 
 
 def _without(rows: Entries, void: Sequence[tuple[int, int]]) -> Entries:
@@ -345,7 +346,7 @@ def differences(chosen: Server, own: History, other: Server, foreign: History, u
     """Return how another server's logs differ from the history that was chosen, up to its end and beyond."""
     notes: list[str] = []
     combined, selected, its = np.intersect1d(own.rows["zxid"], foreign.rows["zxid"], return_indices=True)
-    differ = combined[own.rows["crc"][selected] != foreign.rows["crc"][its]]
+    differ = combined[own.rows["mark"][selected] != foreign.rows["mark"][its]]
     if len(differ):
         names = f"in {chosen.name} and {other.name}"
         return [

@@ -38,12 +38,12 @@ class Logged:
 
     Attributes:
         zxid: its number.
-        crc: checksum of its bytes.
+        mark: that of `ENTRY`, the same in every server's log.
         transaction: what it says.
     """
 
     zxid: int
-    crc: int
+    mark: int
     transaction: Transaction
 
 
@@ -95,15 +95,15 @@ class LogTail:
     Args:
         folders: that have logs of the server.
         begun: zxid behind which it begins.
-        crc: checksum of the record of that zxid, which must be in the logs; None: a snapshot has it, perhaps no log.
+        mark: of the record of that zxid, which must be in the logs; None: a snapshot has it, perhaps no log.
     """
 
-    def __init__(self, folders: Sequence[Path], begun: int, crc: int | None = None) -> None:
+    def __init__(self, folders: Sequence[Path], begun: int, mark: int | None = None) -> None:
         self._folders = tuple(dict.fromkeys(folders))
         self._log: _OpenLog | None = None
         self._kept = begun
-        self._kept_crc = crc
-        self._found_kept = crc is None
+        self._kept_mark = mark
+        self._found_kept = mark is None
         self._last = begun
         self._cut = False
         self._doubt: tuple[str, int] = ("", 0)
@@ -117,7 +117,7 @@ class LogTail:
 
     def keep(self, record: Logged) -> None:
         """Mark a record as final: if logs are overwritten, reading starts again after it."""
-        self._kept, self._kept_crc = record.zxid, record.crc
+        self._kept, self._kept_mark = record.zxid, record.mark
 
     def is_unchanged(self) -> bool:
         """Whether the last yielded record is still in its log."""
@@ -172,7 +172,7 @@ class LogTail:
         self.close()
         taken = self._last > self._kept
         self._last, self._cut = self._kept, False
-        self._found_kept = self._kept_crc is None
+        self._found_kept = self._kept_mark is None
         if taken:
             yield TakenBack(self._kept)
 
@@ -199,16 +199,17 @@ class LogTail:
     def _read_log(self, log: _OpenLog) -> Generator[Logged | Broken, None, Frames | None]:
         """Yield the records of the open log from where it was left; return where they end, None: in a break."""
         with _reopen(log) as file:
-            frames = Frames(file, os.fstat(log.file).st_size, log.position, passed=self._last)
+            passed = self._last if self._found_kept else self._kept - 1
+            frames = Frames(file, os.fstat(log.file).st_size, log.position, passed=passed)
             if log.position == 0 and not frames.header():
                 return frames
             log.position = frames.at
-            for zxid, _, kind, crc, size, place in frames:
+            for zxid, _, kind, crc, size, place, mark in frames:
                 is_misnamed = log.last is None and zxid != log.first
                 log.position, log.last = frames.at, (place, txnlog.frame_of(crc, size))
                 if zxid <= self._last:
                     if zxid == self._kept and not self._found_kept and kind != REFUSED:
-                        self._found_kept = crc == self._kept_crc
+                        self._found_kept = mark == self._kept_mark
                         if not self._found_kept:
                             yield self._break(zxid + 1, self._describe_lost(log.path))
                             return None
@@ -218,7 +219,7 @@ class LogTail:
                     yield self._break(zxid, f"{problem}: what is between is not there")
                     return None
                 self._last, self._cut = zxid, False
-                yield Logged(zxid, crc, frames.transaction)
+                yield Logged(zxid, mark, frames.transaction)
             return frames
 
     def _look_behind(self, log: _OpenLog, frames: Frames, *, moves_on: bool) -> str | None:

@@ -46,9 +46,13 @@ _TRIED: Final = 64
 NAME: Final = re.compile(r"log\.([0-9a-f]{1,16})")
 
 ENTRY: Final = np.dtype(
-    [("zxid", "<i8"), ("ms", "<i8"), ("kind", "<i4"), ("crc", "<u4"), ("size", "<u4"), ("at", "<i8")]
+    [("zxid", "<i8"), ("ms", "<i8"), ("kind", "<i4"), ("crc", "<u4"), ("size", "<u4"), ("at", "<i8"), ("mark", "<u4")]
 )
-"""A valid record: `kind` is the transaction's type, `size` that of its payload, `at` is where its frame begins."""
+"""A valid record: `kind` is the transaction's type, `size` that of its payload, `at` is where its frame begins.
+
+`mark` is the same in every server's log: the checksum, but of a multi that failed that of its header. Where a server
+applies such a multi before it is written, there or to a log of a server that is behind, all its parts become refusals.
+"""
 _BATCH: Final = 1 << 14
 
 
@@ -174,7 +178,7 @@ class Frames:
         file: its next byte is the one at `position`.
         size: of the file.
         position: 0, for the header to be read first, or where a frame begins.
-        passed: records up to this zxid are checked and not decoded.
+        passed: records up to this zxid are checked and not decoded; their mark is not to be compared.
 
     Attributes:
         at: first byte behind the last valid record.
@@ -204,7 +208,7 @@ class Frames:
         self.why = End.FILE if whole else End.HEADER
         return False
 
-    def __iter__(self) -> Iterator[tuple[int, int, int, int, int, int]]:
+    def __iter__(self) -> Iterator[tuple[int, int, int, int, int, int, int]]:
         read, size = self._file.read, self._size
         while True:
             position = self.at
@@ -230,15 +234,18 @@ class Frames:
             if zlib.adler32(payload) != crc:
                 self.why = End.CHECKSUM
                 return
+            mark = crc
             if length < HEADER.size or HEADER.unpack_from(payload)[2] > self._passed:
                 try:
                     self.transaction = decode(payload)
+                    if self.transaction.void:
+                        mark = zlib.adler32(payload[: HEADER.size])
                 except MalformedError as error:
                     self.why, self.problem = End.UNKNOWN, f"{error.problem}, at byte {error.at} of it"
                     return
             _, _, zxid, ms, kind = HEADER.unpack_from(payload)
             self.at = position + _FRAME.size + length + 1
-            yield zxid, ms, kind, crc, length, position
+            yield zxid, ms, kind, crc, length, position, mark
 
     def behind(self, last: int) -> str | None:
         """Return the damage of the end; None: it is the normal end of a crash or a clean stop."""
