@@ -138,6 +138,15 @@ def encode(state: State, zxid: int, session: int, ops: list[Op], *, digests: boo
     return payload
 
 
+def refuse(payload: bytes) -> bytes:
+    """Return a multi that failed as a server has it that applied it first: all its parts are refusals."""
+    raw, at = bytearray(payload), 36
+    for _ in range(struct.unpack_from(">i", raw, 32)[0]):
+        struct.pack_into(">i", raw, at, -1)
+        at += 8 + struct.unpack_from(">i", raw, at + 4)[0]
+    return bytes(raw)
+
+
 def frame(payload: bytes) -> bytes:
     """Return a record as it stands in a log."""
     return struct.pack(">qi", zlib.adler32(payload), len(payload)) + payload + b"B"
