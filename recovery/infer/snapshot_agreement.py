@@ -37,7 +37,7 @@ def mark_agreeing(known: Facts, numbers: Ints, shown: pa.Table, records: pa.Tabl
         shown: RECONSTRUCTION of these.
         records: CATALOG_LEDGERS of these.
     """
-    agrees: Mask = _mark_same(shown, records) & pc.equal(records["state"], str(State.CLOSED)).to_numpy()
+    agrees: Mask = mark_same_segments(shown, records) & pc.equal(records["state"], str(State.CLOSED)).to_numpy()
     for name in ("last_entry", "length"):
         agrees &= pc.fill_null(pc.equal(shown[name], records[name]), fill_value=False).to_numpy()
     agrees &= ~_mark_different(shown["key"], records["password_hash"]) & ~_mark_different(
@@ -65,7 +65,7 @@ def _mark_different(shown: pa.ChunkedArray, records: pa.ChunkedArray) -> Mask:
     return is_different
 
 
-def _mark_same(shown: pa.Table, records: pa.Table) -> Mask:
+def mark_same_segments(shown: pa.Table, records: pa.Table) -> Mask:
     """Mark ledgers with segments that are equal for a reader on both sides: with W = E in any order."""
     alike = [
         pc.fill_null(pc.equal(shown[name], records[name]), fill_value=False)

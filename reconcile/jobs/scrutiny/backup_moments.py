@@ -6,8 +6,6 @@ from datetime import datetime
 from reconcile.check.scrutiny.evidence_age import Moment, find_latest
 from reconcile.clusters import Source, demand_of_cluster
 from reconcile.stores import is_backup, split_backup
-from recovery.backup.chain import open_backup
-from recovery.backup.point import find_last_txn
 from recovery.dataset import Dataset
 from recovery.errors import InputError
 
@@ -26,6 +24,9 @@ def read_backup_moments(uri: str, starts: Iterable[datetime], catalog: Dataset) 
     """
     if not is_backup(uri):
         raise InputError(uri, "is no backup: it cannot say what the store held by which time", "name backup:PLACE")
+    from recovery.backup.chain import open_backup  # noqa: PLC0415 - loaded for backups alone
+    from recovery.backup.point import find_last_txn  # noqa: PLC0415 - loaded for backups alone
+
     backup = open_backup(split_backup(uri)[0])
     demand_of_cluster(catalog, str(catalog.path), others=[Source(uri, backup.manifest.binding.get("instance_id"))])
     newest = catalog.manifest["coverage"]["txn"]

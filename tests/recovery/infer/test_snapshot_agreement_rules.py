@@ -11,7 +11,7 @@ import pytest
 from recovery.infer import facts
 from recovery.infer.reconstruct import reconstruct
 from recovery.infer.refusal import Refusal
-from recovery.infer.snapshot_agreement import KEPT, _mark_same, mark_agreeing
+from recovery.infer.snapshot_agreement import KEPT, mark_agreeing, mark_same_segments
 from recovery.model import tables
 from recovery.model.ids import LedgerId
 from recovery.model.metadata import State
@@ -162,6 +162,6 @@ def test_segments_are_compared_as_a_loop_compares_them() -> None:
             pa.Table.from_pylist([pair[n] for pair in pairs], schema=schema)
             for n, schema in enumerate((SHOWN, RECORDED))
         ]
-        assert _mark_same(*sides).tolist() == wanted, pairs
+        assert mark_same_segments(*sides).tolist() == wanted, pairs
         seen.update(wanted)
     assert min(seen.values()) > 30
