@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import grpc
 import pytest
 
 from backends.etcd import rpc
@@ -34,6 +35,8 @@ SEED = int(os.environ.get("BKMETA_SOAK_SEED", "1"))
 PROGRAM = (sys.executable, "-m", "reconcile.cli")
 FIRST = 100_000
 """Id of the first ledger that is made under load."""
+RATE, TOGETHER = 2_000, 20
+"""Changes a second of which the age of a backup's end is measured; changes of a transaction."""
 
 pytestmark = [pytest.mark.real, pytest.mark.spark, pytest.mark.timeout(1800)]
 
@@ -182,3 +185,70 @@ def lose_and_restore(
     assert {key: value for key, value in restored.items() if key in wanted} == wanted
     assert restored.keys() == wanted.keys()
     assert not etcd_server.dump(root + "/bookies/writable/")
+
+
+def measure_cpu_s(process: "subprocess.Popen[bytes]") -> float:
+    """Return what a process has used of processors."""
+    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
+
+
+def write_steadily(server: EtcdServer, root: str, seconds: float) -> int:
+    """Write `RATE` ledgers a second, as far as the server answers so fast, twenty in a transaction; return how many."""
+    began, number, pause = time.monotonic(), 0, threading.Event()
+    record = ledger_metadata.encode(
+        LedgerMetadata(3, 1, 1, 1, State.CLOSED, -1, 0, (Segment(0, ("b1:3181",)),), Digest.CRC32, b"", creator_token=0)
+    )
+    with grpc.insecure_channel(server.hosts, options=[("grpc.enable_http_proxy", 0)]) as channel:
+        stub = rpc.KVStub(channel)
+        while (spent := time.monotonic() - began) < seconds:
+            pause.wait(max(0.0, number / RATE - spent))
+            keys = (root + store.ledger_key(Layout.ETCD, LedgerId(0, number + step)) for step in range(TOGETHER))
+            puts = [rpc.RequestOp(request_put=rpc.PutRequest(key=key.encode(), value=record)) for key in keys]
+            stub.Txn(rpc.TxnRequest(success=puts))
+            number += TOGETHER
+    return number
+
+
+def test_the_end_of_a_backup_under_load_is_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two thousand changes a second, with the defaults: all of them are sealed; the soak prints how old the end was."""
+    seconds = 30.0 if "BKMETA_SOAK_BACKUP" in os.environ else 3.0
+    root, place = "/rpo", tmp_path / "backup"
+    server = EtcdServer(tmp_path)
+    server.start()
+    server.put(root)
+    server.put(root + "/layout", store.layout_bytes(Layout.ETCD))
+    words = ["backup", "follow", "--metadata", f"etcd://{server.hosts}{root}", "--to", str(place)]
+    follower = subprocess.Popen([*PROGRAM, *words], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    ages: list[float] = []
+    ended = threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(0.1):
+            ages.append(time.time() - open_backup(place).manifest.until_ms / 1000)
+
+    try:
+        until(lambda: (place / "head.json").exists() and bool(open_backup(place).manifest.bases), "a base")
+        cpu_s, watcher = measure_cpu_s(follower), threading.Thread(target=watch)
+        watcher.start()
+        began = time.monotonic()
+        written = write_steadily(server, root, seconds)
+        rate = written / (time.monotonic() - began)
+        ended.set()
+        watcher.join()
+        last = server.put(root + "/end")
+        until(lambda: open_backup(place).manifest.through >= last, "all is sealed")
+        cpu_s = measure_cpu_s(follower) - cpu_s
+    finally:
+        ended.set()
+        follower.kill()
+        follower.wait()
+        server.kill()
+    assert sum(link.part.rows for link in open_backup(place).manifest.segments) == written + 1
+    assert run(capsys, "backup", "verify", place, "--json").code == 0
+    with capsys.disabled():
+        ages.sort()
+        sys.stdout.write(
+            f"\n{rate:.0f} changes a second: RPO {ages[len(ages) // 2]:.1f} s in the middle, {ages[-1]:.1f} s at most; "
+            f"{1e6 * cpu_s / written:.0f} µs of CPU a change\n"
+        )
