@@ -222,10 +222,11 @@ ROWS: Final = (
     ),
     Row(
         "backup-point",
-        4.0,
+        6.0,
         "the last moment of a month of a backup, as a catalog of parsed records; against DuckDB that finds the last "
         "change of each key in the same files, and copies the base, both raw",
         1_000_000,
         _backup_point,
+        cpu_goal=8.0,
     ),
 )
