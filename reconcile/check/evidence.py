@@ -1,4 +1,4 @@
-"""What is known of the copies of ledgers: by inventories that were given, and by the last scrutinies.
+"""The facts about copies of ledgers: from given inventories, and from the last scrutinies.
 
 The run of a scrutiny has the lists that bookies gave it, the entries that it found missing, and the bookies that it
 found wiped. All of this covers the run's share of ledgers, and records as they were then: it judges no record that
@@ -56,7 +56,7 @@ COPIES_SEEN: Final = pa.schema(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SeenCopies:
-    """What is known of the copies of some ledgers.
+    """The facts about copies of some ledgers.
 
     Attributes:
         faults: what is wrong with the copies of segments that have ended.
@@ -71,7 +71,7 @@ class SeenCopies:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScrutinyRun:
-    """What the run of a scrutiny knows of copies.
+    """The facts about copies in the run of a scrutiny.
 
     Attributes:
         dataset: of kind scrutiny.
@@ -99,7 +99,7 @@ class ScrutinyRun:
 
     @classmethod
     def open(cls, place: DatasetPlace | str) -> "ScrutinyRun":
-        """Return what a run's folder has.
+        """Read a run's folder.
 
         Raises:
             DatasetError: it is no whole run.
@@ -142,7 +142,7 @@ def open_runs(places: Iterable[DatasetPlace], catalog: Dataset, uri: str) -> tup
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Evidence:
-    """What inventories and runs know of copies; small, and picklable.
+    """The facts about copies from inventories and runs; small, and picklable.
 
     Attributes:
         given: inventories.
@@ -165,7 +165,7 @@ class Evidence:
         nodes: pa.Table | None = None,
         running: Collection[str] | None = None,
     ) -> "Evidence":
-        """Return what is known of the copies of a store's records.
+        """Return the facts about the copies of a store's records.
 
         Args:
             given: inventories.
@@ -187,11 +187,11 @@ class Evidence:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is known."""
+        """Whether there is no evidence."""
         return not (self.given or self.runs)
 
     def see(self, stored: pa.Table, buckets: range | None = None) -> SeenCopies:
-        """Return what is known of the copies of ledgers.
+        """Return the facts about the copies of ledgers.
 
         Args:
             stored: CATALOG_LEDGERS with `RECORD_COLUMNS`, each ledger once, with ids for names of bookies.
@@ -269,7 +269,7 @@ class Evidence:
         lacks: pa.Table,
         listed: pa.Array,
     ) -> pa.Table:
-        """Return what is hidden: what is, and copies that the first lists lack and that the run did not find missing.
+        """Return the hidden copies, and copies that the first lists lack and the run did not find missing.
 
         A run asks again where lists lack something; what it then found is in its findings, and not in its lists.
         """
@@ -287,7 +287,7 @@ class Evidence:
     def _list_wiped(
         self, stored: pa.Table, run: ScrutinyRun | None, lacks: pa.Table, txns: Mapping[str, int | None]
     ) -> pa.Table:
-        """Return the copies that wiped bookies lost: all that records ask of them which have not changed since.
+        """Return the copies that wiped bookies lost: all copies on them by unchanged records.
 
         Args:
             stored: as of `see`.

@@ -35,7 +35,7 @@ from recovery.model.ids import LedgerId, bucket_ranges
 SETTLED_S: Final = 300
 """Age of a lock past which no former holder removes it any more."""
 LISTED: Final = 100
-"""Ledgers that are named one by one; all are counted."""
+"""Most ledgers that are named; all are counted."""
 _READ: Final = 1000
 
 

@@ -1,4 +1,4 @@
-"""The ledgers that a store lists, held against those on bookies' disks: what garbage collection would delete.
+"""The ledgers that a store lists, compared with those on bookies' disks: which ones garbage collection would delete.
 
 Names are listed, no record is read: one request for each folder, several at a time. A listing is not believed where it
 leaves something out: a folder that is named above and cannot be listed makes it incomplete, and a ledger that bookies
@@ -40,7 +40,7 @@ EXAMPLES: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What a store lists.
+    """The listing of a store.
 
     Attributes:
         ids: scope and ledger.
@@ -63,7 +63,7 @@ class Listing:
 
 
 def list_ledgers(store: MetadataStore, root: str, layout: Layout, *, within_s: float = float("inf")) -> Listing:
-    """List the ledgers of a store, for so many seconds at most.
+    """List the ledgers of a store within a time limit.
 
     Raises:
         AccessDeniedError: the root itself may not be listed.
@@ -104,7 +104,7 @@ def list_known_ledgers(inventories: Iterable[Dataset]) -> Iterator[pa.Table]:
 
 
 def demand_each(store: MetadataStore, root: str, layout: Layout, ids: pa.Table) -> npt.NDArray[np.bool_]:
-    """Say which ledgers have a record after all, asked for by key; what may not be read counts as there.
+    """Mark ledgers that have a record when asked for by key; a record that may not be read counts as there.
 
     Args:
         store: only read.
@@ -149,7 +149,7 @@ def list_ledgers_on_bookies(inventories: Sequence[Dataset]) -> pa.Table:
 
 
 def absent_ledgers(held: pa.Table, listing: Listing) -> pa.Table:
-    """Return those that bookies hold and the store does not list, ascending."""
+    """Return the ledgers that bookies hold and the store does not list, ascending."""
     absent: pa.Table = held.join(listing.ids, KEYS.names, join_type="left anti")
     return absent.sort_by([(name, "ascending") for name in KEYS.names])
 

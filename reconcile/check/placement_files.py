@@ -118,7 +118,7 @@ def read_rack_info(opened: "OpenStore") -> dict[str, str]:
 
 
 def read_placement(path: Path) -> PlacementSettings:
-    """Return what a client demands, from its configuration file or a bookie's.
+    """Return the demands of a client, from its configuration file or a bookie's.
 
     Raises:
         InputError: the file cannot be read, or a value is none that BookKeeper takes.

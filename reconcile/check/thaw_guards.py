@@ -54,7 +54,7 @@ def demand_described(store: MetadataStore, root: str, inventories: Sequence[Data
 def demand_restored(
     store: MetadataStore, root: str, layout: Layout, inventories: Sequence[Dataset], *, accept_absent: int = 0
 ) -> dict[str, int | None]:
-    """Refuse a thaw after which bookies would delete what is known to have no record.
+    """Refuse a thaw after which bookies would delete ledgers that are known to have no record.
 
     Args:
         store: must be able to list ledgers.
@@ -160,7 +160,7 @@ def demand_seen(
 def demand_named(
     store: MetadataStore, root: str, layout: Layout, inventories: Sequence[Dataset], *, accept: int = 0
 ) -> int:
-    """Refuse a thaw after which the over-replicated check would delete copies that nothing else has; return how many.
+    """Refuse a thaw after which the over-replicated check would delete the only copies; return their number.
 
     Raises:
         GuardRefusedError: there are others than were accepted.

@@ -53,7 +53,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 SEED_DIGITS: Final = 16
-"""Of the plan's hash: what a sample is drawn with, so that the same plan gives the same sample."""
+"""Part of the plan's hash that seeds a sample: the same plan gives the same sample."""
 
 
 _PIECE: Final = 1 << 16
@@ -61,7 +61,7 @@ _PIECE: Final = 1 << 16
 
 
 _BATCH: Final = 1 << 18
-"""Copies that are looked up before they are read, so that reads ascend through each file."""
+"""Copies that are located before they are read, so that reads ascend in each file."""
 
 
 _READ: Final = 1000
@@ -69,11 +69,11 @@ _READ: Final = 1000
 
 
 _BEHIND: Final = 64
-"""How many times as many entries are asked for behind an end, once all that were asked for are there."""
+"""Factor of the next request for entries after an end, once all requested ones were there."""
 
 
 _MOST_BEHIND: Final = 1 << 12
-"""Entries behind an end that are asked for together: many ledgers may be open."""
+"""Entries after an end in one request: many ledgers may be open."""
 
 
 _RANGES: Final = 5
@@ -126,9 +126,9 @@ class _Ledger:
     entries: Counter[str] = field(default_factory=Counter)
     good: int = 0
     largest: int = 0
-    """Length of the ledger as its entries say it."""
+    """Length of the ledger from its entries."""
     above: int = 0
-    """Entries right behind the end of its record."""
+    """Entries directly after the end of its record."""
     lac: int = -1
     """The largest LAC that these have."""
     behind: Outcome = Outcome.READABLE
@@ -136,7 +136,7 @@ class _Ledger:
 
     @property
     def end(self) -> int:
-        """The last entry of its record; -1 of an open one."""
+        """The last entry of its record; -1 for an open one."""
         return -1 if self.record.last_entry is None else self.record.last_entry
 
     bad_entries: dict[str, list[str]] = field(default_factory=dict)
@@ -161,7 +161,7 @@ class _Piece:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Asked:
-    """What one bookie should hold of a piece: the entries, and (offset of entry, file, position) of each place."""
+    """The entries of a piece that one bookie should hold, and (offset of entry, file, position) of each place."""
 
     piece: _Piece
     offsets: Ints
@@ -251,7 +251,7 @@ class _Run:
     def _choose(
         self, restored: Ints | None, holds: Ints | None
     ) -> Iterator[Iterator[tuple[Mapping[str, object], bytes | None]]]:
-        """Yield batches of (action, stored bytes) of what was drawn."""
+        """Yield batches of (action, stored bytes) of the sample."""
         names = ["scope", "ledger", "op", "kind", "key", "value"]
         passed = [0, 0]
         for buckets in bucket_ranges(self._dataset.rows("actions")):
@@ -391,7 +391,7 @@ class _Run:
     # Reading
 
     def _settle(self) -> None:
-        """Read what was asked for, and end every piece; what these ask for next is left."""
+        """Read the requested entries, and end every piece; requests that these make are left for later."""
         asked_for, pieces = self._asked, self._open
         self._asked, self._open, self._waiting = {}, [], 0
         for bookie, asked in asked_for.items():
@@ -506,7 +506,7 @@ class _Run:
 
 
 def _describe_above(ledger: _Ledger) -> str:
-    """Say what is behind the end of a ledger."""
+    """Report the entries after the end of a ledger."""
     first, last = ledger.end + 1, ledger.end + ledger.above
     entries = f"entry {first}" if first == last else f"entries {first} to {last}"
     shown = (
@@ -518,7 +518,7 @@ def _describe_above(ledger: _Ledger) -> str:
 
 
 def _judge(piece: _Piece, number: int, record: bytes) -> _Copy:
-    """Say what the bytes at a place are; an entry of other ids means that the one searched for is not there."""
+    """Classify the bytes at a place; an entry with other ids means that the wanted one is not there."""
     ledger = piece.ledger
     if not entry.is_of(record, ledger.id, number):
         return _Copy.ABSENT

@@ -1,4 +1,4 @@
-"""What became of ledgers that were read back, and what they are read from."""
+"""The results for ledgers that were read back, and the sources that they are read from."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -19,7 +19,7 @@ Ints = npt.NDArray[np.int64]
 
 
 LISTED: Final = 100
-"""Ledgers with a problem that are named one by one; all are counted."""
+"""Most ledgers with a problem that are named; all are counted."""
 
 
 ABOVE_END: Final = "above_end"
@@ -27,7 +27,7 @@ ABOVE_END: Final = "above_end"
 
 
 class Outcome(StrEnum):
-    """What became of a restored ledger; stored in --json, so never renamed."""
+    """The result for a restored ledger; stored in --json, so never renamed."""
 
     READABLE = "readable"
     MISSING = "missing"
@@ -35,11 +35,11 @@ class Outcome(StrEnum):
     UNCHECKED = "not_checkable"
     LENGTH = "length_differs"
     NO_RECORD = "no_record"
-    """The store has no record of it, or one that cannot be read."""
+    """The store has no record of it, or an unreadable one."""
 
 
 class Stored(StrEnum):
-    """What the store has where the plan has a record; stored in --json, so never renamed."""
+    """The store's record compared with the plan's; stored in --json, so never renamed."""
 
     PLANNED = "as_planned"
     CHANGED = "changed"
@@ -50,24 +50,24 @@ class Stored(StrEnum):
 
 
 class Held(Protocol):
-    """What is asked for the copies of one bookie: its disks, or itself."""
+    """The source of one bookie's copies: its disks, or the bookie itself."""
 
     @property
     def complete(self) -> bool:
-        """Whether nothing was in the way of looking."""
+        """Whether the source could be read whole."""
         ...
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What was, the first few."""
+        """The first few obstacles."""
         ...
 
     def find(self, ledger: LedgerId, wanted: Ints) -> "FoundPlaces":
-        """Return where some entries of a ledger may be read; they ascend and are each there once."""
+        """Return the places of some entries of a ledger, ascending, each once."""
         ...
 
     def each(self, file: Ints, position: Ints, take: Callable[[int, bytes | None], None]) -> None:
-        """Pass on the row and the bytes of each place; None: it could not be read; nothing for an empty place."""
+        """Pass on the row and bytes of each place: None for an unreadable place, empty bytes for an empty one."""
         ...
 
 
@@ -75,17 +75,17 @@ class Cluster(Protocol):
     """Bookies by the names that records give them."""
 
     def get(self, name: str, /) -> Held | None:
-        """Return what is asked for its copies; None if there is nothing."""
+        """Return the source of its copies; None without one."""
         ...
 
     def items(self) -> Iterable[tuple[str, Held]]:
-        """Return those that are there."""
+        """Return the bookies with a source."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A ledger that is not simply readable, and why."""
+    """A ledger with a problem, and the reason."""
 
     ledger: LedgerId
     outcome: str

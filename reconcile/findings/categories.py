@@ -1,4 +1,4 @@
-"""What a finding can say: its category, how grave that is, and what it suggests to do."""
+"""The categories of findings: their severity, their sentence, and their remedy."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Final
 
 
 class Category(StrEnum):
-    """What a finding says; stored, so never renamed. `TRAITS` has it in words."""
+    """The category of a finding; stored, so never renamed. `TRAITS` has its words."""
 
     HELD = "HELD"
     GUARDED = "GUARDED"
@@ -82,7 +82,7 @@ SEVERITY_ORDER: Final = ("critical", "warning", "info")
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What follows from a finding of a category; each run reads it here.
+    """The properties of a category; each run reads them here.
 
     Attributes:
         severity: where nothing makes it another.

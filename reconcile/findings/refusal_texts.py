@@ -1,4 +1,4 @@
-"""Why a ledger is not restored, in words, and what would settle it."""
+"""Reasons why a ledger is not restored, in words, and the evidence that would settle each."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -109,16 +109,16 @@ REASONS: Final[Mapping[Refusal, tuple[str, str]]] = {
     ),
     Refusal.ID_OUT_OF_RANGE: ("an id that no store can name", "a person: no BookKeeper could have made it"),
 }
-"""Refusal → what it means, and what would settle it."""
+"""Refusal → its meaning, and the evidence that would settle it."""
 
 
 def describe_reason(reason: str) -> str:
-    """Return what a stored reason means; itself where this version does not know it."""
+    """Return the meaning of a stored reason; the reason itself if this version does not know it."""
     known = reason in set(Refusal)
     return REASONS[Refusal(reason)][0] if known else reason
 
 
 def describe_remedy(reason: str) -> str:
-    """Return what would settle a stored reason; nothing where this version does not know it."""
+    """Return the evidence that would settle a stored reason; empty if this version does not know it."""
     known = reason in set(Refusal)
     return REASONS[Refusal(reason)][1] if known else ""

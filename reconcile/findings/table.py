@@ -1,4 +1,4 @@
-"""The table FINDINGS, made column by column: what is wrong, what each side says about it, and what to do.
+"""The table FINDINGS, made column by column: the problem, the evidence of each side, and the remedy.
 
 A finding's id is a hash of its category and subject, so it is the same in every run.
 """
@@ -27,7 +27,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Statement:
-    """What one side says: the same of every row, or a column.
+    """One side's statement: the same for every row, or a column.
 
     Attributes:
         side: store, bookies, earlier, history, plan.
@@ -52,7 +52,7 @@ class LedgerKey:
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> "LedgerKey":
-        """Take the key of a row of any table of ledgers."""
+        """Return the key of a row of any table of ledgers."""
         return cls(row["bucket"], row["scope"], row["ledger"])
 
 
@@ -129,7 +129,7 @@ def make_ledger_findings(
 
 
 def make_rows(findings: Iterable[Finding], run: Run) -> pa.Table:
-    """Return findings that were made one by one, as rows."""
+    """Return single findings as rows."""
     return pa.Table.from_pylist([_row(finding, run) for finding in findings], schema=tables.FINDINGS)
 
 

@@ -11,7 +11,7 @@ from recovery.model.ids import LedgerId
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """What one side says.
+    """The statement of one side.
 
     Attributes:
         side: store, bookies, earlier, history, plan.
@@ -66,7 +66,7 @@ class FindingView:
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> "FindingView":
-        """Return what a row of FINDINGS says; of what columns it lacks, nothing."""
+        """Return the view of a row of FINDINGS; missing columns stay empty."""
         category = Category(row["category"])
         ledger = None if row["ledger"] is None else LedgerId(row["scope"], row["ledger"])
         bookies = tuple(row.get("bookies") or ())
@@ -92,12 +92,12 @@ class FindingView:
 
     @property
     def about(self) -> str:
-        """The ledger, path or bookie that it is about."""
+        """The subject: a ledger, path or bookie."""
         return self.subject if self.ledger is None else f"ledger {self.ledger}"
 
     @property
     def name(self) -> str:
-        """Its severity and category, and what it is about."""
+        """Its severity, its category and its subject."""
         return f"{self.severity} {self.category} {self.about}"
 
     @property
@@ -107,7 +107,7 @@ class FindingView:
 
     @property
     def evidence(self) -> str:
-        """The facts that have a value, and what could not be known, in one line."""
+        """The facts with a value, and the unknowns, in one line."""
         facts = "; ".join(map(str, self.known))
         return f"{facts}; not known: {', '.join(self.unknowns)}" if self.unknowns else facts
 
@@ -118,7 +118,7 @@ class FindingView:
 
     @property
     def lines(self) -> tuple[str, str]:
-        """All of it."""
+        """The whole view."""
         return self.line, f"  what to do: {self.remedy}"
 
     def to_json(self) -> dict[str, Any]:
@@ -137,7 +137,7 @@ class FindingView:
 
 
 def fill_in(remedy: str, ledger: LedgerId | None, bookies: tuple[str, ...]) -> str:
-    """Return a remedy with the ledger, and the bookie where it is one, in the place of their names.
+    """Return a remedy with the ledger, and the bookie if the subject is one, filled in.
 
     Args:
         remedy: in which `LEDGER` and `BOOKIE` are names to fill in.

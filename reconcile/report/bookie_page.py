@@ -19,7 +19,7 @@ WORDS = {
     "strays": "it holds entries, and no segment names it",
     "unlisted": "it holds entries, and the store has no record",
 }
-"""What the ledgers of each list are."""
+"""The descriptions of the lists of ledgers."""
 
 
 def bookie_page(sides: "BookieSides", catalog: Dataset, inventories: Sequence[Dataset], *, made: datetime) -> str:

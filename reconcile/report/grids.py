@@ -1,4 +1,4 @@
-"""Grids of a report page: one ledger's entries on each bookie, cut into segments, with what the record sends to each.
+"""Grids of a report page: one ledger's entries on each bookie, by segments, with the shares by the record.
 
 A page shows some ledgers of each list: of every reason, of those with few copies, of those that come back.
 """
@@ -39,7 +39,7 @@ FEW: Final = "few copies"
 
 @dataclass(slots=True)
 class LedgerList:
-    """The ledgers of one list that are shown, as rows of RECONSTRUCTION, and how many it has.
+    """The shown ledgers of one list, as rows of RECONSTRUCTION, and the length of the list.
 
     Attributes:
         outcome: what becomes of them.
@@ -67,12 +67,12 @@ class LedgerList:
 
     @property
     def settled_by(self) -> str:
-        """What would settle it."""
+        """The evidence that would settle it."""
         return describe_remedy(self.reason or "")
 
     @property
     def option(self) -> str:
-        """What `bkmeta plan ledgers` lists it by."""
+        """The list's option of `bkmeta plan ledgers`."""
         if self.reason == FEW:
             return "--few-copies"
         return f"--outcome {self.outcome}" + (f" --reason {self.reason}" if self.reason else "")
@@ -85,7 +85,7 @@ class Selection:
         self._lists: dict[tuple[str, str | None], LedgerList] = {}
 
     def add(self, batch: pa.Table) -> None:
-        """Take some rows of a reconstruction."""
+        """Build from some rows of a reconstruction."""
         outcome, reason = (batch[name].combine_chunks().dictionary_encode() for name in ("outcome", "reason"))
         outcomes, reasons = outcome.dictionary.to_pylist(), [*reason.dictionary.to_pylist(), None]
         keys = [*itertools.product(outcomes, reasons), (BACK, FEW)]
@@ -144,7 +144,7 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """One ledger: what is proposed, and who holds what.
+    """One ledger: the proposal, and the holders of its entries.
 
     Attributes:
         name: its id.
@@ -196,7 +196,7 @@ class LedgerReader:
 
 
 def read_copies(inventories: Sequence[Dataset]) -> LedgerReader:
-    """Return what reads of inventories what grids draw."""
+    """Return a reader of the columns of inventories that grids draw."""
     return LedgerReader(inventories, "copies", ["scope", "ledger", "bookie", "source", "groups", "last"])
 
 
@@ -224,7 +224,7 @@ def grid_of(row: Mapping[str, Any], topic: str | None, copies: LedgerReader) -> 
 
 
 def draw_ledger(ledger: LedgerId, catalog: Dataset, inventories: Sequence[Dataset]) -> Grid:
-    """Return the grid of a ledger by the store's record; where there is none, of what bookies hold."""
+    """Return the grid of a ledger by the store's record; without a record, by the entries on bookies."""
     rows = read_only_ledger(catalog, "ledgers", ledger).to_pylist()
     blank = {"bucket": ledger.bucket, "scope": ledger.scope, "ledger": ledger.ledger}
     row = {"state": None, "segments": None, "last_entry": None, **blank, **(rows[0] if rows else {})}

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What one impact is in one row of the matrix: `caused`, `already` or `none`, and in how many segments."""
+    """One impact in one row of the matrix: `caused`, `already` or `none`, and the number of segments."""
 
     kind: str
     segments: int

@@ -41,11 +41,11 @@ from recovery.place import DatasetPlace
 logger = logging.getLogger(__name__)
 
 FINDINGS_SHOWN: Final = 200
-"""Findings that are listed one by one, holds apart."""
+"""Most findings that are listed, without holds."""
 UNDECIDED_SHOWN: Final = 100
 """Undecided ledgers that are listed."""
 TOPICS_SHOWN: Final = 100
-"""Topics that are listed with what they get back."""
+"""Most topics that are listed with their returning ledgers."""
 _UNDELETE: Final = "undelete"
 """Option of a plan that `undelete` made."""
 CANDIDATES_SHOWN: Final = 100
@@ -57,7 +57,7 @@ VALUES_SHOWN: Final = 20
 
 _COUNTED: Final = [*tables.KEY_COLUMNS, "outcome", "reason", "missing", "last_entry", "highest", "grades"]
 _LONGEST: Final = 200
-"""Characters of a name: bookies, topics and paths are what others wrote."""
+"""Most characters of a name: others chose the names of bookies, topics and paths."""
 _BINS: Final = 10
 _REASONS: Final = {
     "truncated": "the source ends inside a structure",
@@ -79,7 +79,7 @@ _REASONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One bar of a chart: its label, how many, and its share of the longest."""
+    """One bar of a chart: its label, its count, and its share of the longest."""
 
     label: str
     count: int
@@ -87,7 +87,7 @@ class Bar:
 
 
 def bars(counted: Mapping[str, int], *, limit: int = 24) -> list[Bar]:
-    """Return bars, longest first, for a page; what is beyond the limit is summed up."""
+    """Return bars, longest first, for a page; the bars beyond the limit are summed up."""
     ordered = sorted(counted.items(), key=lambda item: (-item[1], item[0]))
     shown, rest = ordered[:limit], ordered[limit:]
     if rest:
@@ -130,7 +130,7 @@ def _damage(inventories: Iterable[Dataset]) -> tuple[Counter[str], int]:
 
 
 def make_environment() -> jinja2.Environment:
-    """Return what renders the templates: names that others chose are shown so that they steer nothing."""
+    """Return the renderer of the templates: foreign names are escaped."""
     loader = jinja2.FileSystemLoader(Path(__file__).with_name("templates"))
     environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
     environment.filters["number"] = lambda value: f"{value:,}"
@@ -147,13 +147,13 @@ def _show_moment(at_ms: int) -> str:
 
 
 def _count_plural(number: int, plural: str) -> str:
-    """Return a number with its noun, which is given as it is of several."""
+    """Return a number with its noun; the noun is given in the plural."""
     singular = f"{plural.removesuffix('ies')}y" if plural.endswith("ies") else plural.removesuffix("s")
     return f"{number:,} {singular if number == 1 else plural}"
 
 
 def _readable(text: object) -> str:
-    """Return a name that others chose as it can be shown: it steers nothing, and has an end."""
+    """Return a foreign name in a safe form: escaped, and cut to a length."""
     shown = printable_line(str(text))
     return shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST - 1]}…"
 
@@ -240,7 +240,7 @@ def plan_page(plan: Dataset, inventories: Sequence[Dataset], *, verdict: str, ma
 
 
 def _categories(counted: Mapping[str, int]) -> list[tuple[str, str, int, str, str]]:
-    """Return category, severity, count, what is wrong and what to do, the gravest first; holds are elsewhere."""
+    """Return category, severity, count, sentence and remedy, the gravest first, without holds."""
     rows = [
         (str(category), TRAITS[category].severity, counted[category], TRAITS[category].says, TRAITS[category].remedy)
         for category in Category
@@ -278,7 +278,7 @@ def _gravity(view: FindingView) -> tuple[int, str, bool, tuple[int, int], str]:
 
 
 def inventory_page(inventory: Dataset, *, verdict: str, made: datetime, notes: Sequence[str] = ()) -> str:
-    """Return the report page of one bookie's inventory; notes are what else its collection said."""
+    """Return the report page of one bookie's inventory; notes: further messages of its collection."""
     sizes = _Sizes()
     sources: Counter[str] = Counter()
     keys: Counter[str] = Counter()
@@ -308,7 +308,7 @@ def inventory_page(inventory: Dataset, *, verdict: str, made: datetime, notes: S
 
 
 def write_page(folder: DatasetPlace, page: Callable[[], str]) -> None:
-    """Write the report page of a dataset beside it; a disk that refuses costs the page only, and is logged.
+    """Write the report page of a dataset beside it; an error of the disk is logged, and costs only the page.
 
     Args:
         folder: the dataset's.

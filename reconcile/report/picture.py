@@ -1,4 +1,4 @@
-"""The picture at the head of a plan's page: what becomes of ledgers and entries, and how well each bookie was seen."""
+"""The picture at the head of a plan's page: outcomes of ledgers and entries, and how well bookies were scanned."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +13,7 @@ from recovery.model.coverage import Coverage
 BOOKIES_DRAWN: Final = 240
 """Tiles of the strip; more cannot be distinguished. The gravest are drawn first."""
 BOOKIES_NAMED: Final = 24
-"""Tiles with a name in sight: of so few bookies all, of more those that are not complete; others show their mark."""
+"""Tiles with a visible name: all if bookies are few, else the incomplete ones; other tiles show their mark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class StackedBar:
-    """A whole of so many, cut by outcome."""
+    """A total, divided by outcome."""
 
     what: str
     total: int
@@ -140,11 +140,11 @@ def strip_of(coverage: Coverage, inventories: Iterable[Dataset]) -> Strip:
 
 
 def ledgers_by_outcome(counts: PlanCounts) -> dict[str, int]:
-    """Return the ledgers on bookies by what a plan does with each; what the store has already it leaves as it is."""
+    """Return the ledgers on bookies by their outcome in a plan; ledgers that the store has stay as they are."""
     names = ("restored", "guarded", "held", "waiting", "deleted", "accepted_loss")
     return {name: getattr(counts, name) for name in names} | {"in_store": counts.in_store_already}
 
 
 def entries_by_outcome(counts: PlanCounts) -> dict[str, int]:
-    """Return the entries of the ledgers that the store lacks, by what becomes of each."""
+    """Return the entries of the ledgers that the store lacks, by outcome."""
     return {name: getattr(counts, f"entries_{name}") for name in SHARES}

@@ -1,4 +1,4 @@
-"""What came of a plan in one sentence, for its report and for who made it."""
+"""The result of a plan in one sentence, for its report and for the person who made it."""
 
 from reconcile.plan.manifest import PlanCounts, PlanManifest
 from reconcile.rules.id_reuse import HISTORIES

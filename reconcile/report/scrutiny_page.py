@@ -30,7 +30,7 @@ GRIDS_SHOWN: Final = 30
 
 @dataclass(slots=True)
 class CategoryRow:
-    """A category: what it says, what to do, how many by severity, the first findings."""
+    """A category: its sentence, its remedy, its counts by severity, its first findings."""
 
     name: str
     says: str

@@ -1,4 +1,4 @@
-"""The page of the service: who leads, what was run, what was found, and how that went over the last runs."""
+"""The page of the service: the leader, the runs, the findings, and the trend over the last runs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class JobRow:
 
 @dataclass(frozen=True, slots=True)
 class FindingRow:
-    """A finding in the table; `command` shows all that is known of its ledger, empty where it is of none."""
+    """A finding in the table; `command` explains its ledger, empty without one."""
 
     finding: FindingView
     command: str
@@ -40,7 +40,7 @@ class FindingRow:
 
 @dataclass(frozen=True, slots=True)
 class ServiceView:
-    """What is shown.
+    """The content of the page.
 
     Attributes:
         instance: that shows it.

@@ -7,7 +7,7 @@ from typing import Final
 WIDTH: Final = 600
 HEIGHT: Final = 90
 UNDECIDABLE: Final = 4
-"""Exit code of a scrutiny that found nothing, and judged too little to say more (docs/operations/exit-codes.md)."""
+"""Exit code of a scrutiny without findings that judged too few copies (docs/operations/exit-codes.md)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class TrendPoint:
 
 @dataclass(frozen=True, slots=True)
 class TrendBar:
-    """A scrutiny as a bar: place and size in the picture, what it is, and its words."""
+    """A scrutiny as a bar: its place and size in the picture, its kind, and its words."""
 
     x: float
     y: float

@@ -1,4 +1,4 @@
-"""How many bytes ledgers have, about how many of them are on bookies, and when the last ones came there.
+"""The bytes of ledgers, their estimated bytes on bookies, and the time of their last entries there.
 
 An entry says how long its ledger is up to it. So the last entry that is held tells the ledger's bytes. A bookie that
 holds a part of the entries is taken to hold the same part of the bytes.

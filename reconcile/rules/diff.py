@@ -1,4 +1,4 @@
-"""What bookies show against what a store holds, ledger by ledger: which records are missing, and which disagree.
+"""Bookies compared with a store, ledger by ledger: missing records, and disagreements.
 
 Both sides are tables of one bucket range, sorted by key, as their datasets give them; nothing is joined across ranges.
 """
@@ -50,7 +50,7 @@ def match(reconstruction: pa.Table, catalog: pa.Table) -> Matched:
 
 
 def disagreements(reconstruction: pa.Table, catalog: pa.Table, matched: Matched, newer: Mask | None = None) -> pa.Table:
-    """Name what the two sides disagree in, one row a disagreement, in no particular order.
+    """Return the disagreements of the two sides, one row each, in no particular order.
 
     Args:
         reconstruction: RECONSTRUCTION.
@@ -92,7 +92,7 @@ def disagreements(reconstruction: pa.Table, catalog: pa.Table, matched: Matched,
 
 
 def list_unknown(stored: pa.Table) -> pa.Table:
-    """Name those with entries, of closed ledgers that no bookie shows; rows as `disagreements` has them.
+    """Return closed ledgers with entries that no bookie shows, as rows of `disagreements`.
 
     Args:
         stored: CATALOG_LEDGERS, of these ledgers.

@@ -1,4 +1,4 @@
-"""Entries that bookies hold above the last entry of a closed ledger: who wrote on after it was closed?
+"""Entries on bookies above the last entry of a closed ledger: a writer may have gone on after the close.
 
 what is held above the end                          severity
 an entry that a LAC shows to be acknowledged        critical: readers do not get what a writer was promised
@@ -30,13 +30,13 @@ from reconcile.rules import sides
 from recovery.model import tables
 
 LISTED: Final = 12
-"""Ranges of entries, and headers, that a finding gives one by one."""
+"""Most ranges of entries, and headers, that a finding lists."""
 _RUNS: Final = 10_000
 """Runs of one group that are read: a writer that went on for so long wrote each entry to its write quorum."""
 
 Runs = list[tuple[int, int]]
 Past = Mapping[tuple[int, int], "Heights"]
-"""(scope, ledger) → what earlier looks saw."""
+"""(scope, ledger) → the results of earlier looks."""
 _HIGHEST: Final = "highest entry, look by look"
 _END: Final = "last_entry"
 LARGEST_LAC: Final = "largest explicit LAC"
@@ -50,7 +50,7 @@ _GOES_ON: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Heights:
-    """What earlier looks saw above the end of a ledger.
+    """The entries above the end of a ledger in earlier looks.
 
     Attributes:
         end: of the record then.
@@ -61,14 +61,14 @@ class Heights:
     highest: tuple[int, ...]
 
     def add(self, end: int, highest: int) -> "Heights":
-        """Return what is known with one more look."""
+        """Add one more look."""
         if end != self.end:
             return Heights(end, (highest,))
         return self if highest <= self.highest[-1] else Heights(end, (*self.highest, highest)[-_MOST_HEIGHTS:])
 
 
 def read_heights(rows: pa.Table) -> Past:
-    """Return what an earlier look saw; FINDINGS in."""
+    """Return the result of an earlier look; FINDINGS in."""
     of_kind = rows.filter(pc.equal(rows["category"], Category.ENTRIES_BEYOND_LAST_ENTRY))
     heights: dict[tuple[int, int], Heights] = {}
     for row in of_kind.select(["scope", "ledger", "evidence"]).to_pylist():
@@ -248,7 +248,7 @@ def _make_finding(
 
 
 def _above(groups: Iterable[Mapping[str, int]], last: int) -> Iterator[tuple[int, int]]:
-    """Yield the runs above an entry, as first and the one behind the last."""
+    """Yield the runs above an entry, as (first, last + 1)."""
     for group in groups:
         first, size, period = group["first"], group["size"], group["period"] or group["size"]
         skipped = max(0, -(-(last + 2 - size - first) // period))
@@ -257,7 +257,7 @@ def _above(groups: Iterable[Mapping[str, int]], last: int) -> Iterator[tuple[int
 
 
 def _merge_runs(runs: Runs) -> Runs:
-    """Return runs in order, those that touch as one."""
+    """Return runs in order; adjacent runs are joined."""
     merged: Runs = []
     for first, end in sorted(runs):
         if merged and first <= merged[-1][1]:

@@ -26,12 +26,12 @@ from recovery.model.metadata import Digest, State
 from recovery.model.tables import KEY_COLUMNS
 
 HOLD_MARK: Final = "bkmeta.hold"
-"""Key of the custom metadata that says why a record is a hold."""
+"""Key of the custom metadata with the reason of a hold."""
 QUARANTINE_MARK: Final = "bkmeta.quarantine"
-"""Key of the custom metadata that says that a hold is the quarantine of a delete, and until when (ISO 8601)."""
+"""Key of the custom metadata that marks a hold as the quarantine of a delete, with its end (ISO 8601)."""
 HOLD_PASSWORD_SIZE: Final = 20
 NAMED_MARK: Final = "bkmeta.guard"
-"""Key of the custom metadata that says that a record names all who may hold anything, and claims no shape."""
+"""Key of the custom metadata of a record that names all possible holders, and claims no shape."""
 _COMPARED: Final = (
     Category.ENTRIES_BEYOND_LAST_ENTRY,
     Category.ENTRIES_MISSING,
@@ -42,9 +42,9 @@ _COMPARED: Final = (
     Category.ENTRIES_MISPLACED,
     Category.OVER_REPLICATED,
 )
-"""Findings of a record that is taken for the true one."""
+"""Findings that assume a record to be the true one."""
 _BESIDE_INDEX: Final = (".log", ".compacted", ".txn")
-"""Files that are beside an index, and are none of it."""
+"""Files beside an index that are no part of it."""
 _SUGGESTED_FOR_FILES: Final = (
     "copy this bookie's folders before it starts; put back the index files that a backup has, or let other bookies' "
     "copies serve these ledgers: bkmeta explain LEDGER"
@@ -65,22 +65,22 @@ def find_holds(catalog: pa.Table) -> pa.Table:
 
 
 def is_hold(stored: pa.Table) -> npt.NDArray[np.bool_]:
-    """Say which records of a store are holds of ours; CATALOG_LEDGERS in."""
+    """Mark records of a store that are holds of bkmeta; CATALOG_LEDGERS in."""
     return _is_marked(stored, HOLD_MARK)
 
 
 def is_named(stored: pa.Table) -> npt.NDArray[np.bool_]:
-    """Say which records of a store are guarded by names alone; the column custom of CATALOG_LEDGERS in."""
+    """Mark records of a store that are guarded by names alone; the column custom of CATALOG_LEDGERS in."""
     return _is_marked(stored, NAMED_MARK)
 
 
 def is_quarantine(stored: pa.Table) -> npt.NDArray[np.bool_]:
-    """Say which records of a store are holds that a delete put there; the column custom of CATALOG_LEDGERS in."""
+    """Mark records of a store that are holds of a delete; the column custom of CATALOG_LEDGERS in."""
     return _is_marked(stored, QUARANTINE_MARK)
 
 
 def is_open_hold(stored: pa.Table) -> npt.NDArray[np.bool_]:
-    """Say which records of a store are holds that wait for evidence; CATALOG_LEDGERS in."""
+    """Mark records of a store that are holds waiting for evidence; CATALOG_LEDGERS in."""
     return is_hold(stored) & ~is_quarantine(stored)
 
 
@@ -153,7 +153,7 @@ def list_guarded(nodes: pa.Table) -> frozenset[LedgerId]:
 
 
 def mark_guarded(stored: pa.Table, guarded: frozenset[LedgerId]) -> npt.NDArray[np.bool_]:
-    """Say which rows are of guarded ledgers; columns scope and ledger in."""
+    """Mark rows of guarded ledgers; columns scope and ledger in."""
     numbers = pa.array([ledger.ledger for ledger in guarded], pa.int64())
     near = np.flatnonzero(pc.is_in(stored["ledger"], value_set=numbers).to_numpy())
     mask = np.zeros(stored.num_rows, np.bool_)
@@ -171,7 +171,7 @@ def count_holes(rows: pa.Table) -> npt.NDArray[np.int64]:
 
 
 def find_guarded(rows: pa.Table, run: Run) -> pa.Table:
-    """Return a finding for each guarded ledger: what it is read by, what that costs, and what may hide more.
+    """Return a finding for each guarded ledger: its reading, the cost, and the possibly hidden copies.
 
     Args:
         rows: RECONSTRUCTION, outcome guarded.
@@ -252,7 +252,7 @@ def find_without_index(
 
 
 def _list_harmed(folders: Sequence[str], harms: Iterable[Mapping[str, Any]]) -> set[LedgerId] | None:
-    """Return the ledgers that the damage of some index folders names; None where one hides others, too."""
+    """Return the ledgers that the damage of some index folders names; None if a folder hides others too."""
     of_index = [harm for harm in harms if not harm["file"].endswith(_BESIDE_INDEX)]
     ledgers = set()
     for folder in folders:
@@ -328,7 +328,7 @@ def find_reopening(released: pa.Table, run: Run) -> pa.Table:
 
 
 def drop_compared(findings: pa.Table, stored: pa.Table, under_guard: npt.NDArray[np.bool_]) -> pa.Table:
-    """Leave out what is said about a guarded record as if it were the true one: it is to be settled.
+    """Leave out findings that assume a guarded record to be the true one: it waits for its settling.
 
     Args:
         findings: of any ledgers.

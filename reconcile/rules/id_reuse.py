@@ -1,4 +1,4 @@
-"""One id of two ledgers: bookies hold another one than the record's, by its key or its headers, or two histories.
+"""One id of two ledgers: by key or headers, bookies hold another ledger than the record's; or they hold two histories.
 
     of a copy                                                   it is another ledger than the record's
     another master key                                          on any bookie
@@ -247,7 +247,7 @@ def _add_beyond_end(
 
 
 def _leave_out_replaced(strays: set[str], members: Collection[str], headers: Mapping[str, set[_Header]]) -> list[str]:
-    """Return the bookies beside a record that no writer replaced: members have no entry above the end that they have.
+    """Return bookies outside of a record that no writer replaced: members lack their entries above the end.
 
     One member may be one of the other ledger's.
     """

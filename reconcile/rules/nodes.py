@@ -1,4 +1,4 @@
-"""What is beside the ledgers, side by side: cookies, registrations, locks, generators, layout, instance id.
+"""Nodes beside the ledgers, compared: cookies, registrations, locks, generators, layout, instance id.
 
 All of these are few: a cluster has some hundred bookies. Under-replication marks may be many, and are columns.
 
@@ -37,7 +37,7 @@ _DIGITS: Final = 12
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Side:
-    """What one catalog has beside the ledgers.
+    """The nodes of one catalog beside the ledgers.
 
     Attributes:
         name: store or earlier.
@@ -55,7 +55,7 @@ class Side:
 
     @classmethod
     def from_catalog(cls, name: str, source: str, nodes: pa.Table, ledgers: int, *, complete: bool) -> "Side":
-        """Take a catalog's nodes; its marks are passed over."""
+        """Read a catalog's nodes, without its marks."""
         rows = nodes.filter(pc.not_equal(nodes["kind"], "mark")).to_pylist()
         return cls(name, source, {row["path"]: row for row in rows}, ledgers, complete)
 
@@ -65,13 +65,13 @@ class Side:
 
     @property
     def in_use(self) -> bool:
-        """Whether a cluster lives here: an empty root lacks everything, which says nothing of one thing."""
+        """Whether a cluster is here: an empty root lacks every node, so one missing node proves nothing."""
         return self.ledgers > 0 or bool(self.kind("cookie"))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bookies:
-    """What the inventories say about bookies.
+    """The facts of bookies from inventories.
 
     Attributes:
         cookies: bookie to the cookie of its disks; None where they have none, or differ.
@@ -97,7 +97,7 @@ def findings(
     raised: frozenset[str],
     now: datetime,
 ) -> Iterator[Finding]:
-    """Yield what is wrong beside the ledgers, one by one.
+    """Yield the findings beside the ledgers.
 
     Args:
         live: the store.

@@ -1,4 +1,4 @@
-"""What upper layers know of ledgers, against what bookies and the store show: findings, and who owns what.
+"""Upper layers' references compared with bookies and the store: findings, and the owners of ledgers.
 
 the reference                                   is
 an end above all that bookies hold              critical where all of them were scanned: acknowledged entries are lost
@@ -41,7 +41,7 @@ def add_owners(keys: pa.Table, references: pa.Table | None) -> pa.Table:
 
 
 def add_tombstones(keys: pa.Table, references: pa.Table | None) -> pa.Table:
-    """Add to a table of ledgers what their tombstones say; null where none names a ledger."""
+    """Add the tombstones to a table of ledgers; null for a ledger without one."""
     if references is None:
         return keys.append_column("tombstone", pa.nulls(keys.num_rows, pa.string()))
     ledgers, referenced = sides.unite([keys, references]).rows
@@ -105,7 +105,7 @@ def unreadable(records: Sequence[tuple[str, str]], gaps: Sequence[str]) -> Itera
 
 
 class _ReferenceJoin:
-    """References with what the other sides have of each, in columns of NumPy; -2 where a number is not known."""
+    """References with the values of the other sides, in columns of NumPy; -2 for an unknown number."""
 
     def __init__(
         self, references: pa.Table, rows: pa.Table, stored: pa.Table, ends: pa.Table, *places: npt.NDArray[np.int64]
@@ -196,7 +196,7 @@ def _find_deleted(joined: _ReferenceJoin, run: Run) -> pa.Table:
 
 
 def _describe_deleted(joined: _ReferenceJoin, run: Run, mask: Mask, side: str, column: str) -> pa.Table:
-    """Return findings of deleted ledgers that are still there; `column` tells how they were."""
+    """Return findings of deleted ledgers that still exist; `column` has the kind of the deletion."""
     rows = joined.rows.filter(pa.array(mask))
     on, in_store = (pa.array(np.where(there[mask], "yes", "no")) for there in (joined.on, joined.in_store))
     statements = [

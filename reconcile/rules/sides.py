@@ -1,4 +1,4 @@
-"""Three sides of each ledger: what bookies show, what the store holds now, and what it held in a snapshot.
+"""Three sides of each ledger: bookies, the store now, and the store in a snapshot.
 
     relation           the store now                the snapshot            what is right
     equal              the same bytes               the same bytes          the store
@@ -105,15 +105,15 @@ SHORT: Final = {
     Relation.SNAPSHOT_ONLY: "in a snapshot only",
     Relation.BOOKIES_ONLY: "on bookies only",
 }
-"""Relation → words for it, behind a number of ledgers."""
+"""Relation → words for it, after a number of ledgers."""
 
 AFTER_SNAPSHOT: Final = "created after the snapshot was taken, or deleted before that"
-"""What a ledger is that only bookies have, where there is a snapshot."""
+"""Words for a ledger that only bookies have, if there is a snapshot."""
 
 _CODES: Final = {relation: code for code, relation in enumerate(Relation)}
 _DIGITS: Final = 12
 _SHOWN: Final = ("state", "last_entry", "digest", "ctime", "password_hash")
-"""Of records that differ: what tells them from each other."""
+"""The fields that distinguish differing records."""
 _STATES: Final = ("OPEN", "IN_RECOVERY", "CLOSED")
 _CLOSED: Final = _STATES.index("CLOSED")
 _SAME_WHERE_MOVED: Final = (
@@ -327,7 +327,7 @@ def are_equal(left: pa.ChunkedArray, other: pa.ChunkedArray) -> Mask:
 
 
 def last_records(compared: Joined, snapshot: pa.Table, history: pa.Table, rows: Rows) -> pa.Table:
-    """Return the last record before its deletion of each of these ledgers: raw, null if nothing knows it, and parsed.
+    """Return the last record before the deletion of each ledger: raw (null if not known), and parsed.
 
     Args:
         compared: from `compare`.

@@ -54,7 +54,7 @@ def find_only_there(
     seen: bool,
     deleted: npt.NDArray[np.bool_] | None = None,
 ) -> pa.Table:
-    """Return a finding for each ledger that only a snapshot has, but for those that were closed without entries.
+    """Return a finding for each ledger that only a snapshot has, unless it was closed without entries.
 
     DELETED_SINCE where the ledger was probably deleted since, else ONLY_IN_EARLIER.
 

@@ -1,4 +1,4 @@
-"""Which ids are used, of all that any source names: no generator may give one of them again.
+"""Used ids of all sources: no generator may give one of them again.
 
     source                         ids
     bookies                        of every ledger that they hold, and the largest that their files name
@@ -27,7 +27,7 @@ from recovery.codecs.store import Layout
 from recovery.codecs.store_kind import kind_of
 
 RAISE_LIMIT: Final = 100_000_000
-"""Largest number that a counter is raised past: more takes hours, and BookKeeper skips an id that has a record."""
+"""Largest number that a counter is raised past: more takes hours, and BookKeeper skips ids with a record."""
 
 FEW_IDS: Final = 8
 """Ids that damage may have made. A cluster that gave ids so far above has more ledgers there."""
@@ -40,7 +40,7 @@ _NO_IDS: Final = np.array([], np.int64)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NamedIds:
-    """Ids by who names them.
+    """Ids by their source.
 
     Attributes:
         recorded: those that a store, a snapshot, a counter or an upper layer names.
@@ -53,7 +53,7 @@ class NamedIds:
 
 @dataclass(frozen=True, slots=True)
 class UsedNumbers:
-    """What some ids say about the generators that give ids.
+    """The evidence of some ids about the generators.
 
     Attributes:
         recorded: key of each counter to the largest number that something beside bookies names.
@@ -133,7 +133,7 @@ def _last_given(nodes: pa.Table, layout: Layout) -> Iterator[int]:
 
 
 def numbers(layout: Layout, named: NamedIds) -> UsedNumbers:
-    """Return what ids say about the generators of a layout."""
+    """Return the evidence of ids about the generators of a layout."""
     ids = np.concatenate([named.recorded, named.on_bookies])
     past_raise = ids > RAISE_LIMIT
     past_short = ids >= store.FIRST_LONG_ID
@@ -148,7 +148,7 @@ def numbers(layout: Layout, named: NamedIds) -> UsedNumbers:
 
 
 def decide_raises(parts: Iterable[UsedNumbers], raise_past: int | None = None) -> RaiseTargets:
-    """Return how far generators are raised, of what all sources say.
+    """Return how far generators are raised, from the evidence of all sources.
 
     Args:
         parts: of sources and bucket ranges.

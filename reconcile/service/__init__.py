@@ -1,1 +1,1 @@
-"""The service: jobs by a schedule, run by one elected instance, and an API to ask it."""
+"""The service: scheduled jobs that one elected instance runs, and an API."""

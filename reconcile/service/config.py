@@ -27,7 +27,7 @@ _ADDRESS: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.\-]+):([0-9]{1,5}
 _NAME: Final = re.compile(r"\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.\-]+")
 NONE: Final = "none"
 READ: Final = "read"
-"""What callers without a token may do."""
+"""The rights of callers without a token."""
 _TOKEN: Final = re.compile(r"([A-Za-z0-9_.\-]{1,64}) ([\x21-\x7e]{16,512})(?: ([a-z,]{1,64}))?")
 _MOST_SHARES: Final = 100
 _INSTANCE: Final = "{instance}"
@@ -51,7 +51,7 @@ ALL_ROLES: Final = frozenset(Role)
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who a token is of.
+    """The owner of a token.
 
     Attributes:
         name: of the caller.
@@ -99,7 +99,7 @@ class Listen:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Who may ask.
+    """The allowed callers.
 
     Attributes:
         tokens: file with a line of name, token and roles for each caller that may change something; mode 0600. Empty:
@@ -117,7 +117,7 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """Bounds of what is asked.
+    """Limits of requests.
 
     Attributes:
         at_once: requests with a token that run a command at the same time; more wait.
@@ -151,7 +151,7 @@ class Gates:
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """Captures of the store that scrutinies, impact checks and maintenances go by.
+    """Captures of the store for scrutinies, impact checks and maintenances.
 
     Attributes:
         max_age: of a capture that is used; it is made again in the background at half of that.
@@ -292,7 +292,7 @@ class Config:
 
 
 def _read_window(text: str) -> tuple[int, int] | None:
-    """Return the begin and the end of a time of the day, in minutes; None: it is none, or has no length."""
+    """Return begin and end of a window of the day, in minutes; None: no window, or an empty one."""
     match = _WINDOW.fullmatch(text)
     if match is None:
         return None
@@ -365,7 +365,7 @@ class _Reader:
 
 
 def _check(config: Config, source: str) -> None:
-    """Check what types cannot say.
+    """Check the rules that types cannot express.
 
     Raises:
         InputError: a value cannot be used.
@@ -422,7 +422,7 @@ def _check(config: Config, source: str) -> None:
 
 
 def list_missing(config: Config) -> list[str]:
-    """Return what a configuration names and this host does not have: hosts of the store, files and folders.
+    """Return the hosts of the store, files and folders of a configuration that this host does not have.
 
     Paths are searched for among further arguments too: each absolute one.
     """
@@ -443,7 +443,7 @@ def list_missing(config: Config) -> list[str]:
 
 
 def read_tls(access: Access) -> ssl.SSLContext | None:
-    """Return what a server needs for TLS; None: it is not encrypted.
+    """Return a server's settings for TLS; None: it is not encrypted.
 
     Raises:
         InputError: the files cannot be read, are none, do not belong together, or the key has a password.

@@ -1,4 +1,4 @@
-"""The whole service: an instance, what asks it, and their end."""
+"""The whole service: an instance, its gRPC and HTTP servers, and their shutdown."""
 
 import logging
 import resource
@@ -39,7 +39,7 @@ class RunningService:
 
 @contextmanager
 def start_service(config: Config, context: Context, program: tuple[str, ...] = PROGRAM) -> Iterator[RunningService]:
-    """Give a service that answers; it ends, and resigns, afterwards.
+    """Yield a running service; it resigns and ends afterwards.
 
     Args:
         config: of it.
@@ -76,7 +76,7 @@ def start_service(config: Config, context: Context, program: tuple[str, ...] = P
 
 
 def _raise_file_limit() -> None:
-    """Let idle connections take as many open files as the system allows: services are started with a thousand."""
+    """Raise the limit of open files for idle connections as far as the system allows; the default is a thousand."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:

@@ -1,1 +1,1 @@
-"""May these bookies be taken away? Told from metadata alone, segment by segment, each with its own E, W and A."""
+"""Whether bookies may be taken away: from metadata alone, segment by segment, each with its own E, W and A."""

@@ -20,7 +20,7 @@ from recovery.codecs.store_kind import KINDS
 Codes = npt.NDArray[np.int32]
 _NONE: Final = -1
 _READ_ONLY: Final = frozenset(kind.places.registrations[1] for kind in KINDS)
-"""Folders of bookies that take no writes."""
+"""Folders of read-only bookies."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,7 +57,7 @@ class Bookies:
         return location if level is Level.RACK else "/" + location.strip("/").split("/")[0]
 
     def code_domains(self, level: Level) -> tuple[tuple[str, ...], Codes]:
-        """Return the failure domains, and which each bookie is in; those without a location are one domain."""
+        """Return the failure domains, and the domain of each bookie; bookies without a location are one domain."""
         domains = [self.domain_of(bookie, level) for bookie in range(len(self.names))]
         named = tuple(sorted({*domains, UNKNOWN}, key=lambda name: (name == UNKNOWN, name)))
         places = {name: code for code, name in enumerate(named)}
@@ -77,7 +77,7 @@ def read_bookies(
 
     Args:
         nodes: path and kind of CATALOG_NODES.
-        alive: registrations are of today.
+        alive: the registrations are current.
         unrecoverable: bookies that a person declared to have lost their data.
         named: bookies that a person named.
         weights: of bookies; others have 1.
@@ -116,7 +116,7 @@ def _list_names(nodes: pa.Table, kind: str) -> set[str]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sets:
-    """Sets of bookies, each to be taken alone; no bookie is in two of them.
+    """Sets of bookies, each taken away alone; no bookie is in two sets.
 
     Attributes:
         labels: of each set.
@@ -141,7 +141,7 @@ class Sets:
         return cls(labels[:-1], np.where(codes == len(labels) - 1, _NONE, codes).astype(np.int32), target)
 
     def change(self, states: States, number: int) -> States:
-        """Return the states of bookies when one set is taken."""
+        """Return the states of bookies when one set is taken away."""
         return np.where(self.of == number, np.maximum(states, np.int8(self.target.state)), states).astype(np.int8)
 
     def list_members(self, bookies: Bookies, number: int) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Which bookies may take a copy that was lost, or the entries of a writer that lost a bookie.
+"""Bookies for a lost copy, or for the entries of a writer that lost a bookie.
 
 A new member is outside the ensemble, writable, and allowed by the placement policy. Several positions of an ensemble
 are filled one after the other, as BookKeeper does. Where a policy demands nothing it is enough to count; else ensembles
@@ -49,7 +49,7 @@ def demands_places(settings: PlacementSettings) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Destinations:
-    """What can be written to now, and when each set is taken.
+    """The writable bookies now, and when each set is taken.
 
     Attributes:
         bookies: as they are now.
@@ -87,7 +87,7 @@ class Destinations:
         return int(self._pools[number]) - writable
 
     def find_lacking(self, segments: Segments, states: States, wanted: Mask, writable: Ints, owner: Ints) -> Mask:
-        """Return which segments lack bookies for the positions that want one.
+        """Mark segments without enough bookies for their positions.
 
         Args:
             segments: of one shape.

@@ -1,4 +1,4 @@
-"""Which segments are hit: as bookies are now, and by each set of bookies that may be taken.
+"""Damaged segments: with bookies as they are now, and for each set of bookies that may be taken.
 
 Only segments that have a bookie of a set can be worse off by what their own bookies become; of the others only those
 that already need a new bookie, when the set takes the last that could be one. So many sets that share no bookie cost
@@ -28,7 +28,7 @@ _ROWS: Final = 1 << 16
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Hits:
-    """Segments and what is wrong with them, as columns.
+    """Segments and their impacts, as columns.
 
     Attributes:
         row: of the segment.
@@ -47,14 +47,14 @@ class Hits:
 
     @classmethod
     def concatenate(cls, parts: "list[Hits]") -> "Hits":
-        """Return all as one."""
+        """Concatenate all parts."""
         empty = np.zeros(0, np.int64)
         return cls(*(np.concatenate([empty, *(getattr(part, f.name) for part in parts)]) for f in fields(cls)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cluster:
-    """What segments are judged by.
+    """The input of the judgement.
 
     Attributes:
         bookies: as they are now.
@@ -70,7 +70,7 @@ class Cluster:
 
 
 def list_hits(segments: Segments, cluster: Cluster, floors: States | None = None) -> Hits:
-    """Return what is hit.
+    """Return the hits.
 
     Args:
         segments: of one shape.
@@ -106,7 +106,7 @@ class _Chunk:
         self._margin = None if cluster.margin is None else cluster.margin[segments.members]
 
     def list_hits(self) -> Iterator[Hits]:
-        """Yield what is hit now, and then by sets."""
+        """Yield the hits now, then those of sets."""
         segments, sets = self._segments, self._cluster.sets
         everything = np.arange(len(segments))
         judgement = self._judge(everything, self._states)
@@ -124,7 +124,7 @@ class _Chunk:
         yield from self._list_of_elsewhere(judgement, now, sets)
 
     def _list_of_sets(self, rows: Ints, owner: Ints, now: _Levels) -> Hits:
-        """Return what is hit when sets that have a bookie of the segments are taken."""
+        """Return the hits of sets that contain a bookie of the segments."""
         taken = self._owners[:, rows] == owner
         current = self._states[:, rows]
         states = np.where(taken, np.maximum(current, np.int8(self._cluster.sets.target.state)), current).astype(np.int8)
@@ -133,7 +133,7 @@ class _Chunk:
         return _list_changes(rows, owner, _Levels(now.level[:, rows], now.entries[:, rows]), rated)
 
     def _list_of_elsewhere(self, judgement: Judgement, now: _Levels, sets: Sets) -> Iterator[Hits]:
-        """Yield what is hit because a set takes bookies that segments without a bookie of it wait for."""
+        """Yield the hits of sets that take bookies needed as destinations by other segments."""
         needy = np.flatnonzero(judgement.copied.any(axis=0) | judgement.replaced.any(axis=0))
         if not len(needy):
             return

@@ -1,4 +1,4 @@
-"""How many bookies may be taken at once, and one such set: what each segment allows, and a search.
+"""The largest set of bookies that may be taken at once: the limits of each segment, and a search.
 
 Of each group of copies only so many may go: all but one of the readable copies of an entry, and fewer than A of the
 bookies that a recovery asks together, those that do not answer already included. Groups that are the same in several
@@ -38,7 +38,7 @@ class Limits:
         self._overall = self._pool
 
     def add(self, segments: Segments, floors: States | None) -> None:
-        """Take what segments allow; what is hit already allows everything."""
+        """Add the limits of segments; a segment that is hit already has none."""
         size, write, ack = segments.shape.ensemble, segments.shape.write, segments.shape.ack
         states = self._states[segments.members]
         occurs = segments.find_residues()
@@ -59,7 +59,7 @@ class Limits:
             self._gather(segments.members[place][:, asked], free, ack - 1 - (write - free.sum(axis=0)))
 
     def _limit_sizes(self, segments: Segments, states: States, copied: Mask, replaced: Mask, occurs: Mask) -> None:
-        """Take how large a set may be that has one of the members: another bookie must be left for each of them."""
+        """Add a limit on sets with one of the members: another bookie must remain for each of them."""
         wants = np.broadcast_to(segments.open, states.shape)
         if self._stops:
             holds = np.zeros(states.shape, np.bool_)
@@ -74,14 +74,14 @@ class Limits:
         self._overall = min([self._overall, *room[waiting].tolist()])
 
     def _gather(self, members: npt.NDArray[np.int32], counted: npt.NDArray[np.bool_], limit: Ints) -> None:
-        """Take groups: of those members of each column that are counted only so many may go."""
+        """Add groups: of the counted members of each column, only a given number may go."""
         rows = np.vstack([np.sort(np.where(counted, members, -1), axis=0), limit]).astype(np.int64)
         for *group, most in _list_different(rows, len(self._states)):
             key = tuple(member for member in group if member >= 0)
             self._groups[key] = min(most, self._groups.get(key, most))
 
     def search(self, candidates: Sequence[int], most: int) -> tuple[list[int], bool]:
-        """Return the largest set of candidates, of at most so many, that is allowed; and whether that is sure."""
+        """Return the largest allowed set of candidates, up to a size; and whether no larger one exists for sure."""
         is_exact = True
         for size in range(min(most, len(candidates), self._overall), 0, -1):
             able = [bookie for bookie in candidates if self._largest[bookie] >= size]
@@ -111,7 +111,7 @@ class _Search:
         self._steps = _STEPS
 
     def run(self) -> tuple[list[int], bool]:
-        """Return the best set, and whether it is sure that there is no larger one."""
+        """Return the best set, and whether no larger one exists for sure."""
         order = sorted(self._of, key=lambda bookie: (len(self._of[bookie]), bookie))
         self._extend([], [bookie for bookie in order if self._allows(bookie)])
         return sorted(self._best), self._steps > 0 or len(self._best) >= self._most

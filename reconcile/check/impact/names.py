@@ -1,4 +1,4 @@
-"""The values of an impact check: states of bookies, what is done to them, what it does to segments, verdicts.
+"""The values of an impact check: states of bookies, actions on them, impacts on segments, verdicts.
 
 state of a bookie   readable   writable   source of copies   destination
 read-write          yes        yes        yes                yes
@@ -13,7 +13,7 @@ from typing import Final
 
 
 class State(IntEnum):
-    """Of a bookie, or of one copy; the greater, the worse, so the worse of two is the greater."""
+    """The state of a bookie, or of one copy; a greater value is worse."""
 
     READ_WRITE = 0
     READ_ONLY = 1
@@ -28,7 +28,7 @@ class State(IntEnum):
 
 
 class Target(StrEnum):
-    """What is done to the bookies that are named."""
+    """The action on the named bookies."""
 
     READ_ONLY = "read-only"
     DOWN = "down"
@@ -41,7 +41,7 @@ class Target(StrEnum):
 
 
 class Impact(StrEnum):
-    """What is wrong with a segment, or with the cluster; values are stored, so never renamed."""
+    """An impact on a segment, or on the cluster; values are stored, so never renamed."""
 
     DATA_LOSS = "DATA_LOSS"
     """An entry has no copy that could ever come back."""
@@ -50,13 +50,13 @@ class Impact(StrEnum):
     RECOVERY_LOSS = "RECOVERY_LOSS"
     """A ledger that is not closed can be neither fenced nor closed."""
     WRITE_AVAILABILITY_LOSS = "WRITE_AVAILABILITY_LOSS"
-    """A writer finds no bookie for one that it lost, or a new ledger finds no ensemble."""
+    """A writer finds no bookie to replace a lost one, or a new ledger finds no ensemble."""
     REBUILDING_STALL = "REBUILDING_STALL"
-    """A lost copy has no source, or no bookie that may take it."""
+    """A lost copy has no source, or no bookie to hold it again."""
     READ_MARGIN_LOSS = "READ_MARGIN_LOSS"
-    """An entry could not be read if one more bookie, or rack, went."""
+    """An entry would be unreadable without one more bookie, or rack."""
     STORAGE_CAPACITY_LOSS = "STORAGE_CAPACITY_LOSS"
-    """Too much of what could be written to be lost."""
+    """Too many of the writable bookies are lost."""
     METADATA_QUORUM = "METADATA_QUORUM"
     """ZooKeeper's own servers on the same hosts lose their majority."""
 

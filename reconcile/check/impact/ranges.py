@@ -33,7 +33,7 @@ SAMPLE: Final = 50
 _UNREADABLE: Final = 20
 """Ledgers with a record that cannot be read, that are named."""
 DAY: Final = timedelta(days=1)
-"""Ledgers that were made so long ago at most show what new ones need."""
+"""Ledgers up to this age show what new ledgers need."""
 _EPOCH_MS: Final = 1000
 
 
@@ -88,7 +88,7 @@ class Covered:
 
 @dataclass(slots=True)
 class RangeAnswer:
-    """What one bucket range came to.
+    """The result of one bucket range.
 
     Attributes:
         ledgers, segments: that were judged.
@@ -123,7 +123,7 @@ class RangeAnswer:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> "RangeAnswer":
-        """Return it from what `dataclasses.asdict` made of it, through JSON."""
+        """Return the object from its JSON form of `dataclasses.asdict`."""
         return cls(
             **{
                 **fields,
@@ -168,7 +168,7 @@ def _rank_sample(segment: SegmentImpact) -> tuple[bool, bool]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Question:
-    """What is asked of every bucket range.
+    """The question for every bucket range.
 
     Attributes:
         catalog: the records.
@@ -208,7 +208,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Range:
-    """The records of a bucket range: rows of CATALOG_LEDGERS, what they say, and their segments with floors."""
+    """The records of a bucket range: rows of CATALOG_LEDGERS, their fields, and their segments with floors."""
 
     rows: pa.Table
     records: Records
@@ -243,7 +243,7 @@ def _read_range(question: Question, buckets: range) -> _Range:
 
 
 def gather_limits(question: Question, buckets: range, limits: Limits) -> None:
-    """Add what a range's segments allow to be taken."""
+    """Add the limits of a range's segments."""
     for segments, floors in _read_range(question, buckets).parts:
         limits.add(segments, floors)
 
@@ -277,7 +277,7 @@ def _answer_range(question: Question, buckets: range) -> RangeAnswer:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Piece:
-    """Segments of one shape, and what is hit of them.
+    """Segments of one shape, and their hits.
 
     Attributes:
         shows_now: existing damage is listed here, and not with another cluster's sets.
@@ -296,7 +296,7 @@ class _Piece:
 
 
 def _find_owners(question: Question, rows: pa.Table) -> Ints:
-    """Return the row of each ledger in `owned`; -1: it is none of them."""
+    """Return the row of each ledger in `owned`; -1: it is not there."""
     if question.owned is None:
         return np.full(rows.num_rows, -1)
     return LedgerRows(question.owned).find(rows)
@@ -311,7 +311,7 @@ def _count_unknown_forms(rows: pa.Table) -> int:
 
 
 def _list_recent_shapes(question: Question, rows: pa.Table, records: Records) -> tuple[list[tuple[int, int, int]], int]:
-    """Return the shapes of ledgers made in the day before the catalog, and how many ledgers nothing dates.
+    """Return the shapes of ledgers created in the day before the catalog, and the number of ledgers without a date.
 
     A ledger is dated by its own time, else by its node's, else by the transaction that made its record: after one that
     the store had a day before. What nothing dates may be of that day.
@@ -348,7 +348,7 @@ def _list_named(question: Question, records: Records) -> list[str]:
 
 
 def _count(pieces: Sequence[_Piece], ledgers: int, answer: RangeAnswer) -> None:
-    """Count what is hit now, and how much more by each set of one cluster."""
+    """Count the hits now, and the additional hits of each set of one cluster."""
     if not pieces:
         return
     labels = pieces[0].cluster.sets.labels

@@ -1,4 +1,4 @@
-"""One segment that is hit, with all that a person needs to believe it."""
+"""One damaged segment, with all facts that a person needs to check it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from reconcile.check.impact.segments.judgement import Judgement, States, judge
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A number as it is, as it would be, and what is needed of it."""
+    """A number now, afterwards, and as needed."""
 
     before: int
     after: int
@@ -35,7 +35,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class SegmentImpact:
-    """What becomes of one segment.
+    """The effect on one segment.
 
     Attributes:
         ledger: in its shortest form.
@@ -79,7 +79,7 @@ class SegmentImpact:
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> "SegmentImpact":
-        """Return it from what `dataclasses.asdict` made of it, through JSON."""
+        """Return the object from its JSON form of `dataclasses.asdict`."""
         changes = {name: Change(**fields[name]) for name in ("copies", "answers", "readable", "writable")}
         members = tuple(Member(**member) for member in fields["members"])
         return cls(**{**fields, **changes, "members": members, "impacts": tuple(fields["impacts"])})
@@ -101,7 +101,7 @@ def describe_segment(
     owner: str | None,
     kind: str | None,
 ) -> SegmentImpact:
-    """Return what becomes of a segment when a set is taken.
+    """Return the effect on a segment when a set is taken.
 
     Args:
         segment: it alone.
@@ -164,6 +164,6 @@ def describe_segment(
 
 
 def _find_worst(was: Judgement, becomes: Judgement, occurs: Any) -> int:  # noqa: ANN401 - a mask
-    """Return the residue with the fewest copies, of those the one that loses most."""
+    """Return the residue with the fewest copies; of equal ones, the one that loses most."""
     rank = becomes.copies[:, 0].astype(np.int64) * 1000 - was.copies[:, 0]
     return int(np.argmin(np.where(occurs[:, 0] | ~occurs[:, 0].any(), rank, np.iinfo(np.int64).max)))

@@ -1,4 +1,4 @@
-"""Ledgers that an upper layer keeps for itself, by their owner as references name it: losing one stops many topics.
+"""Ledgers of an upper layer's own data, by their owner in references: the loss of one stops many topics.
 
     kind              owner begins with, or its topic's name             holds
     cursor            cursor NAME of TOPIC                               the position of a subscription
@@ -21,7 +21,7 @@ _SYSTEM: Final = re.compile(r"pulsar/system/|public/functions/")
 
 
 def name_kind(owner: str) -> str | None:
-    """Return what an upper layer keeps in a ledger; None: messages of a user's topic."""
+    """Return the kind of an upper layer's own ledger; None: messages of a user's topic."""
     kept = _KEPT.match(owner)
     if kept:
         return kept[1]

@@ -30,7 +30,7 @@ _SAMPLE: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class ThinLedgers:
-    """What a sample of ledgers came to.
+    """The result of a sample of ledgers.
 
     Attributes:
         looked_at: ledgers with a readable record.

@@ -1,4 +1,4 @@
-"""Preflight: whether bookies can delete data right now, told from the store's names and from what bookies hold.
+"""Preflight: whether bookies can delete data now, from the store's names and the content of bookies.
 
 A bookie deletes every ledger that it holds and its store does not list, at each pass of its garbage collection, without
 grace. So an empty, partial, wrong or missing store that bookies can list is what is searched for first.
@@ -106,11 +106,11 @@ class _Look:
         self._scanned = {bookie: bool(row["complete"]) for bookie, row in self._about.items()}
 
     def _say(self, level: Level, subject: str, text: str) -> None:
-        """Remark what is good, or not known."""
+        """Add a remark about something good or unknown."""
         self._remarks.append(Remark(level, subject, text))
 
     def _find(self, category: Category, subject: str, text: str, severity: Level | None = None) -> None:
-        """Remark what is wrong; without a severity it is the category's."""
+        """Add a remark about a problem; without a severity it has the category's."""
         statements = (Statement("store", subject, text, "preflight"),)
         self._remarks.append(Remark.from_finding(Finding(category, subject, statements, severity=severity)))
 
@@ -291,7 +291,7 @@ class _Look:
         )
 
     def _demand_older(self, name: str, node: Versioned) -> None:
-        """Say it if a node of the store was created after bookies that belong to it were formatted."""
+        """Report a node of the store that is younger than the format of bookies that belong to the store."""
         if node.created_ms is None:
             return
         created = datetime.fromtimestamp(node.created_ms / 1000, UTC)

@@ -1,4 +1,4 @@
-"""What a bookie's garbage collection is set to, from its configuration file or its HTTP admin API.
+"""The settings of a bookie's garbage collection, from its configuration file or its HTTP admin API.
 
     key                             default      says
     gcWaitTime                      600000       ms between two passes that delete ledgers without a record
@@ -28,7 +28,7 @@ COLLECTION_STOPS: Final = (
     "on etcd a bookie collects nothing more once it has run for gcOverreplicatedLedgerWaitTime (by default 1 day), "
     "so deleted ledgers stay on its disks until it is started again; with 0 it goes on"
 )
-"""BookKeeper's look for copies that no record names takes locks, which its driver for etcd refuses: the pass ends."""
+"""BookKeeper's check for surplus copies takes locks. Its driver for etcd refuses these, and the pass ends."""
 DEFAULT_WAIT_MS: Final = 600_000
 _DEFAULT_OVER_MS: Final = 86_400_000
 _DEFAULT_PORT: Final = "3181"
@@ -39,7 +39,7 @@ _LARGEST_ANSWER: Final = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class BookieSettings:
-    """What one bookie's garbage collection is set to.
+    """The settings of one bookie's garbage collection.
 
     Attributes:
         source: file or address that this is from.
@@ -66,14 +66,14 @@ class BookieSettings:
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """Settings that could not be read, and why."""
+    """Settings that could not be read, with the reason."""
 
     source: str
     problem: str
 
 
 def settings_of(source: str, values: Mapping[str, str], *, forced_now: bool | None = None) -> BookieSettings:
-    """Return what settings by name mean; what cannot be a number counts as not given."""
+    """Parse settings by name; a value that is no number counts as missing."""
     wait = _number(values.get("gcWaitTime"))
     over = _number(values.get("gcOverreplicatedLedgerWaitTime"))
     bookie = values.get("bookieId")
@@ -145,7 +145,7 @@ def _answer(address: str, path: str, within_s: float) -> dict[str, str]:
 
 
 def parse_answer(path: str, raw: bytes) -> dict[str, str]:
-    """Return what a bookie's admin API says.
+    """Return the settings from a bookie's admin API.
 
     Raises:
         ValueError: it is no JSON object.

@@ -1,4 +1,4 @@
-"""What a preflight saw: remarks by how bad they are, and the bookies in the order to stop them."""
+"""The result of a preflight: remarks by severity, and the bookies in the order to stop them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ class Level(StrEnum):
 _SUBJECTS: Final = (
     "root", "ledgers", "index", "instance", "layout", "freeze", "margin", "replication", "registrations", "coverage"
 )  # fmt: skip
-"""What a verdict names first where two things are equally bad."""
+"""The order in a verdict for equally bad remarks."""
 _ORDER: Final = (Level.CRITICAL, Level.WARNING, Level.UNDECIDED, Level.OK)
 
 
@@ -47,7 +47,7 @@ class Remark:
 
     @classmethod
     def from_finding(cls, finding: Finding) -> "Remark":
-        """Return what a finding says, its evidence for people."""
+        """Return the text of a finding, with its evidence for people."""
         text = "; ".join(str(statement.value) for statement in finding.statements)
         return cls(Level(finding.severity or TRAITS[finding.category].severity), finding.subject, text, finding)
 
@@ -72,7 +72,7 @@ class Bookie:
 
     @property
     def wait_ms(self) -> int:
-        """Time between two passes, BookKeeper's default where it was not read."""
+        """Time between two passes; BookKeeper's default if it was not read."""
         return self.settings.wait_ms if self.settings else DEFAULT_WAIT_MS
 
     @property
@@ -95,7 +95,7 @@ class Bookie:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What preflight saw.
+    """The result of a preflight.
 
     Attributes:
         remarks: the worst first.
@@ -127,7 +127,7 @@ class Report:
 
     @property
     def of_strangers(self) -> bool:
-        """Whether only other bookies than those that were compared use the store: it is a cluster's, and not theirs."""
+        """Whether only bookies that were not compared use the store: then it belongs to another cluster."""
         running = [bookie for bookie in self.bookies if bookie.registered != "no"]
         return self.foreign and bool(running) and not any(bookie.inventory for bookie in running)
 
@@ -144,7 +144,7 @@ class Report:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What is wrong, the worst first."""
+        """The problems, the worst first."""
         return tuple(remark.finding for remark in self.remarks if remark.finding is not None)
 
     @property

@@ -1,1 +1,1 @@
-"""Records of one cluster from two sides, held together: two stores, or what is true and what recover would write."""
+"""Records of one cluster from two sides, compared: two stores, or the store and a plan of `recover`."""

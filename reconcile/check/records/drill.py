@@ -1,4 +1,4 @@
-"""What would come back of a cluster's ledgers, if its metadata were lost today: the truth beside what a plan writes.
+"""How much would come back if a cluster's metadata were lost today: the true records compared with a plan's.
 
     class      the record that a plan made without the store
     exact      says what the true one says, in every field
@@ -47,7 +47,7 @@ _WRITTEN: Final = ("create", "replace")
 
 
 class Class(StrEnum):
-    """What becomes of a ledger."""
+    """The outcome of a ledger."""
 
     EXACT = "exact"
     READABLE = "readable"
@@ -57,7 +57,7 @@ class Class(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why; of a ledger that is held it is the hold's own."""
+    """The reason; for a held ledger it is the hold's own."""
 
     GUARDED = "guarded"
     NO_RECORD = "on no bookie that was collected"
@@ -121,7 +121,7 @@ def judge_drill(
     sight: Sight,
     collected: datetime | None,
 ) -> DrillRange:
-    """Say what becomes of each ledger of a bucket range.
+    """Return the outcome of each ledger of a bucket range.
 
     Args:
         true: CATALOG_LEDGERS of the store.
@@ -223,7 +223,7 @@ def _count_unread(records: pa.Table, copies: pa.Table, sight: Sight) -> Ints:
 
 
 def _count_lost(new_records: pa.Table, ends: _Ends, copies: pa.Table, sight: Sight) -> Ints:
-    """Count the entries that the true records serve, and those that would be written do not."""
+    """Count the entries that the true records serve and the plan's records do not."""
     closed = pc.fill_null(pc.equal(new_records["state"], "CLOSED"), fill_value=False).to_numpy()
     last = np.where(closed, pc.fill_null(new_records["last_entry"], -1).to_numpy(), ends.last)
     unread = _count_unread(_close_at(new_records, np.minimum(last, ends.last)), copies, sight)

@@ -14,7 +14,7 @@ Mask = npt.NDArray[np.bool_]
 
 PASSWORD: Final = "password_hash"  # noqa: S105 - a column's name
 FIELDS: Final = (*(field.name for field in tables.METADATA_FIELDS), PASSWORD, "segments", "custom")
-"""What a record says; as columns of CATALOG_LEDGERS."""
+"""The fields of a record, as columns of CATALOG_LEDGERS."""
 
 
 def find_differing(left: pa.Table, right: pa.Table) -> dict[str, Mask]:
@@ -35,7 +35,7 @@ def find_differing(left: pa.Table, right: pa.Table) -> dict[str, Mask]:
 
 
 def _say_nothing_once(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return lists with empty ones as null: a format without custom metadata says what one does that has none."""
+    """Return lists with empty ones as null: a format without custom metadata equals one with empty metadata."""
     if not pa.types.is_list(column.type):
         return column
     return pc.if_else(pc.equal(pc.list_value_length(column), 0), pa.scalar(None, column.type), column)

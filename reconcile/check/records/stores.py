@@ -1,4 +1,4 @@
-"""Two stores of one cluster, before and after a move: every ledger equal, or which field of it is not.
+"""Two stores of one cluster, before and after a move: whether every ledger is equal, and which fields differ.
 
     verdict        the two records
     clean          say the same, in every field; their bytes may be in another form
@@ -26,14 +26,14 @@ Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 _HARMLESS: Final = ("format", "ctime", "custom")
-"""Fields that neither readers nor bookies go by."""
+"""Fields that neither readers nor bookies use."""
 _SHOWN: Final = ("state", "last_entry", "ensemble_size", "write_quorum", "ack_quorum", "digest", "ctime")
 _FIRST, _SECOND = "store", "against"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoresRange:
-    """What is said about a bucket range.
+    """The result of a bucket range.
 
     Attributes:
         findings: FINDINGS.
@@ -50,7 +50,7 @@ class StoresRange:
 
 
 def compare_stores(first: pa.Table, second: pa.Table, run: Run) -> StoresRange:
-    """Hold the records of two stores together; CATALOG_LEDGERS of the same range in."""
+    """Compare the records of two stores; CATALOG_LEDGERS of the same range in."""
     united = unite([side.select(list(tables.KEY_COLUMNS)) for side in (first, second)])
     a, b = united.rows
     count = len(a)

@@ -1,4 +1,4 @@
-"""Findings of bookies: those that are registered and silent, those that the auditor does not know to be gone.
+"""Findings of bookies: registered and silent ones, and lost ones that the auditor does not know.
 
 BOOKIE_SILENT     a bookie is registered, and answered in no look
 AUDITOR_UNAWARE records name a bookie that is not registered, its ledgers are not marked, and: no bookie is elected
@@ -21,13 +21,13 @@ from recovery.errors import Reason
 
 LOST_BOOKIE_DELAY: Final = "/underreplication/lostBookieRecoveryDelay"
 _GAPS: Final = 12
-"""Gaps that are named one by one."""
+"""Most gaps that are named one by one."""
 AUDIT_S: Final = 60.0
 """Seconds that an audit of a lost bookie may take until its first marks exist."""
 
 
 def list_silent(bookies: Iterable[str], why: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield a finding for each bookie that is registered and does not answer; `why`: what came instead."""
+    """Yield a finding for each registered bookie that does not answer; `why`: the error."""
     for bookie in sorted(bookies):
         statements = [
             Statement("store", "registration", "yes", "registration"),

@@ -130,7 +130,7 @@ class Sought:
 
 @dataclass(frozen=True, slots=True)
 class LedgerNow:
-    """What became of a ledger in this run.
+    """The outcome of a ledger in this run.
 
     Attributes:
         verdict: clean, skipped, undecided or a category.
@@ -166,7 +166,7 @@ class LaterRun:
     share: range
 
     def find_ledgers(self, findings: Iterable[Mapping[str, Any]]) -> dict[LedgerKey, LedgerNow]:
-        """Return what became of the ledgers of some findings, without those that the store no longer has."""
+        """Return the outcomes of the ledgers of some findings, without ledgers that left the store."""
         named = {(row["scope"], row["ledger"]) for row in findings if row["ledger"] is not None}
         had, has = (None if store is None else _read_versions(store, named) for store in self.stores)
         marks = self.marks.filter(pc.is_in(self.marks["ledger"], value_set=_list_numbers(named)))
@@ -201,7 +201,7 @@ def _list_numbers(ledgers: Collection[LedgerKey]) -> pa.Array:
 
 
 def _read_versions(store: Dataset, ledgers: Collection[LedgerKey]) -> dict[LedgerKey, tuple[Any, ...]]:
-    """Return what tells a version of each of some records from another one; last their last entries."""
+    """Return columns that identify the version of each record; the last column has the last entries."""
     rows = select_rows(store, "ledgers", ledgers, ["version", "changed_txn", "last_entry"])
     return {(row["scope"], row["ledger"]): (row["version"], row["changed_txn"], row["last_entry"]) for row in rows}
 

@@ -1,4 +1,4 @@
-"""What a scrutiny did not judge of the copies that records of closed ledgers ask for, by reason."""
+"""Copies of closed ledgers that a scrutiny did not judge, by reason."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -37,7 +37,7 @@ _PAIR: Final = ("scope", "ledger", "bookie")
 
 @dataclass(frozen=True, slots=True)
 class ReadAge:
-    """How much of what was judged earlier runs had read.
+    """How many of the judged copies earlier runs had read.
 
     Attributes:
         entries: copies of entries.
@@ -49,11 +49,11 @@ class ReadAge:
 
     @classmethod
     def from_json(cls, fields: list[Any]) -> Self:
-        """Return what `to_json` made."""
+        """Return the object from the values of `to_json`."""
         return cls(int(fields[0]), None if fields[1] is None else datetime.fromisoformat(fields[1]))
 
     def to_json(self) -> list[Any]:
-        """Return it as it travels to the driver, and as a manifest keeps it."""
+        """Return the JSON form, for the driver and for a manifest."""
         return [self.entries, None if self.oldest is None else self.oldest.isoformat()]
 
     def add(self, other: "ReadAge") -> "ReadAge":
@@ -70,7 +70,7 @@ def keep_valid(
     cookies: Mapping[str, int],
     known_txn: int | None,
 ) -> pa.Table:
-    """Return what earlier runs read and what still counts; READS in and out.
+    """Return the reads of earlier runs that still count; READS in and out.
 
     Args:
         reads: of the run before.
@@ -97,7 +97,7 @@ def keep_valid(
 
 
 def add_earlier(samples: pa.Table, reads: pa.Table) -> tuple[pa.Table, ReadAge]:
-    """Return what is known of bookies that were asked, with what earlier runs read of them, and how old that is.
+    """Return the entries of asked bookies, with the reads of earlier runs, and their age.
 
     Args:
         samples: SAMPLES of this run, a row a ledger and bookie.
@@ -119,7 +119,7 @@ def add_earlier(samples: pa.Table, reads: pa.Table) -> tuple[pa.Table, ReadAge]:
 
 
 def note_reads(samples: pa.Table, stored: pa.Table, reads: pa.Table, run: int, begin: datetime) -> pa.Table:
-    """Return what the next run will know: what this one read, and what is known besides; READS.
+    """Return the reads for the next run: those of this run, and earlier ones that count; READS.
 
     Args:
         samples: SAMPLES of this run alone.
@@ -142,7 +142,7 @@ def note_reads(samples: pa.Table, stored: pa.Table, reads: pa.Table, run: int, b
 
 
 def _match(rows: pa.Table, others: pa.Table, names: Sequence[str]) -> tuple[Ints, Ints]:
-    """Return each pair of a row and another one that are alike in some columns, as places in both."""
+    """Return the pairs of rows of two tables that are equal in some columns, as places in both."""
     sides = [
         table.select(list(names)).append_column(name, pa.array(np.arange(table.num_rows)))
         for name, table in (("row", rows), ("other", others))
@@ -152,7 +152,7 @@ def _match(rows: pa.Table, others: pa.Table, names: Sequence[str]) -> tuple[Ints
 
 
 def _take_away(reads: pa.Table, others: pa.Table, columns: Sequence[str]) -> pa.Table:
-    """Return what was read without the entries that other rows of the same ledger and bookie list; READS in and out."""
+    """Return the reads without entries that other rows of the same ledger and bookie list; READS in and out."""
     place, other = _match(reads, others, _PAIR)
     if not len(place):
         return reads

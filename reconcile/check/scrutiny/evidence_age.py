@@ -1,4 +1,4 @@
-"""How old inventories are beside the store's records: the last transaction that the store had before each began.
+"""The age of inventories, compared with the store's records: the last transaction of the store before each began.
 
     what the inventory says                 its age
     a transaction of this store             that one
@@ -33,7 +33,7 @@ class Moment:
 
     @classmethod
     def from_json(cls, fields: list[Any]) -> Self:
-        """Return what `to_json` made."""
+        """Return the object from the values of `to_json`."""
         return cls(int(fields[0]), datetime.fromisoformat(fields[1]))
 
     def to_json(self) -> list[Any]:
@@ -75,5 +75,5 @@ def find_ages(
 
 
 def find_latest(started: datetime) -> datetime:
-    """Return until when, by any clock, what the store had is from before an inventory that began at a time."""
+    """Return the time before which, by any clock, changes of the store precede an inventory that began at a time."""
     return started - CLOCK_SKEW

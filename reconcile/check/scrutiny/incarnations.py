@@ -94,7 +94,7 @@ def read_cookies(nodes: pa.Table) -> dict[str, int]:
 
 
 def read_wiped(rows: pa.Table) -> dict[str, Wiped]:
-    """Return bookie → what an earlier run knew of it; WIPED in."""
+    """Return bookie → the facts of an earlier run; WIPED in."""
     return {row["bookie"]: Wiped(**row) for row in rows.to_pylist()}
 
 
@@ -105,7 +105,7 @@ def make_wiped_rows(wiped: Iterable[Wiped]) -> pa.Table:
 
 
 def find_beginnings(cookies: Mapping[str, int], known: Mapping[str, Wiped]) -> dict[str, int]:
-    """Return bookie → the transaction before which nothing shows that it was there with what it has now.
+    """Return bookie → the transaction before which nothing proves that it had its present data.
 
     Args:
         cookies: as `read_cookies` returns them.
@@ -118,7 +118,7 @@ def find_beginnings(cookies: Mapping[str, int], known: Mapping[str, Wiped]) -> d
 
 
 def _has_same_cookie(known: Wiped, cookies: Mapping[str, int]) -> bool:
-    """Whether no cookie was made for a wiped bookie since; one that was removed with its ledgers left is none."""
+    """Whether no cookie was made for a wiped bookie since; a removed cookie does not count while its ledgers remain."""
     return cookies.get(known.bookie, known.cookie_txn) == known.cookie_txn
 
 
@@ -152,7 +152,7 @@ def find_wiped(
     txn: int | None,
     begun: datetime,
 ) -> list[Wiped]:
-    """Return the bookies that may be wiped; what they lack is counted by `count_lacking`.
+    """Return the bookies that may be wiped; `count_lacking` counts their missing copies.
 
     Args:
         traces: of bookies, in the whole share.

@@ -56,7 +56,7 @@ _DOUBTS: Final = np.array(["", *(doubt.name.lower().replace("_", " ") for doubt 
 
 @dataclass(frozen=True, slots=True)
 class Demands:
-    """What is demanded of a cluster.
+    """The demands on a cluster.
 
     Attributes:
         grace_s: seconds that a mark, or a recovery, may last.
@@ -71,7 +71,7 @@ class Demands:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Judgement:
-    """What one look says.
+    """The result of one look.
 
     Attributes:
         findings: FINDINGS.
@@ -217,7 +217,7 @@ def _give_keys(records: pa.Table, rows: pa.Table) -> pa.Table:
 
 
 def _give_missing(records: pa.Table, rows: pa.Table, earlier: pa.Table | None, run: Run) -> pa.Table:
-    """Return MISSING of `MISSING_ROWS`; what only an earlier look saw keeps its time."""
+    """Return MISSING of `MISSING_ROWS`; rows from an earlier look alone keep their time."""
     missing = _give_keys(records, rows).rename_columns({"changed_txn": "record_txn"})
     seen = pa.array([run.at] * missing.num_rows, MISSING.field("seen").type)
     known = missing["known"].to_numpy()
@@ -292,7 +292,7 @@ def _find_guarded(stored: pa.Table, replication: Replication) -> Mask:
 
 
 def _count_lost(marked: Mask, faults: CopyFaults, *, everywhere: bool) -> Ints:
-    """Return of each ledger how many entries no bookie has, of closed ones that are marked; of others 0."""
+    """Return how many entries of each closed, marked ledger no bookie has; 0 for other ledgers."""
     lost = np.zeros(len(marked), np.int64)
     if everywhere:
         rows = faults.faults.filter(pc.equal(faults.faults["fault"], int(Fault.LOST)))

@@ -1,4 +1,4 @@
-"""Findings over runs: since when each is known, what a person suppressed until when, what left the store at once.
+"""Findings over runs: when each was first found, suppressions and their ends, ledgers that vanished together.
 
 A suppression is TOML; it hides a finding from the exit code, and never from the report:
 
@@ -32,7 +32,7 @@ _FORM: Final = (
 )
 MASS_AT_LEAST: Final = 10
 MASS_SHARE: Final = 0.1
-"""More ledgers than both, of those that the run before listed, are not believed to have been deleted on purpose."""
+"""If more ledgers than both limits vanished since the run before, they were probably not deleted on purpose."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Suppression:
 
 @dataclass(frozen=True, slots=True)
 class Lifecycle:
-    """What is known of findings besides this run; small, and picklable.
+    """The history of findings before this run; small, and picklable.
 
     Attributes:
         first_seen: id → when the finding was seen first, of the earlier run; None: there is none.
@@ -74,7 +74,7 @@ class Lifecycle:
     suppressions: tuple[Suppression, ...] = field(default=())
 
     def apply(self, findings: pa.Table) -> pa.Table:
-        """Return findings with when they were seen first, and with what is suppressed marked so; FINDINGS in."""
+        """Return findings with their first time, and with suppressed ones marked; FINDINGS in."""
         if self.first_seen and findings.num_rows:
             known = [self.first_seen.get(key) for key in findings["id"].to_pylist()]
             earlier = pa.array(known, findings.schema.field("first_seen").type)
@@ -90,7 +90,7 @@ class Lifecycle:
 
 
 def read_suppressions(path: Path, today: date) -> tuple[tuple[Suppression, ...], tuple[Suppression, ...]]:
-    """Return the suppressions of a file that hold, and those that are over.
+    """Return the suppressions of a file that still hold, and the expired ones.
 
     Raises:
         InputError: the file cannot be read, is no TOML, or an entry is not as it should be.
@@ -154,7 +154,7 @@ def _replace(findings: pa.Table, name: str, values: Any) -> pa.Table:  # noqa: A
 
 
 def is_mass(vanished: int, listed: int) -> bool:
-    """Say whether so many ledgers of those that the run before listed are not believed to have been deleted."""
+    """Whether too many ledgers of the run before vanished for deletions on purpose."""
     return vanished > max(MASS_AT_LEAST, MASS_SHARE * listed)
 
 

@@ -1,4 +1,4 @@
-"""The second look: nothing is reported of a ledger that was seen once.
+"""The second look: no finding is reported after a single look.
 
     a look at a suspect says                      after a look that found the same record   another record
     the record is gone                            skipped: gone                             skipped: gone
@@ -97,7 +97,7 @@ class Outcome:
 
 
 def look_again(suspect: Suspect, look: Look, *, rechecks: int) -> Outcome:
-    """Decide what becomes of a suspect.
+    """Decide the outcome of a suspect.
 
     Args:
         suspect: as the looks before left it.

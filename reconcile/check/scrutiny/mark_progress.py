@@ -1,4 +1,4 @@
-"""Marks of closed ledgers over runs: how many, how old, and whether any of them falls.
+"""Marks of closed ledgers over runs: their number, their age, and whether any is removed.
 
 A replication worker that copies a ledger removes its mark; one that copies a part of it changes the mark. Where no mark
 that was there is gone or changed, for `RUNS` runs or two windows of the grace, no worker makes progress. Marks that are
@@ -24,7 +24,7 @@ _DAY_S: Final = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class MarkProgress:
-    """What the marks of closed ledgers did up to this run.
+    """The progress of the marks of closed ledgers up to this run.
 
     Attributes:
         number: how many there are.
@@ -44,7 +44,7 @@ class MarkProgress:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Self:
-        """Return what `to_json` made."""
+        """Return the object from the values of `to_json`."""
         oldest = fields["oldest"]
         return cls(
             fields["number"],
@@ -70,7 +70,7 @@ class MarkProgress:
 def follow_marks(
     marks: pa.Table, begun: datetime, earlier_marks: pa.Table | None, earlier: MarkProgress | None, earlier_at: datetime
 ) -> MarkProgress:
-    """Return what marks did since the run before.
+    """Return the progress of marks since the run before.
 
     Args:
         marks: `MARKS` of closed ledgers.

@@ -1,6 +1,7 @@
 """The repair of ledgers as the store shows it: marks, locks, the auditor, and how long a mark may last.
 
-A mark says since when by its own ctime, else by its node's. One that is older than the grace is a finding, with why:
+The age of a mark is that of its own ctime, else of its node's. A mark that is older than the grace is a finding, with a
+reason:
 
     reason                 when                                                          the first that holds
     guarded                the ledger's lock is a guard of a restore: no worker replicates it until it is settled
@@ -66,7 +67,7 @@ MARKS: Final = pa.schema(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Replication:
-    """What a store has beside its ledgers for their repair; small but for the marks.
+    """The nodes of a store for the repair of ledgers; small except for the marks.
 
     Attributes:
         marks: of `MARKS`, a row a marked ledger.
@@ -96,7 +97,7 @@ class Replication:
 
     @classmethod
     def from_nodes(cls, nodes: pa.Table, kind: StoreKind, part: range | None = None) -> Self:
-        """Read what CATALOG_NODES has.
+        """Read CATALOG_NODES.
 
         Args:
             nodes: of a store.
@@ -137,7 +138,7 @@ class Replication:
 
 
 def _tell_since(row: Mapping[str, Any]) -> str:
-    """Return when a node was made, in words that go behind what it is; nothing where the store does not say."""
+    """Return the creation time of a node, as words to append; empty if the store does not keep it."""
     made = row["created_at"]
     return "" if made is None else f" since {made.isoformat(timespec='seconds')}"
 
@@ -223,7 +224,7 @@ def find_overdue(stored: pa.Table, late: pa.Table, lost: Ints, replication: Repl
 
 
 def _find_lacking(record: Mapping[str, Any], replicas: Sequence[str], replication: Replication) -> frozenset[str]:
-    """Return the bookies that lack copies: those that the mark names; without any, those that are not registered."""
+    """Return the bookies that lack copies: the ones in the mark; without any, the unregistered ones."""
     members = {name for segment in record["segments"] or () for name in segment["members"]}
     return frozenset(replicas or members - replication.registered)
 

@@ -1,4 +1,4 @@
-"""Bookies that were replaced in a ledger, and have entries from after that: what is to be compared of them.
+"""Replaced bookies of a ledger with entries from after their replacement: the entries to compare.
 
 A writer that loses a bookie goes on with another one, and sends it what was on its way: then both have the same there.
 Entries that differ came from a writer that still took the old bookie for a member: a second writer, or the same one
@@ -66,7 +66,7 @@ def find_comparable(stored: pa.Table, findings: pa.Table) -> pa.Table:
 def list_comparisons(
     record: Mapping[str, Any], strays: Sequence[str], groups: Sequence[Mapping[str, int]]
 ) -> Iterator[Comparison]:
-    """Yield what is to be compared of a closed ledger.
+    """Yield the comparisons for a closed ledger.
 
     Args:
         record: a row of CATALOG_LEDGERS.

@@ -1,4 +1,4 @@
-"""Two scrutinies of one cluster compared: which findings are new, which changed, which are gone and what resolved them.
+"""Two scrutinies of one cluster compared: new, changed and missing findings, and what resolved the missing ones.
 
     a finding that is gone                              so
     its bucket is not in the later run's share          not searched for
@@ -49,7 +49,7 @@ class GoneFinding:
 
     @property
     def line(self) -> str:
-        """It in one line, with what resolved it."""
+        """The finding in one line, with its resolution."""
         view = FindingView.from_row(self.row)
         since = view.first_seen.isoformat(timespec="seconds")
         return f"{'resolved' if self.is_resolved else 'gone'}: {view.name}, seen since {since}: {self.why}"
@@ -70,7 +70,7 @@ class GoneFinding:
 
 @dataclass(frozen=True, slots=True)
 class ChangedFinding:
-    """A finding that both runs have, and that is not the same.
+    """A finding that both runs have, with differences.
 
     Attributes:
         row: of the later run.
@@ -82,7 +82,7 @@ class ChangedFinding:
 
     @property
     def line(self) -> str:
-        """It in one line, with what changed."""
+        """The finding in one line, with its changes."""
         view = FindingView.from_row(self.row)
         fields = "; ".join(f"{name} {a} → {b}" for name, a, b in self.fields)
         return f"changed: {view.category} {view.about}: {fields}"
@@ -90,7 +90,7 @@ class ChangedFinding:
 
 @dataclass(frozen=True, slots=True)
 class RunDifferences:
-    """What differs between two runs.
+    """The differences between two runs.
 
     Attributes:
         new: FINDINGS of the later run alone, `COLUMNS` of them.
@@ -106,7 +106,7 @@ class RunDifferences:
 
     @property
     def resolved(self) -> tuple[GoneFinding, ...]:
-        """Those that were searched for again."""
+        """The missing findings that were searched for again."""
         return tuple(finding for finding in self.gone if finding.is_resolved)
 
 
@@ -196,7 +196,7 @@ class _Judge:
         return cls(later, later.find_ledgers(gone), (had, has))
 
     def explain(self, row: Mapping[str, Any]) -> GoneFinding:
-        """Say what resolved a finding, or why it was not searched for."""
+        """Return what resolved a finding, or why it was not searched for."""
         category = Category(row["category"])
         if row["bucket"] is not None and row["bucket"] not in self.later.share:
             return GoneFinding(row, "not looked for: its bucket is not in this run's share", is_resolved=False)

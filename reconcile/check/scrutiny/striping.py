@@ -54,7 +54,7 @@ def find_other_stripes(
 
 
 def _leave_striping(copies: pa.Table) -> pa.Table:
-    """Return COPIES that say which entries each bookie has, and otherwise all the same; without those that have none.
+    """Return COPIES with the entries of each bookie and all else equal; rows without entries are left out.
 
     Each row's last entry has a header, with as many bytes up to there as entries.
     """

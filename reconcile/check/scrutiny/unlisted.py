@@ -87,7 +87,7 @@ def find_unlisted(
 
 
 def raise_old(findings: pa.Table, run: Run, grace_s: float, kind: StoreKind = ZOOKEEPER) -> pa.Table:
-    """Return findings with notes that are older than the grace as warnings, of what bookies end by themselves.
+    """Return findings, with notes that bookies should have ended within the grace raised to warnings.
 
     That is what is held without a record, where bookies collect while they run, and ledgers in limbo.
     """

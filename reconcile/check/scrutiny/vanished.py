@@ -55,7 +55,7 @@ VANISHED: Final = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What two runs, one after the other, showed of records that vanish.
+    """Vanished records between two consecutive runs.
 
     Attributes:
         seconds: between their captures of the store.
@@ -75,7 +75,7 @@ class Window:
 
 @dataclass(slots=True)
 class Vanished:
-    """What became of the ledgers of the run before.
+    """The outcomes of the ledgers of the run before.
 
     Attributes:
         listed: ledgers of the run before.
@@ -123,19 +123,19 @@ def find_vanished(earlier: pa.Table, stored: pa.Table, history: pa.Table) -> tup
 
 
 def find_expected(windows: Sequence[Window], seconds: float) -> float:
-    """Return the largest share of ledgers that vanished unexplained in an earlier window, for so many seconds."""
+    """Return the largest share of ledgers that vanished unexplained in an earlier window of this length."""
     return max((w.share * max(1.0, seconds / w.seconds) for w in windows if w.seconds > 0), default=0.0)
 
 
 def list_lower_counters(earlier: Mapping[str, int], now: Mapping[str, int]) -> list[str]:
-    """Return the counters that give out ids, and have given fewer than they had; key → last number in."""
+    """Return the id counters that went back; key → last number in."""
     return sorted(key for key, number in earlier.items() if key in now and now[key] < number)
 
 
 def list_doubts(
     vanished: Vanished, windows: Sequence[Window], seconds: float, went_back: Sequence[str], *, has_reasons: bool
 ) -> Iterator[Finding]:
-    """Yield a finding where what is gone is not to be believed.
+    """Yield a finding where too many ledgers vanished unexplained.
 
     Args:
         vanished: what is gone.

@@ -45,9 +45,9 @@ Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 _SERVED: Final = pa.array(["index", "wire"])
-"""Sources of copies that a bookie serves; what only its entry logs have it does not."""
+"""Sources of copies that a bookie serves; it does not serve entries in logs alone."""
 _TOO_MANY: Final = 1 << 27
-"""Runs of one suspect ledger that are not laid out any more: it stays undecided. So many are minutes of work."""
+"""A suspect ledger with more runs is not expanded and stays undecided: so many are minutes of work."""
 _RUNS: Final = 1 << 21
 """Runs that are laid out at a time: 16 MiB an array, some thirty arrays."""
 
@@ -81,13 +81,13 @@ class Doubt(IntEnum):
     """Why a ledger stays undecided, the first that holds."""
 
     NOT_SEEN = auto()
-    """A bookie that may have what is missing was not seen, or too much would have to be laid out."""
+    """A bookie that may have the missing entries was not seen, or too many runs would have to be expanded."""
     UNDATED = auto()
-    """Nothing tells whether its record is older than what is known of a bookie."""
+    """It is unknown whether its record is older than the facts of a bookie."""
     CHANGED = auto()
-    """Its record is newer than what is known of a bookie."""
+    """Its record is newer than the facts of a bookie."""
     SAMPLED = auto()
-    """A bookie that gives no lists was asked for some of its entries, and has them."""
+    """A bookie without lists was asked for some of its entries, and has them."""
 
 
 MISSING_ROWS: Final = pa.schema(
@@ -108,7 +108,7 @@ PAIRS: Final = pa.schema(
         pa.field("known", pa.bool_()),
     ]
 )
-"""`holds`: it has any entry of the ledger; `known`: what it does not show, it lacks."""
+"""`holds`: it has any entry of the ledger; `known`: it truly lacks the entries that it does not show."""
 COVERAGE: Final = pa.schema(
     [pa.field("row", pa.int64()), pa.field("positions", pa.int64()), pa.field("judged", pa.int64())]
 )
@@ -117,7 +117,7 @@ COVERAGE: Final = pa.schema(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CopyFaults:
-    """What is wrong with the copies of closed ledgers.
+    """The faults of the copies of closed ledgers.
 
     Attributes:
         missing: of `MISSING_ROWS`: entries that bookies lack, of the ledgers that were laid out; a bookie may have
@@ -145,12 +145,12 @@ class CopyFaults:
 
     @property
     def judged(self) -> int:
-        """Of these, those that are right or gone."""
+        """The copies among these that are right or gone."""
         return pc.sum(self.coverage["judged"]).as_py() or 0
 
 
 class _Held(NamedTuple):
-    """What bookies hold: groups, each with its ledger and bookie."""
+    """The entries of bookies: groups, each with its ledger and bookie."""
 
     ledger: Ints
     bookie: Ints
@@ -175,11 +175,11 @@ class _Samples(NamedTuple):
     """Answers about single entries from bookies without lists: of each pair, and groups keyed by pair."""
 
     asked: Mask
-    """Some of what belongs there was asked for."""
+    """Some entries of the copy were asked for."""
     held: Ints
     answered: Ints
     failed: Mask
-    """Of some entries nothing was said."""
+    """No answer came for some entries."""
     no_ledger: Mask
     lacks: KeyedGroups
 
@@ -199,7 +199,7 @@ class _Intervals(NamedTuple):
 
 
 def find_faults(stored: pa.Table, copies: pa.Table, sight: Sight, earlier: pa.Table | None = None) -> CopyFaults:
-    """Hold what bookies have against what records name, for the closed ledgers among them.
+    """Compare the entries on bookies with the records, for closed ledgers.
 
     Args:
         stored: CATALOG_LEDGERS, each ledger once.
@@ -275,7 +275,7 @@ def _numbers(table: pa.Table, name: str) -> Ints:
 
 
 def _find_places(closed: pa.Table, rows: pa.Table) -> Ints:
-    """Return of each row the place of its ledger among the closed ones; -1: it is none of them."""
+    """Return the place of each row's ledger among the closed ones; -1: it is not closed."""
     keys = (np.concatenate([table[name].to_numpy() for table in (closed, rows)]) for name in ("scope", "ledger"))
     first, codes = distinct(*keys)
     place = np.full(len(first), -1)
@@ -285,7 +285,7 @@ def _find_places(closed: pa.Table, rows: pa.Table) -> Ints:
 
 
 def _keep_served(copies: pa.Table, sight: Sight) -> pa.Table:
-    """Return the rows of what bookies serve, or will when they start: they read journals again after a crash."""
+    """Return the rows that bookies serve, or will serve after a start: after a crash they read journals again."""
     starts = pc.invert(pc.is_in(copies["bookie"], value_set=pa.array(sorted(sight.stopped), pa.string())))
     journal = pc.and_(pc.equal(copies["source"], "journal"), starts)
     return copies.filter(pc.or_(pc.is_in(copies["source"], value_set=_SERVED), journal))
@@ -294,7 +294,7 @@ def _keep_served(copies: pa.Table, sight: Sight) -> pa.Table:
 def _take_held(
     stored: pa.Table, closed: Ints, copies: pa.Table, names: list[str]
 ) -> tuple[list[str], _Held, tuple[Ints, Ints]]:
-    """Return all names of bookies, what these hold of the closed ledgers, and (ledger, bookie) of doubtful rows."""
+    """Return all names of bookies, their entries of closed ledgers, and (ledger, bookie) of doubtful rows."""
     ledger = _find_places(stored.take(pa.array(closed)), copies)
     copies, ledger = copies.filter(pa.array(ledger >= 0)), ledger[ledger >= 0]
     coded = pc.dictionary_encode(copies["bookie"].combine_chunks()) if copies.num_rows else None
@@ -333,7 +333,7 @@ def _list_pairs(pairs: _Pairs, names: Sequence[str]) -> pa.Table:
 
 
 def _take_lacking(closed: pa.Table, earlier: pa.Table, pairs: _Pairs, names: Sequence[str]) -> KeyedGroups:
-    """Return what an earlier look saw pairs to lack that are not known now; of records that are the same since."""
+    """Return the entries that an earlier look found missing, for pairs that are not known now and unchanged records."""
     earlier = earlier.filter(pc.is_valid(earlier["record_txn"]))
     row = _find_places(closed, earlier)
     number = {name: place for place, name in enumerate(names)}
@@ -419,7 +419,7 @@ def _find_untimely(closed: pa.Table, pairs: _Pairs, names: Sequence[str], sight:
 def _find_suspects(
     cells: Cells, held_groups: _Held, pairs: _Pairs, ledgers: int, samples: _Samples
 ) -> tuple[Mask, Mask]:
-    """Return which ledgers are not shown to be clean by counting, and which pairs are."""
+    """Return the ledgers that counting does not prove clean, and the pairs that it does."""
     number = len(pairs.ledger)
     count = np.bincount(pairs.of_cell, minlength=number)
     cell = np.zeros(number, np.int64)
@@ -470,7 +470,7 @@ def _weigh(cells: Cells, held_groups: _Held, suspects: Mask) -> Ints:
 
 
 def _cut(cells: Cells, held_groups: _Held, load: Ints) -> Iterator[tuple[Mask, int, int]]:
-    """Yield ledgers and bounds of entries, so that few runs are laid out at a time."""
+    """Yield ledgers and bounds of entries, so that few runs are expanded at a time."""
     rows = np.flatnonzero(load)
     heavy = rows[load[rows] > _RUNS]
     rows = rows[load[rows] <= _RUNS]
@@ -490,7 +490,7 @@ def _cut(cells: Cells, held_groups: _Held, load: Ints) -> Iterator[tuple[Mask, i
 
 
 def _stretches(values: Ints) -> tuple[list[int], list[int]]:
-    """Return where equal neighbours begin, and where they end."""
+    """Return the begins and ends of stretches of equal neighbours."""
     begins = np.flatnonzero(np.append(True, values[1:] != values[:-1])) if len(values) else np.empty(0, np.int64)
     return begins.tolist(), np.append(begins[1:], len(values)).tolist() if len(begins) else []
 
@@ -564,7 +564,7 @@ def _list_missing(intervals: _Intervals, gone: Mask, pairs: _Pairs, sampled: Mas
 
 
 def _sweep(parts: Sequence[KeyedRuns]) -> _Intervals:
-    """Return the stretches of entries in which each part's runs are equally many; those without any are left out."""
+    """Return the stretches of entries with a constant number of runs in each part; empty ones are left out."""
     key = np.concatenate([part.key for part in parts] * 2)
     begin = np.concatenate([part.first for part in parts])
     position = np.concatenate([begin, begin + np.concatenate([part.size for part in parts])])
@@ -623,6 +623,6 @@ def _make_faults(entries: _Intervals, fault: Ints, right: Ints, bookies: Sequenc
 
 
 def _order(names: Sequence[Sequence[list[str]]]) -> list[Any]:
-    """Put lists of those that lack entries, are dark, and have strays, into the order of the columns."""
+    """Order the lists of lacking, dark and stray bookies like the columns."""
     gone, dark, strays = (pa.array(column, pa.list_(pa.string())) for column in names)
     return [gone, strays, dark]

@@ -26,7 +26,7 @@ from recovery.model import tables
 DISKS: Final = "disks"
 _WIRE: Final = "wire"
 CLOCK_SKEW: Final = timedelta(seconds=2)
-"""Clocks of a store and of a bookie's host may differ by so much."""
+"""Tolerated difference between the clocks of a store and of a bookie's host."""
 _BELOW: Final = (Fault.BELOW_WRITE_QUORUM, Fault.BELOW_ACK_QUORUM, Fault.LOST)
 _MISPLACED: Final = (Fault.MISPLACED, Fault.MISPLACED_ALL)
 _WORDS: Final = {

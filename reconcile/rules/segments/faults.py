@@ -9,11 +9,11 @@ import pyarrow as pa
 from recovery.model import tables
 
 MOST_GROUPS: Final = 100
-"""Groups of entries that are kept of one fault; the numbers beside them are of all."""
+"""Most groups of entries that are kept for one fault; its numbers count all."""
 
 
 class Fault(IntEnum):
-    """What is wrong with an entry, from harmless to grave."""
+    """The faults of an entry, from harmless to grave."""
 
     OVER_REPLICATED = auto()
     BELOW_WRITE_QUORUM = auto()

@@ -1,4 +1,4 @@
-"""The bookies that records name: other names replaced by ids, and which records name some of them."""
+"""The bookies in records: aliases replaced by ids, and the records that name some bookies."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -59,7 +59,7 @@ def rename_records(stored: pa.Table, renames: Mapping[str, str]) -> pa.Table:
 
 
 def demand_other_names(renames: Mapping[str, str], bookies: Collection[str]) -> None:
-    """See that no bookie is called another name of a second one.
+    """Require that no scanned bookie is an alias of another.
 
     Args:
         renames: name → id.
@@ -75,7 +75,7 @@ def demand_other_names(renames: Mapping[str, str], bookies: Collection[str]) -> 
 
 
 def name_any(stored: pa.Table, bookies: frozenset[str]) -> Mask:
-    """Say which records name one of some bookies; CATALOG_LEDGERS in."""
+    """Mark records that name one of some bookies; CATALOG_LEDGERS in."""
     mask = np.zeros(stored.num_rows, np.bool_)
     if bookies and stored.num_rows:
         segments = stored["segments"].combine_chunks()

@@ -1,4 +1,4 @@
-"""Records that changed after a bookie that they name was read: entries that it lacks of them prove nothing."""
+"""Records that changed after one of their bookies was read: its missing entries prove nothing."""
 
 from collections.abc import Mapping
 
@@ -16,7 +16,7 @@ _NEVER = np.iinfo(np.int64).max
 
 
 def find_newer(stored: pa.Table, sight: Sight) -> Mask:
-    """Return which records are newer than what was seen of a bookie that they name, and that still runs.
+    """Mark records that are newer than the inventory of a running bookie that they name.
 
     A client writes a ledger's record before it sends the bookies anything, so such a ledger may have been created, or
     written on, since. A record without a known time of change may be newer.
@@ -39,6 +39,6 @@ def find_newer(stored: pa.Table, sight: Sight) -> Mask:
 
 
 def _find_limits(looked: Mapping[str, int], names: list[str], number: Ints) -> Ints:
-    """Return for each member when it was read; `_NEVER`: that is not known, or it has nothing newer."""
+    """Return the time when each member was read; `_NEVER`: not known, or it cannot have newer entries."""
     limits = np.array([looked.get(name, _NEVER) for name in names], np.int64)
     return limits[number] if len(limits) else np.empty(0, np.int64)

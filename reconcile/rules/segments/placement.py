@@ -59,7 +59,7 @@ class Placement(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class PlacementSettings:
-    """What a client demands; names and defaults of its configuration keys are in `reconcile.check.placement_files`."""
+    """The demands of a client; `reconcile.check.placement_files` has its configuration keys and their defaults."""
 
     policy: Policy = Policy.RACK_AWARE
     min_racks: int = 2
@@ -87,7 +87,7 @@ class Locations:
         rack: code of the whole location.
         domain: code of its first part: the region, or the zone.
         upgrade: code of its second part: the upgrade domain of a zone.
-        unplaced: the policy knows this location as that of bookies that could not be located.
+        unplaced: the policy's name for the location of bookies without a known place.
     """
 
     bookies: tuple[str, ...]
@@ -114,7 +114,7 @@ class Ensembles(NamedTuple):
 
 
 class _Shape(NamedTuple):
-    """Some ensembles of one E, W and A: their rows, and their members, a row an ensemble."""
+    """Some ensembles of one E, W and A: their rows, and their members, one row an ensemble."""
 
     rows: Ints
     members: Ints
@@ -194,7 +194,7 @@ def judge_write_sets(
 
 
 def find_replacements(ensembles: Ensembles, positions: Ints, locations: Locations, settings: PlacementSettings) -> Mask:
-    """Return which bookies the policy takes in the place of one member; whether they are writable is not asked here.
+    """Return the bookies that the policy allows in the place of one member, writable or not.
 
     Args:
         ensembles: each with its one member to be replaced.
@@ -264,7 +264,7 @@ def _judge_zones(sets: Ints, locations: Locations, settings: PlacementSettings) 
 
 
 def _choose(shape: _Shape, position: Ints, locations: Locations, settings: PlacementSettings) -> Mask:
-    """Return whom the policy takes in the place of a member, members among them; a row an ensemble, a column a bookie.
+    """Mark bookies that the policy allows in the place of a member, members included; (ensembles, bookies).
 
     A policy that enforces nothing takes any bookie when it finds none that it would rather have.
     """
@@ -280,7 +280,7 @@ def _choose(shape: _Shape, position: Ints, locations: Locations, settings: Place
 
 
 def _choose_by_rack(shape: _Shape, position: Ints, locations: Locations) -> Mask:
-    """Take the rack of the bookie that goes, or one that no other member is in."""
+    """Allow the rack of the removed bookie, or a rack without another member."""
     racks = locations.rack[shape.members]
     own = np.take_along_axis(racks, position[:, None], 1)
     other_racks = np.where(np.arange(racks.shape[1]) == position[:, None], NO_LOCATION - 1, racks)
@@ -291,7 +291,7 @@ def _choose_by_rack(shape: _Shape, position: Ints, locations: Locations) -> Mask
 
 
 def _choose_by_region(shape: _Shape, position: Ints, locations: Locations, settings: PlacementSettings) -> Mask:
-    """Take the region of the bookie that goes, or one that keeps the regions; any where the others break them."""
+    """Allow the region of the removed bookie, or one that keeps the rule; any if the other members break it."""
     count, bookies = len(shape.rows), len(locations.bookies)
     placed = np.broadcast_to(~locations.unplaced | (not settings.enforce_min_racks), (count, bookies))
     if settings.demanded_regions <= 1 or not settings.enforce_regions_in_replace:
@@ -307,7 +307,7 @@ def _choose_by_region(shape: _Shape, position: Ints, locations: Locations, setti
 
 
 def _choose_by_zone(shape: _Shape, position: Ints, locations: Locations, least: int) -> Mask:
-    """Take a zone that keeps each write set at its zones, and no upgrade domain that all others of the zone share."""
+    """Allow a zone that keeps the zones of each write set, and no upgrade domain that all others of the zone share."""
     count, size = shape.members.shape
     zones, domains = locations.domain[None, None, :], locations.upgrade[None, None, :]
     allowed = np.repeat(((locations.domain != NO_LOCATION) & ~locations.unplaced)[None, :], count, axis=0)
@@ -353,7 +353,7 @@ def _find_largest(codes: Ints, number: int) -> Ints:
 
 
 def _count_each(codes: Ints) -> Ints:
-    """Return, along the last axis, how often the code is there, at its first place; else, and for none, 0."""
+    """Return, along the last axis, the count of each code at its first place; 0 elsewhere, and for no code."""
     alike = codes[..., :, None] == codes[..., None, :]
     earlier = (alike & np.tri(codes.shape[-1], k=-1, dtype=np.bool_)).any(-1)
     return np.where(earlier | (codes == NO_LOCATION), 0, alike.sum(-1))

@@ -1,4 +1,4 @@
-"""What a record says by itself: one copy, a recovery that does not end, ensembles against the placement policy.
+"""Findings from a record alone: one copy, a recovery that does not end, ensembles against the placement policy.
 
     finding              when                                                                  severity
     ONE_COPY             W = 1                                                                 info
@@ -146,13 +146,13 @@ def find_misplaced_segments(
 
 
 def _rows_of(owner: npt.NDArray[np.int64], row: int) -> npt.NDArray[np.int64]:
-    """Return the places of one value among ascending ones."""
+    """Return the places of one value among ascending values."""
     low, high = np.searchsorted(owner, [row, row + 1])
     return np.arange(low, high)
 
 
 def _number(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return 0, 1, ... for each count, one behind the other."""
+    """Return 0, 1, ... for each count, concatenated."""
     ends = np.cumsum(counts)
     return np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - counts, counts)
 

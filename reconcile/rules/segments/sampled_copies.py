@@ -1,4 +1,4 @@
-"""What bookies answered when they were asked for single entries, as tables that rules take."""
+"""Answers of bookies about single entries, as tables for rules."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from recovery.model.tables import COPIES, HEADERS, SAMPLES
 
 
 def list_held(samples: pa.Table) -> pa.Table:
-    """Return COPIES of the entries that bookies gave: nothing follows from what these lack; SAMPLES in."""
+    """Return COPIES of the entries that bookies sent: a missing entry proves nothing; SAMPLES in."""
     rows = samples.filter(pc.greater(samples["entries"], 0))
     count = rows.num_rows
     groups = from_arrow(rows["held"])

@@ -1,1 +1,1 @@
-"""What the service answers: the same methods over gRPC and HTTP, the page, the figures."""
+"""The answers of the service: the same methods over gRPC and HTTP, the page, the metrics."""

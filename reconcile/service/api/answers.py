@@ -57,7 +57,7 @@ _UNIT_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _HASH: Final = re.compile(r"[0-9A-Fa-f]{0,128}")
 _LONGEST_LINE: Final = 500
 _MOST_NAMED: Final = 1000
-"""Ledgers that one question names: they are words of a command."""
+"""Most ledgers in one question: they become arguments of a command."""
 _MOST_APPROVALS: Final = 64
 _CATEGORIES: Final = tuple(map(str, Category))
 _TARGETS: Final = ("", "read-only", "down", "gone")
@@ -90,7 +90,7 @@ class Api:
         return self._instance.config
 
     def close(self) -> None:
-        """End what is under way for readers; what is for the leader ends with the lead."""
+        """End the commands for readers; commands of the leader end with the lead."""
         self._tasks.stop()
         self._reads.stop()
 
@@ -134,7 +134,7 @@ class Api:
             raise ApiError(Why.BROKEN, f"a fault of the service ({type(error).__name__}): its log has more") from error
 
     def admit(self, method: Method, authorization: str) -> str:
-        """Return the name of who asks a method, as `identify` does.
+        """Return the name of a method's caller, as `identify` does.
 
         Raises:
             ApiError: as `identify`; or the method changes something, and there is no token, or one without the role.
@@ -146,7 +146,7 @@ class Api:
         return by
 
     def require_role(self, method: Method, by: str) -> None:
-        """Refuse a method that a caller has no role for; what changes nothing needs none.
+        """Refuse a method that a caller has no role for; a method that changes nothing needs none.
 
         Raises:
             ApiError: the caller may not ask for it.
@@ -157,7 +157,7 @@ class Api:
         raise ApiError(Why.NOT_ALLOWED, f"{problem}: its line in the file of tokens names its roles")
 
     def identify(self, authorization: str) -> str:
-        """Return the name of who asks; empty: it is not known, and need not be.
+        """Return the name of the caller; empty: not known, and not needed.
 
         Every known token is compared, in the same time.
 
@@ -178,7 +178,7 @@ class Api:
     # What is going on
 
     def get_status(self, _request: pb.StatusRequest, _call: Call) -> pb.Status:
-        """Return what was run, what is due, and who leads."""
+        """Return the last runs, the due runs, and the leader."""
         seen = self._instance.seen
         state, now = seen.state, self._instance.now_ms()
         timings = self._config.timings
@@ -234,14 +234,14 @@ class Api:
     # Questions that a command answers
 
     def check_impact(self, request: pb.ImpactRequest, call: Call) -> pb.Answer:
-        """Say whether bookies may be taken away."""
+        """Return whether bookies may be taken away."""
         _check_impact(request.bookies, request.domains, request.target)
         words = self._instance.word_impact(request.bookies, request.domains, request.target)
         self._instance.await_records(call.left_s, call.given_up)
         return make_answer(self._run(words, call, self._reads))
 
     def explain_ledger(self, request: pb.LedgerId, call: Call) -> pb.Answer:
-        """Say everything that is known of one ledger."""
+        """Return all facts of one ledger."""
         words = [
             *commands.word_explain(self._config.metadata, str(_read_ledger(request))),
             *self._instance.word_evidence(),
@@ -250,7 +250,7 @@ class Api:
         return make_answer(self._run(words, call, self._reads))
 
     def get_deletes(self, request: pb.Ledgers, call: Call) -> pb.Deletes:
-        """Say where deletes are."""
+        """Return the states of deletes."""
         return make_deletes(self._read_deletes(request, call))
 
     def list_deletes(self, request: pb.Ledgers, call: Call) -> Iterator[pb.Delete]:
@@ -266,7 +266,7 @@ class Api:
 
     @contextmanager
     def _take_place(self, call: Call) -> Iterator[Path]:
-        """Give a folder for one command.
+        """Yield a folder for one command.
 
         Callers with a token wait for a place until their deadline. Callers without one have few places of their own,
         and are refused where none is free.
@@ -304,7 +304,7 @@ class Api:
         return self._instance.children
 
     def run_now(self, request: pb.RunRequest, call: Call) -> pb.Status:
-        """Have a job run as soon as none does."""
+        """Start a job as soon as no other one runs."""
         if request.job not in self._config.jobs:
             raise ApiError(Why.NOT_FOUND, f"no job {request.job!r}; known are {', '.join(self._config.jobs) or 'none'}")
         self._demand_lead()
@@ -331,7 +331,7 @@ class Api:
             return make_deletes(_run_in(folder, words, call, children))
 
     def verify_deletes(self, request: pb.VerifyRequest, call: Call) -> pb.Deletes:
-        """Verify deletes, and make a certificate of those that may be purged."""
+        """Verify deletes, and make a certificate of the ledgers that may be purged."""
         if request.confirm_count < 0:
             raise ApiError(Why.BAD_REQUEST, "confirm_count is a number of ledgers")
         children = self._leading
@@ -378,7 +378,7 @@ class Api:
         return self._tasks.start(request.method, request.request, call.by, request.why)
 
     def get_task(self, request: pb.TaskId, _call: Call) -> pb.Task:
-        """Return a task; its result if it is done."""
+        """Return a task, with its result if it has ended."""
         return self._tasks.show(request.id)
 
     def list_tasks(self, _request: pb.TasksRequest, _call: Call) -> pb.Tasks:
@@ -392,7 +392,7 @@ class Api:
     # Maintenances
 
     def open_maintenance(self, request: pb.MaintenanceRequest, call: Call) -> pb.Maintenance:
-        """Open a maintenance, and say whether it is safe now."""
+        """Open a maintenance, and return whether it is safe now."""
         if not _NAME.fullmatch(request.id):
             raise ApiError(Why.BAD_REQUEST, "write an id of letters, digits, _ . : and -, at most 64")
         _check_impact(request.bookies, request.domains, request.target)
@@ -416,7 +416,7 @@ class Api:
         return self._show_gate(_find_gate(checked, gate.id))
 
     def get_maintenance(self, request: pb.MaintenanceId, _call: Call) -> pb.Maintenance:
-        """Return a maintenance as it was checked last."""
+        """Return a maintenance as of its last check."""
         return self._show_gate(_find_gate(self._instance.seen.state, request.id))
 
     def _show_gate(self, gate: Gate) -> pb.Maintenance:
@@ -444,7 +444,7 @@ class Api:
 
 
 def _sign(by: str, why: str) -> str:
-    """Return who asked, and why if that is given."""
+    """Return the caller, and the reason if it is given."""
     if not why:
         return by
     _check_line("a reason", why)
@@ -474,7 +474,7 @@ def _run_in(folder: Path, words: Sequence[str], call: Call, children: Children) 
 
 
 def _read_ledger(entry: pb.LedgerId) -> LedgerId:
-    """Return a ledger; one that was left out is none, and not the first of the cluster."""
+    """Return a ledger; a missing id means no ledger, not ledger 0."""
     if not entry.HasField("ledger_id"):
         raise ApiError(Why.BAD_REQUEST, "name a ledger: ledger_id is missing")
     return LedgerId(entry.ledger_scope_id, entry.ledger_id)

@@ -1,4 +1,4 @@
-"""What gRPC and HTTP share: one event loop, which never waits, and the threads that answer.
+"""The shared parts of gRPC and HTTP: one event loop, which never waits, and the threads that answer.
 
 A connection or a call that sends nothing holds no thread. Callers without a token have a few threads of their own, so
 they never keep callers with a token from an answer.
@@ -47,7 +47,7 @@ class EventLoop:
         return self.begin(coroutine).result()
 
     def stop(self) -> None:
-        """End the loop; what still runs on it is cancelled."""
+        """End the loop; its running tasks are cancelled."""
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
 
@@ -88,7 +88,7 @@ class _Share:
 
 
 class AnswerPool:
-    """Threads that answer what carriers ask.
+    """Threads that answer requests of carriers.
 
     Args:
         api: that answers.
@@ -122,7 +122,7 @@ class AnswerPool:
     async def answer(
         self, method: Method, request: Message, by: str, *, given_s: float | None, given_up: threading.Event
     ) -> Any:  # noqa: ANN401 - a message of the method's type, or an iterator of them
-        """Return what `Api.answer` returns.
+        """Return the result of `Api.answer`.
 
         Raises:
             ApiError: the call is refused.

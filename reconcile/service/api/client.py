@@ -17,7 +17,7 @@ _BY_STATUS: Final = {why.value[0]: why for why in Why}
 def ask_service(
     address: str, method: Method, request: Message, *, token: str = "", ca: Path | None = None, deadline_s: float
 ) -> Iterator[Any]:
-    """Yield the answers of a service: one, or many where the method streams.
+    """Yield the answers of a service: one, or many of a streaming method.
 
     Args:
         address: ``host:port`` of gRPC.

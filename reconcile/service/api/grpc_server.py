@@ -133,7 +133,7 @@ class GrpcServer:
 
 
 class _Reflection(reflection.aio.ReflectionServicer):  # type: ignore[misc]  # grpc_reflection has no types
-    """What the service has, for tools: some at a time, and each for a while."""
+    """Reflection of the service's methods for tools: few calls at a time, each with a time limit."""
 
     def __init__(self) -> None:
         super().__init__((SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME))

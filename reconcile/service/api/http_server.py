@@ -48,14 +48,14 @@ from recovery.model.ids import parse
 
 _LOG: Final = logging.getLogger(__name__)
 _SILENT_S: Final = 30.0
-"""Seconds that a connection may take to ask."""
+"""Seconds that a connection has to send a request."""
 _CHECK_S: Final = 0.2
 """Between checks whether a connection's time is over."""
 _MOST_CONNECTIONS: Final = 2048
-"""More end those that have asked nothing, the oldest first."""
+"""With more connections, idle ones are ended, the oldest first."""
 _BACKLOG: Final = 2048
 _LARGEST: Final = 64 << 20
-"""Bytes of what a known caller sends, as over gRPC: a certificate of a hundred thousand ledgers."""
+"""Most bytes of a known caller's request, as over gRPC: a certificate of a hundred thousand ledgers."""
 _LARGEST_OF_STRANGERS: Final = 1 << 20
 """Callers without a token only ask questions."""
 _TIMEOUT: Final = re.compile(r"[0-9]{1,7}(\.[0-9]{1,6})?")
@@ -120,7 +120,7 @@ class _Connections:
         self._ends: dict[tuple[str, int], tuple[asyncio.Transport, float, bool]] = {}
 
     def add(self, transport: asyncio.Transport) -> None:
-        """Take a new connection; beyond the bound, end the oldest that has asked nothing."""
+        """Accept a new connection; beyond the limit, end the oldest idle one."""
         if len(self._ends) >= _MOST_CONNECTIONS:
             waiting = [(until, key) for key, (_, until, is_asking) in self._ends.items() if not is_asking]
             if not waiting:
@@ -137,7 +137,7 @@ class _Connections:
             self._ends.pop(peer[:2], None)
 
     def allow(self, client: tuple[str, int] | None, seconds: float, *, is_asking: bool) -> None:
-        """Let a connection go on for so long from now."""
+        """Extend the life of a connection by a time from now."""
         if client is not None and (known := self._ends.get(client)) is not None:
             self._ends[client] = (known[0], asyncio.get_running_loop().time() + seconds, is_asking)
 
@@ -251,7 +251,7 @@ class _Listener:
 
 
 async def _try(paths: Answer, request: Request) -> Response:
-    """Answer, or say why not; a fault of ours is in the log."""
+    """Answer, or return the error; an error of the service is in the log."""
     try:
         return await paths(request)
     except ApiError as error:
@@ -379,7 +379,7 @@ def _read_authorization(request: Request) -> str:
 
 @asynccontextmanager
 async def _watch(request: Request) -> AsyncIterator[threading.Event]:
-    """Give an event that is set when the other side of a connection goes away."""
+    """Yield an event that is set when the client of a connection disconnects."""
     given_up = threading.Event()
 
     async def wait() -> None:
@@ -395,7 +395,7 @@ async def _watch(request: Request) -> AsyncIterator[threading.Event]:
 
 
 async def _pass_over(request: Request) -> None:
-    """Read what is not wanted: a caller that still sends hears no answer, but that the connection is gone."""
+    """Read the unwanted body: a caller that still sends would not get the answer, only a closed connection."""
     left = _LARGEST_OF_STRANGERS
     async for piece in request.stream():
         left -= len(piece)
@@ -404,7 +404,7 @@ async def _pass_over(request: Request) -> None:
 
 
 def _check_length(request: Request, *, is_known: bool) -> None:
-    """Refuse a body that this caller may not send, before any of it is held in memory."""
+    """Refuse a body that this caller may not send, before it is in memory."""
     text = request.headers.get("Content-Length", "")
     if not re.fullmatch(r"[0-9]{1,9}", text) or int(text) > _LARGEST:
         raise ApiError(Why.BAD_REQUEST, f"send a Content-Length of at most {_LARGEST}")
@@ -425,7 +425,7 @@ def _parse(method: Method, text: str) -> Message:
 
 
 async def _list_lines(first: Sequence[Message], batches: AsyncIterator[list[Message]]) -> AsyncIterator[bytes]:
-    """Yield answers as lines; the status is sent by then, so a last line says that they are not all."""
+    """Yield answers as lines; the status is already sent, so a last line reports missing answers."""
     try:
         yield b"".join(_to_json(answer, indent=None) for answer in first)
         async for batch in batches:
@@ -447,7 +447,7 @@ def _read_timeout(text: str | None) -> float | None:
 
 
 def _read_query(method: Method, query: str) -> dict[str, object]:
-    """Return the parameters of a URL as fields; one that may be given several times is a list, a ledger 7 or 3:7."""
+    """Return the parameters of a URL as fields; a repeatable one is a list, a ledger is 7 or 3:7."""
     if method.acts:
         raise ApiError(Why.BAD_REQUEST, "this changes something: POST it")
     fields = method.request.DESCRIPTOR.fields_by_name

@@ -1,4 +1,4 @@
-"""What the service knows, as messages of its proto."""
+"""The service's values as messages of its proto."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
@@ -18,7 +18,7 @@ _EXACT: Final = 1 << 53
 
 
 def _make_struct(result: Mapping[str, Any]) -> Struct:
-    """Return an object; numbers that a double does not hold exactly, such as ids of ledgers, are strings in it."""
+    """Return an object; numbers that a double cannot hold exactly, such as ids of ledgers, are strings."""
     return json_format.ParseDict(_keep_exact(dict(result)), Struct())
 
 
@@ -100,7 +100,7 @@ def make_job(name: str, job: JobState) -> pb.Job:
 
 
 def make_maintenance(gate: Gate, result: Mapping[str, Any] | None = None) -> pb.Maintenance:
-    """Return a maintenance, with what its last check said if that is given."""
+    """Return a maintenance, with the result of its last check if given."""
     return pb.Maintenance(
         id=gate.id,
         state=gate.state.value,

@@ -1,4 +1,4 @@
-"""The methods of the service, read from the proto: what gRPC, HTTP and `bkmeta ask` call, and how it is refused."""
+"""The methods of the service, read from the proto, for gRPC, HTTP and `bkmeta ask`; and their refusals."""
 
 import re
 import threading
@@ -31,7 +31,7 @@ _ROLES: Final = {
     "StartTask": Role.READ,
     "CancelTask": Role.READ,
 }
-"""Methods that need another role than those that change something."""
+"""Methods that need another role than other changing methods."""
 
 
 class Why(Enum):

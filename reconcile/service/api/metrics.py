@@ -149,7 +149,7 @@ def list_newest_last(data: Path, job: JobState) -> list[Path]:
 
 
 def read_results(paths: Sequence[Path]) -> list[Scrutinized]:
-    """Return what scrutinies found; those that are not there, or damaged, are left out.
+    """Return the results of scrutinies; missing and damaged ones are left out.
 
     So are results of a version with another form: the log names these, once.
     """
@@ -175,7 +175,7 @@ def _log_other_version(path: Path, why: str) -> None:
 
 
 def add_results(results: Sequence[Scrutinized]) -> Scrutinized:
-    """Return what scrutinies of several shares found together.
+    """Return the sum of the results of several shares.
 
     A finding that is of no ledger counts once; where no ledgers decide it, only if the newest run has it.
 
@@ -225,7 +225,7 @@ def add_results(results: Sequence[Scrutinized]) -> Scrutinized:
 
 
 def _count_once(counts: Sequence[Mapping[str, int]], counted: Sequence[str], once: Sequence[str]) -> dict[str, int]:
-    """Add counts, with what was counted in them of no ledger replaced."""
+    """Add counts, with the counts of findings without a ledger replaced."""
     total = Counter(_add_counts(counts))
     total.subtract(counted)
     total.update(once)

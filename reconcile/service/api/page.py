@@ -1,4 +1,4 @@
-"""What the page of the service shows, gathered; `reconcile.report.service_page` draws it."""
+"""The content of the service's page; `reconcile.report.service_page` draws it."""
 
 import shlex
 from collections import Counter
@@ -43,7 +43,7 @@ _SHOWN: Final = [
 ]
 _NOTE: Final = SEVERITY_ORDER[-1]
 _OLD: Final = 2
-"""So many rounds of all shares without a new verdict are not what the schedule means."""
+"""So many rounds of all shares without a new verdict mean that the schedule is not kept."""
 
 
 def make_page(instance: Instance) -> str:
@@ -123,7 +123,7 @@ def _word_time(at: datetime) -> str:
 
 
 def _list_doubts(job: JobState, timing: Timing | None, now_ms: int) -> Iterator[str]:
-    """Yield why scrutinies that found nothing do not say that all is well now."""
+    """Yield the reasons why scrutinies without findings do not prove that all is well now."""
     if job.failures:
         yield f"the last {count_noun(job.failures, 'run')} came to no verdict"
     for share in sorted(job.latest):

@@ -1,4 +1,4 @@
-"""Findings of several shares' scrutinies together: what is said about the cluster is said once."""
+"""The findings of several shares' scrutinies: findings of the whole cluster appear once."""
 
 from dataclasses import dataclass, field
 
@@ -10,7 +10,7 @@ from reconcile.findings.categories import TRAITS
 
 @dataclass(slots=True)
 class SharedFindings:
-    """Keeps findings that are of no ledger once; the newest run comes first.
+    """Keeps findings without a ledger once; the newest run comes first.
 
     Attributes:
         seen: ids of those that were kept.

@@ -1,4 +1,4 @@
-"""Long requests as tasks: begun and asked for apart, with who began them and why.
+"""Long requests as tasks: started and read by separate calls, with their caller and reason.
 
 A task is of the instance that began it, and goes with it: what it changed is in the store and its journal all the same.
 """
@@ -33,7 +33,7 @@ _BY_PATH: Final = {
 
 
 class TaskState(StrEnum):
-    """What became of a task."""
+    """The state of a task."""
 
     RUNNING = "RUNNING"
     DONE = "DONE"
@@ -149,7 +149,7 @@ class TaskBook:
         return pb.Tasks(tasks=[_show(task, with_result=False) for task in tasks])
 
     def cancel(self, task_id: str, by: str) -> pb.Task:
-        """End a task; one that has ended stays as it is.
+        """End a task; an ended task stays as it is.
 
         Raises:
             ApiError: there is none of this id, or the caller may not ask for what it does.
@@ -184,7 +184,7 @@ def _show(task: _Task, *, with_result: bool = True) -> pb.Task:
 
 
 def _read_progress(task: _Task) -> str:
-    """Return what the command of a task says that it does; empty: nothing yet."""
+    """Return the current step of a task's command; empty: none yet."""
     if not task.folders:
         return "waits for a place" if task.method.acts else ""
     with suppress(OSError):

@@ -1,1 +1,1 @@
-"""What the elected instance runs: the schedule, the record in the store, commands in processes of their own."""
+"""The runs of the elected instance: the schedule, the record in the store, commands in processes of their own."""

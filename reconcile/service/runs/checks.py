@@ -1,4 +1,4 @@
-"""What the last check of each maintenance said, whole: the record in the store has one line of it.
+"""The whole result of each maintenance's last check: the record in the store has one line of it.
 
     <data>/maintenances/<id>.json    checked_ms, result: the object that `check-impact --json` prints
 
@@ -19,7 +19,7 @@ _FOLDER: Final = "maintenances"
 
 
 def keep_check(data: Path, gate_id: str, checked_ms: int, result: Mapping[str, Any]) -> None:
-    """Keep the result of a check in the place of the one before.
+    """Keep the result of a check, in place of the previous one.
 
     Raises:
         OSError: the disk is full, or failed.
@@ -32,7 +32,7 @@ def keep_check(data: Path, gate_id: str, checked_ms: int, result: Mapping[str, A
 
 
 def read_check(data: Path, gate: Gate) -> Mapping[str, Any] | None:
-    """Return the result of the check that the record of a maintenance speaks of; None: it is not in this folder."""
+    """Return the result of the check in the record of a maintenance; None: it is not in this folder."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         kept = json.loads((data / _FOLDER / f"{gate.id}.json").read_text(encoding="utf-8"))
         if kept["checked_ms"] == gate.checked_ms and isinstance(kept["result"], dict):
@@ -41,7 +41,7 @@ def read_check(data: Path, gate: Gate) -> Mapping[str, Any] | None:
 
 
 def remove_others(data: Path, gates: Collection[str]) -> None:
-    """Remove what is kept of maintenances that are not open any more."""
+    """Remove the results of maintenances that are no longer open."""
     folder = data / _FOLDER
     for path in folder.glob("*.json") if folder.is_dir() else ():
         if path.stem not in gates:

@@ -38,12 +38,12 @@ _TIMES: Final = 5
 
 
 class StoppedError(ReconcileError):
-    """Nothing is run any more: this instance does not lead, or ends."""
+    """No command is started: this instance does not lead, or ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """What came of a command.
+    """The result of a command.
 
     Attributes:
         exit_code: below 0: the signal that ended it.
@@ -59,7 +59,7 @@ class Finished:
 
 
 class Children:
-    """Commands that are under way; all of them can be ended at once, and then none is begun any more.
+    """The running commands; all of them can be ended at once, and then no other is started.
 
     Args:
         program: what runs a command, without its words.
@@ -127,7 +127,7 @@ class Children:
 
 @contextmanager
 def _speak(silence_s: float) -> Iterator[int]:
-    """Give what a command hears: that this process goes on, several times in so many seconds; 0: nothing."""
+    """Yield the pipe with this process's signs of life for a command, several in the given seconds; 0: none."""
     if not silence_s:
         yield subprocess.DEVNULL
         return
@@ -153,7 +153,7 @@ def _speak(silence_s: float) -> Iterator[int]:
 
 
 def _await(child: subprocess.Popen[bytes], timeout_s: float, given_up: threading.Event | None) -> bool:
-    """Wait for the end of a process; return whether it came before the time was over, or it was given up."""
+    """Wait for the end of a process; return whether it ended before its time was over and before it was given up."""
     if given_up is None:
         with suppress(subprocess.TimeoutExpired):
             child.wait(timeout_s)
@@ -202,7 +202,7 @@ def _read(folder: Path, exit_code: int, *, timed_out: bool) -> Finished:
 
 
 def _word_silence(folder: Path, exit_code: int) -> str:
-    """Say why a failed command printed no result: how its process ended."""
+    """Return why a failed command printed no result: how its process ended."""
     left = shutil.disk_usage(folder).free
     if left < _SPACE:
         return f"it ended with {exit_code}: No space left on the disk of {folder.parent} ({left} bytes): free some"

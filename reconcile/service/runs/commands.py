@@ -1,4 +1,4 @@
-"""The command lines that the service runs, each as its words; what others chose is never taken for an option."""
+"""The command lines of the service, as lists of arguments; foreign text is never taken for an option."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,15 +10,15 @@ OWN: Final = (
     "--metadata", "--out", "--json", "--progress", "--buckets", "--since", "--baseline", "--master", "--catalog",
     "--max-age", "--evidence",
 )  # fmt: skip
-"""Options that the service gives itself."""
+"""Options that the service sets itself."""
 OF_BACKUP: Final = ("--metadata", "--to", "--keep", "--json", "--progress")
-"""Options of `backup follow` that the service gives itself."""
+"""Options of `backup follow` that the service sets itself."""
 OVER_WIRE: Final = ("--wire",)
 """How bookies are read, unless the configuration sets it."""
 ON_SPARK: Final = ("scrutinize", "drill")
 """Jobs that get Spark's master as an argument."""
 GOING_ON: Final = ("scrutinize", "orphans")
-"""Jobs that go on with what the run before found: how old a finding is makes it grave."""
+"""Jobs that continue from the run before: the age of a finding decides its severity."""
 _TARGET: Final = "down"
 
 
@@ -54,14 +54,14 @@ def word_captures(captures: Path, max_age_s: float) -> list[str]:
 
 
 def word_impact(uri: str, bookies: Sequence[str], domains: Sequence[str], target: str) -> list[str]:
-    """Return the question whether bookies, or all of some domains, may be taken away."""
+    """Return the command that checks whether bookies, or all of some domains, may be taken away."""
     words = ["check-impact", "--metadata", uri, f"--target={target or _TARGET}"]
     words += [f"--bookies={','.join(bookies)}"] if bookies else []
     return [*words, *(f"--domain={name}" for name in domains)]
 
 
 def word_explain(uri: str, ledger: str) -> list[str]:
-    """Return the question what is known of a ledger."""
+    """Return the command that explains a ledger."""
     return ["explain", ledger, "--metadata", uri]
 
 

@@ -1,4 +1,4 @@
-"""Folders of runs, and which of them are kept.
+"""Folders of runs, and the rule for keeping them.
 
 <data>/cluster.json                      the cluster of these runs: ledgers_root, instance_id
 <data>/<job>/<time>-<epoch>-<number>/    result.json, log.txt
@@ -25,7 +25,7 @@ OUT: Final = "out"
 _CLUSTER: Final = "cluster.json"
 _FORM: Final = "%Y%m%dT%H%M%SZ"
 _AHEAD: Final = timedelta(hours=1)
-"""So far clocks of two instances may be apart."""
+"""Tolerated difference between the clocks of two instances."""
 _NAME: Final = re.compile(r"([0-9]{8}T[0-9]{6}Z)-([0-9]+)-([0-9]+)")
 
 
@@ -56,7 +56,7 @@ def make_private(path: Path) -> Path:
 
 
 def remove_abandoned(folder: Path, now: datetime, age_s: float) -> None:
-    """Remove what no bookie has written into for so long: a process that was killed removes nothing of its own.
+    """Remove folders that were unchanged for so long: a killed process removes nothing of its own.
 
     Args:
         folder: of folders that are each used for a moment.
@@ -74,7 +74,7 @@ def remove_abandoned(folder: Path, now: datetime, age_s: float) -> None:
 
 
 def claim(data: Path, ledgers_root: str, instance_id: str) -> None:
-    """Make a folder that of a cluster, or see that it is: what was kept of one must not go by the rules of another.
+    """Assign a folder to a cluster, or require that it is: the runs of one must not follow the rules of another.
 
     Args:
         data: the service's folder.

@@ -33,7 +33,7 @@ def main() -> None:
 
 
 def _end_with(parent: int) -> bool:
-    """End with the process that started this one; False: that is gone already."""
+    """Make this process end with the one that started it; False: that one is gone already."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     return os.getppid() == parent
 

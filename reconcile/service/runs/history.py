@@ -1,4 +1,4 @@
-"""What runs of a job found, over time: a line of JSON a run, beside the folders of the runs.
+"""The results of a job over time: one line of JSON a run, beside the folders of the runs.
 
 <data>/<job>/history.jsonl    at (ISO 8601), exit_code, verdict, share, failing, covered_pct
 """
@@ -17,7 +17,7 @@ _MOST: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """What one run found.
+    """The result of one run.
 
     Attributes:
         at: its end, ISO 8601.

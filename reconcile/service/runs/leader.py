@@ -1,4 +1,4 @@
-"""One instance of the service: it campaigns, leads, runs what is due, and keeps what it did in the store.
+"""One instance of the service: it campaigns, leads, runs due jobs, and records them in the store.
 
     thread      does
     leader      connects, campaigns, runs jobs one after the other
@@ -116,7 +116,7 @@ class Instance:
             thread.start()
 
     def stop(self) -> None:
-        """End what runs, resign, and end the threads."""
+        """End the running commands, resign, and end the threads."""
         self._stopping.set()
         self._lose()
         self._records.stop()
@@ -143,7 +143,7 @@ class Instance:
         return replace(seen, problem=f"the store has not answered for {age_s:.0f} s")
 
     def ask(self, name: str, by: str) -> State:
-        """Have a job run now.
+        """Run a job now.
 
         Raises:
             NotLeaderError: another instance leads.
@@ -152,7 +152,7 @@ class Instance:
         return self.change(lambda state: schedule.ask(state, name, by, self.now_ms()))
 
     def change(self, decide: Callable[[State], State]) -> State:
-        """Change what is kept, as the leader.
+        """Change the record, as the leader.
 
         Raises:
             NotLeaderError: another instance leads.
@@ -214,7 +214,7 @@ class Instance:
             election.close()
 
     def _prepare(self, opened: OpenStore) -> str:
-        """Make bkmeta's own root if it is not there; return its key."""
+        """Make bkmeta's own root if it does not exist; return its key."""
         key = name_own_root(opened.root)
         acl = self.config.acl or None
         folders.claim(self.config.data, opened.root.rstrip("/"), read_instance_id(opened.store, opened.root))
@@ -227,7 +227,7 @@ class Instance:
         return key
 
     def _lose(self) -> None:
-        """End at once what only the leader may do."""
+        """End at once the commands that only the leader may run."""
         self._children.stop()
         # Afterwards: `_lead` sets the one, and then reads the other.
         self._epoch = None
@@ -258,7 +258,7 @@ class Instance:
             backup.join()
 
     def _do_next(self, record: ServiceRecord, children: Children, epoch: int) -> None:
-        """Run what is due, or wait until something is."""
+        """Run the due job, or wait until one is due."""
         timings = self.config.timings
         chosen = schedule.choose_next(self._state, timings, self.now_ms())
         wait_s = _LONGEST_WAIT_S if chosen is None else (chosen[1] - self.now_ms()) / 1000
@@ -325,7 +325,7 @@ class Instance:
                 return
 
     def _follow_backup(self, epoch: int, children: Children) -> None:
-        """Have the store followed for as long as this instance leads; what ended is begun again."""
+        """Run the follower of the store while this instance leads; an ended one is started again."""
         backup = self.config.backup
         while backup.to and self._epoch == epoch and not children.is_stopped:
             with self._survive(), suppress(StoppedError):
@@ -368,7 +368,7 @@ class Instance:
             self._wake.notify_all()
 
     def check_gate(self, gate: Gate, children: Children, timeout_s: float | None = None) -> State:
-        """Look whether a maintenance is safe now, and keep what came of it.
+        """Check whether a maintenance is safe now, and keep the result.
 
         Args:
             gate: that is checked.
@@ -407,7 +407,7 @@ class Instance:
         return [self.judge_gate(gate) for gate in self._state.gates.values()]
 
     def word_impact(self, bookies: Sequence[str], domains: Sequence[str], target: str) -> list[str]:
-        """Return the command that says whether bookies, or all of some domains, may be taken away."""
+        """Return the command that checks whether bookies, or all of some domains, may be taken away."""
         words = [*commands.word_impact(self.config.metadata, bookies, domains, target), *self._word_captures()]
         words += [*self.word_evidence(), *commands.word_master(self.config.spark_master)]
         return [*words, *self.config.requests.check_impact]
@@ -427,7 +427,7 @@ class Instance:
 
     @contextmanager
     def request_folder(self) -> Iterator[Path]:
-        """Give a folder for one request; it is gone afterwards.
+        """Yield a folder for one request; it is removed afterwards.
 
         Captures of a killed instance are removed as soon as none of them can be used any longer.
         """
@@ -453,7 +453,7 @@ class Instance:
 
     @contextmanager
     def _survive(self, wait_s: float = 0.0) -> Iterator[None]:
-        """Say what fails meanwhile, wait, and go on: a thread that ends leaves an instance that never leads again."""
+        """Log an error, wait, and go on: if the thread ended, the instance would never lead again."""
         try:
             yield
         except _KNOWN as error:

@@ -1,4 +1,4 @@
-"""What the service keeps at hand of the store: its records, captured again in the background, and who is registered.
+"""The service's copy of the store: its records, captured in the background, and the registrations.
 
 Records are captured when the newest capture is half as old as it may be, so that a question rarely waits for one.
 Scrutinies, impact checks and maintenances go by the same captures. Registrations are watched: each change is reported
@@ -52,7 +52,7 @@ class KeptRecords:
         return self._config.data / "impact"
 
     def stop(self) -> None:
-        """End what is under way."""
+        """End the capture under way."""
         self._stopping.set()
         self._children.stop()
 
@@ -76,7 +76,7 @@ class KeptRecords:
                 self._stopping.wait(min(_AGAIN_S, longest.total_seconds() / 2))
 
     def _capture(self) -> str:
-        """Capture the store now; return why it failed, or nothing."""
+        """Capture the store now; return the reason of a failure, or an empty text."""
         self._idle.clear()
         try:
             folders.make_private(self.folder)
@@ -92,7 +92,7 @@ class KeptRecords:
             self._idle.set()
 
     def await_capture(self, wait_s: float, given_up: threading.Event) -> None:
-        """Wait for the capture under way, if no other one is young enough: two at a time would be one too many."""
+        """Wait for the capture under way, if no other one is young enough, so that only one runs at a time."""
         with suppress(OSError, RecoveryError):
             newest = find_newest(self._config.metadata, self.folder)
             age = None if newest is None else self._context.now() - newest
@@ -104,7 +104,7 @@ class KeptRecords:
 
 
 class BookieWatch:
-    """Watches who is registered.
+    """Watches the registrations.
 
     Args:
         uri: of the live store.

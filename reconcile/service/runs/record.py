@@ -1,4 +1,4 @@
-"""What the service keeps in the store: one key of bkmeta's own root, replaced by compare-and-set.
+"""The service's record in the store: one key of bkmeta's own root, replaced by compare-and-set.
 
     <ledgers root>-bkmeta/service    JSON: `encode_state`
     <ledgers root>-bkmeta/leader     the election
@@ -24,7 +24,7 @@ _ATTEMPTS: Final = 20
 
 
 class NotLeaderError(ReconcileError):
-    """Another instance leads by now; nothing was written."""
+    """Another instance leads; nothing was written."""
 
 
 class ServiceRecord:
@@ -43,7 +43,7 @@ class ServiceRecord:
         self._lock = threading.Lock()
 
     def read(self) -> State:
-        """Return what is kept; a state without anything where there is no record.
+        """Return the record; an empty state without one.
 
         Raises:
             FormatError: what is there is no record of this version.
@@ -52,7 +52,7 @@ class ServiceRecord:
         return State() if stored is None else decode_state(stored.value, self._key)
 
     def change(self, decide: Callable[[State], State], *, epoch: int | None = None) -> State:
-        """Replace the record by what is made of it; return that.
+        """Replace the record by the result of a function; return the new record.
 
         Args:
             decide: called again if another client changed the record meanwhile.
@@ -86,14 +86,14 @@ class ServiceRecord:
 
 
 def encode_state(state: State) -> bytes:
-    """Return the bytes of a record; as they are, for a letter that is escaped takes twice as many, or more."""
+    """Return the bytes of a record, in plain UTF-8: an escaped letter takes at least twice as many."""
     return json.dumps({"schema": SCHEMA, **asdict(state)}, separators=(",", ":"), ensure_ascii=False).encode(
         errors="backslashreplace"
     )
 
 
 def decode_state(raw: bytes, source: str = "the service's record") -> State:
-    """Return what the bytes of a record say.
+    """Return the state in the bytes of a record.
 
     Raises:
         FormatError: they are none of this version.

@@ -1,4 +1,4 @@
-"""What is run when, as a state machine: pure, over a clock that is given.
+"""The schedule of runs as a state machine: pure, over a given clock.
 
     ask ─────────────┐
     schedule ── due ─┴─> start ──> running ──> end ──> due again, later
@@ -30,7 +30,7 @@ _DAY: Final = 24 * 60
 
 
 class GateState(StrEnum):
-    """What a maintenance may do."""
+    """The states of a maintenance."""
 
     BLOCKED = "BLOCKED_UNTIL_SAFE"
     SAFE = "SAFE"
@@ -114,7 +114,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class JobState:
-    """What is known of a job.
+    """The state of a job.
 
     Attributes:
         number: of the last run that was begun.
@@ -194,7 +194,7 @@ class State:
     gates: Mapping[str, Gate] = field(default_factory=dict)
 
     def job(self, name: str) -> JobState:
-        """Return what is known of a job."""
+        """Return the state of a job."""
         return self.jobs.get(name, JobState())
 
     def with_job(self, name: str, job: JobState) -> "State":
@@ -208,7 +208,7 @@ class State:
 
 
 def take_over(state: State, instance: str, address: str, now_ms: int) -> State:
-    """Return the state in which another instance leads, or the same one again: what was running is due at once."""
+    """Return the state after a take-over, by another instance or the same: jobs that were running are due at once."""
     jobs = {name: _break_off(job, now_ms) for name, job in state.jobs.items()}
     return replace(state, epoch=state.epoch + 1, leader=instance, address=address, since_ms=now_ms, jobs=jobs)
 
@@ -221,12 +221,12 @@ def _break_off(job: JobState, now_ms: int) -> JobState:
 
 
 def find_due_ms(timing: Timing, job: JobState, now_ms: int) -> int:
-    """Return when a job that is not running is due; what is over is due."""
+    """Return when a job that is not running is due; an overdue job is due now."""
     return _move_into_window(timing, _find_wanted_ms(timing, job, now_ms), now_ms) if _waits(job) else now_ms
 
 
 def _waits(job: JobState) -> bool:
-    """Say whether a job keeps to its windows: no caller asked for it."""
+    """Whether a job keeps to its windows: it does unless a caller asked for it."""
     return job.asked is None or not job.asked[0]
 
 
@@ -256,13 +256,13 @@ def _move_into_window(timing: Timing, due_ms: int, now_ms: int) -> int:
 
 
 def _spread(timing: Timing, number: int) -> int:
-    """Return the jitter of a run: the same wherever it is worked out."""
+    """Return the jitter of a run: the same on every instance."""
     digest = hashlib.sha256(f"{timing.cluster} {timing.name} {number}".encode()).digest()
     return int(timing.every_ms * timing.jitter * int.from_bytes(digest[:4], "big") / 2**32)
 
 
 def choose_next(state: State, timings: Mapping[str, Timing], now_ms: int) -> tuple[str, int] | None:
-    """Return the job that is to be run next, and when it is due; None: one is running, or there is none.
+    """Return the next job, and when it is due; None: a job is running, or there is none.
 
     What was asked for goes first, then what is due for longest.
     """
@@ -329,12 +329,12 @@ def ask(state: State, name: str, by: str, now_ms: int) -> State:
 
 
 def is_over(gate: Gate, now_ms: int) -> bool:
-    """Say whether the time that a gate was opened for is over."""
+    """Whether the time of an open gate is over."""
     return gate.until_ms is not None and now_ms >= gate.until_ms
 
 
 def judge_gate(gate: Gate, now_ms: int, longest_ms: int) -> Gate:
-    """Return a gate as it is now: blocked where its time is over, or its check is too old, or of a time to come."""
+    """Return a gate as it is now: blocked if its time is over, or its check is too old or in the future."""
     if is_over(gate, now_ms):
         return replace(gate, state=GateState.BLOCKED, verdict="its time is over: open another maintenance")
     is_checked = gate.checked_ms is not None and abs(now_ms - gate.checked_ms) <= longest_ms
@@ -375,5 +375,5 @@ def release_gate(state: State, gate_id: str, statement: str) -> State:
 
 
 def close_gate(state: State, gate_id: str) -> State:
-    """Return the state without a gate; nothing happens where there is none of that name."""
+    """Return the state without a gate; unchanged if there is no gate of that name."""
     return replace(state, gates={name: gate for name, gate in state.gates.items() if name != gate_id})

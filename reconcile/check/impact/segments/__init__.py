@@ -1,1 +1,1 @@
-"""Segments as columns: what records say, which copies are missing, and what states of bookies do to them."""
+"""Segments as columns: their records, their missing copies, and the effect of bookies' states."""

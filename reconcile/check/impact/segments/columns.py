@@ -83,7 +83,7 @@ class Segments:
         return len(self.ledger)
 
     def select(self, rows: Any) -> "Segments":  # noqa: ANN401 - a mask or numbers
-        """Return some of them."""
+        """Return some of the segments."""
         return Segments(
             self.shape,
             self.ledger[rows],
@@ -115,7 +115,7 @@ class Segments:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Records:
-    """What the records of some ledgers say.
+    """The content of the records of some ledgers.
 
     Attributes:
         groups: the segments, segments of one shape together.

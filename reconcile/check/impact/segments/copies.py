@@ -1,4 +1,4 @@
-"""Copies that are not there although a record promises them: marked ones, and those that were seen to be missing.
+"""Missing copies that a record promises: marked ones, and those that were found missing.
 
 A mark names bookies that are believed to lack entries of a ledger: their copies of it count as down, unless evidence
 that is younger than the mark shows them. What evidence shows to be missing, or to be lost with a wiped bookie, counts
@@ -31,7 +31,7 @@ MARKED: Final = pa.schema([*tables.KEY, pa.field("bookie", pa.string(), nullable
 """`txn`: the store's transaction that changed the mark last; null: it is not known."""
 _REPLICA: Final = r'^\s*replica:\s*"([^"]*)"\s*$'
 _TIME: Final = r"^\s*(ctime:\s*-?[0-9]+)?\s*$"
-"""Of a mark's other lines: when it was made, or nothing."""
+"""The other lines of a mark: its time, or nothing."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -138,7 +138,7 @@ class Missing:
         return rows["row"].to_numpy()[bookie >= 0], bookie[bookie >= 0]
 
     def find_floors(self, segments: Segments) -> tuple[Ints, States]:
-        """Return the segments that miss copies, and their floors as `judge` takes them."""
+        """Return the segments with missing copies, and their floors for `judge`."""
         size, write = segments.shape.ensemble, segments.shape.write
         parts: list[tuple[Ints, Ints, Ints, State]] = []
         for copies, state in ((self._marked, State.DOWN), (self._wiped, State.GONE)):
@@ -172,7 +172,7 @@ def _overrule(marked: pa.Table, sound: pa.Table) -> pa.Table:
 
 
 def _find_lacking(segments: Segments, bookie: int, groups: KeyedGroups) -> tuple[Ints, Ints, Ints]:
-    """Return (segment, residue, step) of what a bookie lacks.
+    """Return (segment, residue, step) of the copies that a bookie lacks.
 
     Args:
         segments: of one shape.
@@ -245,7 +245,7 @@ def _count_by_residue(groups: KeyedGroups, segments: Segments, segment: Ints) ->
 
 
 def find_incomplete(inventories: Sequence[Dataset]) -> dict[str, bool]:
-    """Return the bookies of inventories, and whether each was read completely; over the wire: what it was asked."""
+    """Return the bookies of inventories, and whether each was read completely; over the wire: the ledgers asked for."""
     rows = [
         row
         for inventory in inventories

@@ -1,4 +1,4 @@
-"""What becomes of segments when their bookies are in certain states: pure arithmetic on columns.
+"""The effect of bookies' states on segments: pure arithmetic on columns.
 
     residue                 entries e with the same e mod E: they are on the same W positions
     DATA_LOSS               a residue that occurs has all its copies on bookies that are gone
@@ -24,7 +24,7 @@ _NOWHERE = np.iinfo(np.int32).max
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Judgement:
-    """What states do to segments. (E, segments) by residue, or (segments,).
+    """The effect of states on segments. (E, segments) by residue, or (segments,).
 
     Attributes:
         copies: readable copies of each residue.
