@@ -28,7 +28,7 @@ class UnsupportedStoreError(BackendError):
 
     Attributes:
         uri: as it was given.
-        problem: what is wrong with it.
+        problem: its error.
     """
 
     def __init__(self, uri: str, problem: str) -> None:

@@ -76,8 +76,8 @@ class Point:
     Attributes:
         txn: number of the last transaction that is in it; None: nothing was ever written.
         at_ms: when that was, ms since 1970; None where the store keeps no times.
-        gaps: what is missing up to there, each with its reason; empty: this is all that the store held.
-        notes: what a person should know of how it was chosen, such as servers that disagree.
+        gaps: missing parts up to that point, each with its reason; empty: the state is complete.
+        notes: for people, about the choice of the state, such as servers that disagree.
     """
 
     txn: int | None
@@ -165,7 +165,7 @@ class Write:
         key: absolute.
         value: None removes the key.
         expected: version to be replaced; None: the key must be absent.
-        acl: ACL of a created key, as in `Versioned`; None: what the store gives.
+        acl: ACL of a created key, as in `Versioned`; None: the store's default.
     """
 
     key: str
@@ -370,7 +370,7 @@ class FeedGap:
     """A gap in a feed: the next thing needed is a new base.
 
     Attributes:
-        after: the last transaction before the gap; what is up to it was given.
+        after: the last transaction before the gap; changes up to it were yielded.
         why: what happened, for people.
     """
 

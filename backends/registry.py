@@ -392,7 +392,7 @@ def open_election(
         uri: of a ZooKeeper or an etcd.
         key: absolute; of this election alone.
         name: of this instance.
-        acl: rights of what is made at the key, where the store has rights; None: what the store gives.
+        acl: rights of nodes made at the key, where the store has rights; None: the store's default.
         auth: user and password; of ZooKeeper's digest scheme.
         sasl: user and password for a ZooKeeper's SASL with DIGEST-MD5, or Kerberos.
         tls: None: without encryption.

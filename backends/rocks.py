@@ -87,9 +87,9 @@ class RocksReader:
         """Yield keys and their values, ascending by key, at most `batch` at a time.
 
         Args:
-            batch: how many.
+            batch: number of rows.
             low: the first key; None: no bound.
-            high: behind the last key; None: no bound.
+            high: after the last key; None: no bound.
 
         Raises:
             CorruptStoreError: a table file cannot be read from here on; the keys so far were right.

@@ -108,10 +108,10 @@ def load_mechanism(name: str, host: str = "") -> Mechanism:
 
     Args:
         name: of the table above.
-        host: that the bookie has in its principal.
+        host: in the bookie's principal.
 
     Raises:
-        UnsupportedAuthError: there is nothing of that name, or it lacks what it needs.
+        UnsupportedAuthError: an unknown name, or a missing setting.
     """
     module, colon, attribute = name.partition(":")
     if (sasl := _load_sasl(module, attribute, host)) is not None:

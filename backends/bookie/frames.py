@@ -169,7 +169,7 @@ class Answer(NamedTuple):
     """A bookie's answer to one request, or its silence.
 
     Attributes:
-        outcome: how to take it.
+        outcome: its meaning.
         status: the bookie's code, perhaps one without a name; None: there was no answer.
         body: the availability bytes, the stored record, or the payload of an authentication; of READ_LAC the last
             stored record, which may be there though the outcome is `refused`.
@@ -322,7 +322,7 @@ class Conversation(Generic[T]):
         """Return the bytes of a request, which is outstanding from now on.
 
         Args:
-            request: what is asked for.
+            request: the request to send.
             context: given back with the answer.
             due: see `overdue`; not before that of any earlier request.
         """

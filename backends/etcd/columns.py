@@ -70,7 +70,7 @@ def read_keys(raws: Sequence[bytes]) -> Keys:
     """Read serialised `KeyValue` messages.
 
     Raises:
-        DecodeError: one is none.
+        DecodeError: one is no valid message.
     """
     data, start, end = _lay_out(raws)
     columns = _keys(data, start, end)
@@ -83,7 +83,7 @@ def read_events(raws: Sequence[bytes]) -> Events:
     """Read serialised `Event` messages.
 
     Raises:
-        DecodeError: one is none.
+        DecodeError: one is no valid message.
     """
     data, start, end = _lay_out(raws)
     fields = _fields(data, start, end, _EVENT)

@@ -91,7 +91,7 @@ def read(
     Args:
         pages: disjoint.
         revision: at which all are read.
-        ask: sends a request, returns what is under way.
+        ask: sends a request, and returns its future.
         answer: waits for it; is given the request too, to send it again.
     """
     todo = deque(pages)

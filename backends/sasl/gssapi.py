@@ -91,7 +91,7 @@ def name_principal() -> str:
 
     Raises:
         UnsupportedAuthError: the machine has no Kerberos.
-        KerberosError: there is no ticket, and no keytab that gives one.
+        KerberosError: there is no ticket, and no keytab for one.
     """
     library, minor = _library(), c_uint32()
     credential, name, shown = c_void_p(), c_void_p(), _Buffer()
@@ -133,7 +133,7 @@ class SecurityContext:
         """Return the answer to a server's token; the first message answers none.
 
         Raises:
-            KerberosError: there is no ticket, no such server, or the server's token proves nothing.
+            KerberosError: no ticket, no such server, or a wrong token of the server.
         """
         minor, answer, given = c_uint32(), _Buffer(), c_uint32()
         question = _Held(token)

@@ -45,7 +45,7 @@ def changes(
 
     Args:
         history: the transactions.
-        snapshots: to look up what was before them.
+        snapshots: for the states before them.
         read: one of these snapshots, if already parsed, or an empty one.
         root: the path; empty: all.
         until: the last zxid.

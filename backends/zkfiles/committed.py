@@ -83,10 +83,10 @@ class LoggingServer:
 
     Attributes:
         server: its files when it was found.
-        folders: where its logs come.
-        role: what its log holds.
+        folders: of its logs.
+        role: the kind of records in its log.
         number: of the server in its ensemble; None: it does not say.
-        waiting: mark of each record behind the proven ones, by zxid.
+        waiting: mark of each record after the proven ones, by zxid.
         idle: how many reads in a row found nothing new.
     """
 
@@ -155,7 +155,7 @@ class CommittedLog:
     """Committed transactions after a zxid, in order.
 
     Attributes:
-        goes_on: whether a later epoch was seen to go on from the state that it began with, by a digest.
+        goes_on: whether a digest proved that a later epoch continued from its own first state.
 
     Args:
         servers: of one ensemble; the first one is read, the others prove its transactions and replace it if
@@ -163,7 +163,7 @@ class CommittedLog:
         begun: zxid of the state that they come after.
         judge: tells how many of some transactions belong before later ones, by the digests of the tree that all before
             them made; None: no number of them does.
-        read_config: returns what the node ``/zookeeper/config`` holds.
+        read_config: returns the value of the node ``/zookeeper/config``.
     """
 
     def __init__(

@@ -403,7 +403,7 @@ class ZooKeeperLogFeed:
         return Followed(FOLLOWED.empty_table(), through, self._until_ms)
 
     def _look_until(self, begun: _Begun, began_ms: int) -> None:
-        """Find out up to when everything committed was read."""
+        """Find the time up to which every committed change was read."""
         tree, log = begun.tree, begun.log
         if log.role is Role.STANDALONE and not log.waiting:
             self._until_ms = began_ms

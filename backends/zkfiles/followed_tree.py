@@ -74,7 +74,7 @@ class FollowedTree:
     Attributes:
         zxid: of the last transaction that was applied, or of the snapshot.
         at_ms: when that was, by the leader's clock; None: not known.
-        agreed: how many digests of the tree agreed.
+        agreed: number of right digests of the tree.
     """
 
     def __init__(self, tree: Tree, passed: int, tops: Tops) -> None:

@@ -76,7 +76,7 @@ class Damage:
 
     Attributes:
         file: its path.
-        offset: in the file; in what a compressed one holds.
+        offset: in the file; in a compressed file, after decompression.
         problem: in words; never holds data.
     """
 

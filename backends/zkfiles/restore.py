@@ -34,9 +34,9 @@ class Restored:
         fuzzy_end: the last zxid that anything of `source` is from.
         applied: transactions applied.
         digests: after how many of them the digest of the tree was compared.
-        wrong: how many digests did not agree.
-        gaps: what is missing or doubtful.
-        notes: what a person should know.
+        wrong: number of wrong digests.
+        gaps: missing or doubtful parts.
+        notes: for people.
     """
 
     tree: Tree
@@ -64,7 +64,7 @@ def restore(snapshots: Sequence[Path], history: History, until: int | None) -> R
         until: the last zxid to be in it; None: all.
 
     Raises:
-        NothingToShowError: the files do not say.
+        NothingToShowError: the files do not show it.
     """
     notes: list[str] = []
     mixed: list[Path] = []

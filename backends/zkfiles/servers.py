@@ -47,7 +47,7 @@ class Server:
         snapshots: by zxid, ascending.
         logs: by zxid, ascending.
         epoch: the last one that it took part in; None: it does not say.
-        notes: what lies there and is not read.
+        notes: files there that are not read.
     """
 
     name: str
@@ -62,7 +62,7 @@ class History:
     """Records of one history, zxids ascending.
 
     Attributes:
-        logs: what `rows` point into.
+        logs: `rows` point into these.
         rows: `ROW`.
         breaks: numbers of the rows that do not go on from the one before them.
     """

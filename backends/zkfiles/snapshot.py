@@ -167,15 +167,15 @@ class Snapshot:
     Attributes:
         path: of the file.
         begun: zxid of its name: all up to it is in it; None where the name has none.
-        image: what it holds, not compressed.
+        image: its uncompressed bytes.
         compression: plain, gzip, snappy.
         sessions: timeout in ms of each.
         acl: ACLs by key.
-        rows: where each node begins, then where the last one ends.
+        rows: the begin of each node, then the end of the last one.
         digest: zxid and digest of the tree; None: not known.
         last: the last zxid when writing ended; None: not written.
-        damage: what makes it unusable, if anything does.
-        notes: what is odd.
+        damage: the reason why it is unusable, if any.
+        notes: oddities.
     """
 
     path: Path

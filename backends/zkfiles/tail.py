@@ -38,8 +38,8 @@ class Logged:
 
     Attributes:
         zxid: its number.
-        mark: that of `ENTRY`, the same in every server's log.
-        transaction: what it says.
+        mark: of its `ENTRY`, the same in every server's log.
+        transaction: the decoded transaction.
     """
 
     zxid: int
@@ -93,8 +93,8 @@ class LogTail:
         is_broken: whether `Broken` was yielded.
 
     Args:
-        folders: that have logs of the server.
-        begun: zxid behind which it begins.
+        folders: with logs of the server.
+        begun: zxid after which it begins.
         mark: of the record of that zxid, which must be in the logs; None: a snapshot has it, perhaps no log.
     """
 

@@ -52,16 +52,16 @@ class Tree:
     """A tree that transactions change.
 
     Args:
-        base: what they are applied to; None: an empty tree.
+        base: the tree before them; None: an empty tree.
         digest: whether the digest is kept up.
         loose: nodes are made although their parents are not known.
 
     Attributes:
-        changed: nodes that were touched and are there.
+        changed: existing nodes that were touched.
         hidden: rows of `base` that are gone, or among `changed`.
         sessions: timeout in ms of each.
         digest: of the tree; None: not asked for.
-        results: how often a record found its work done or impossible.
+        results: how often a record's change was already done or impossible.
     """
 
     def __init__(self, base: Snapshot | None, *, digest: bool, loose: bool = False) -> None:

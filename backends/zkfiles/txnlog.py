@@ -78,9 +78,9 @@ class Log:
         version: of the format.
         entries: `ENTRY` of every valid record, in file order.
         end: first byte that is not part of them.
-        why: what is there.
+        why: the reason of the end.
         size: of the file.
-        damage: what is more than a crash leaves; None: nothing.
+        damage: damage that no crash leaves; None: none.
     """
 
     path: Path
@@ -181,8 +181,8 @@ class Frames:
         passed: records up to this zxid are checked and not decoded; their mark is not to be compared.
 
     Attributes:
-        at: first byte behind the last valid record.
-        why: what is there.
+        at: first byte after the last valid record.
+        why: the reason of the end.
         problem: of a record that cannot be understood.
         transaction: of the last record that was yielded and decoded.
     """

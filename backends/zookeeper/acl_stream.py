@@ -83,7 +83,7 @@ class AclStream:
         """Return the ACLs of the next nodes that were asked for, or the server's error code of each.
 
         Raises:
-            OSError: the connection ended, or what came is not an answer.
+            OSError: the connection ended, or sent no valid answer.
         """
         answers: list[Acl | int] = []
         for _ in range(count):

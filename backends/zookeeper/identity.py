@@ -32,7 +32,7 @@ def ask_names(
 
     Raises:
         UnavailableError: no server answers.
-        AccessDeniedError: it does not take us for whom we say we are.
+        AccessDeniedError: it refuses our identity.
     """
     options = make_options(hosts, auth=None, sasl=sasl, tls=tls, session_s=patience_s)
     client = Client(**options)

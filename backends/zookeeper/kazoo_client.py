@@ -41,7 +41,7 @@ class Client(KazooClient):  # type: ignore[misc]  # kazoo has no types
     """A client that remembers a refusal: kazoo forgets it as soon as it has closed the rest of a session.
 
     Attributes:
-        was_refused: the server did not believe who the client says it is.
+        was_refused: the server refused the client's identity.
     """
 
     was_refused = False

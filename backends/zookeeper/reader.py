@@ -127,7 +127,7 @@ class ZooKeeperReader:
 
     Raises:
         UnavailableError: no session within `patience_s`.
-        AccessDeniedError: the server does not take us for whom we say we are.
+        AccessDeniedError: the server refuses our identity.
     """
 
     _client_class: ClassVar[type[Any]] = ReadingClient

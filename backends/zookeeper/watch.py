@@ -18,7 +18,7 @@ class NamesWatch:
 
     Args:
         client: of kazoo.
-        answer: waits for what kazoo's asynchronous calls return; a key and that in.
+        answer: waits for the result of kazoo's asynchronous calls; a key and a result in.
         paths: key of each node → its path.
     """
 

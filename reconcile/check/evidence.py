@@ -59,7 +59,7 @@ class SeenCopies:
     """The facts about copies of some ledgers.
 
     Attributes:
-        faults: what is wrong with the copies of segments that have ended.
+        faults: faults of the copies of ended segments.
         sound: `COPIES_SEEN`: bookies that have all entries that a record asks of them.
         wiped: `COPIES_SEEN`: bookies that lost all that a record asked of them, of segments that still grow as well.
     """
@@ -130,8 +130,8 @@ def open_runs(places: Iterable[DatasetPlace], catalog: Dataset, uri: str) -> tup
         uri: its name.
 
     Raises:
-        DatasetError: one is no whole run.
-        InputError: one is of another cluster.
+        DatasetError: a folder is no whole run.
+        InputError: a run is of another cluster.
     """
     runs = tuple(map(ScrutinyRun.open, places))
     for run in runs:
@@ -195,7 +195,7 @@ class Evidence:
 
         Args:
             stored: CATALOG_LEDGERS with `RECORD_COLUMNS`, each ledger once, with ids for names of bookies.
-            buckets: that have all of them; None: any.
+            buckets: with all of these ledgers; None: any.
         """
         ended = end_growing(stored)
         owner = self._own_buckets()[stored["bucket"].to_numpy()]

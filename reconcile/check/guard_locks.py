@@ -47,8 +47,8 @@ class GuardsSeen:
         kept, gone, released, unreleased, named, exposed: ledgers, as this module's head has them.
         replaced: ledgers without the planned record, or with an unwritten release.
         reuse_kept, reuse_gone, reuse_over: ids that two ledgers have, as this module's head has them.
-        listed: the first that are gone, and the first that are unreleased, each with what was seen.
-        youngest_ms: when the youngest lock was made, ms since 1970; None: there is none, or the store does not say.
+        listed: the first gone ones and the first unreleased ones, each with the observed lock.
+        youngest_ms: creation of the youngest lock, ms since 1970; None: no lock, or the store keeps no times.
     """
 
     kept: int = 0

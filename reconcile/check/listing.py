@@ -110,7 +110,7 @@ def demand_each(store: MetadataStore, root: str, layout: Layout, ids: pa.Table) 
         store: only read.
         root: of the ledgers.
         layout: of the store.
-        ids: scope and ledger; those that the layout has no place for are not there.
+        ids: scope and ledger; ledgers without a place in the layout count as absent.
 
     Raises:
         UnavailableError: the store does not answer.

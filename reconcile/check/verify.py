@@ -103,7 +103,7 @@ def verify(
         store: only read.
         root: key of the ledgers root.
         disks: of bookies, or they themselves, by their names.
-        sample: so many ledgers, and so many holds, drawn by the plan's hash; None: all of them.
+        sample: number of ledgers, and of holds, drawn by the plan's hash; None: all of them.
         progress: called with the numbers of checked ledgers and of all.
 
     Raises:
@@ -147,7 +147,7 @@ class _Piece:
     """A stretch of a ledger: for each entry, how many copies are good, unproven, bad, absent, not looked at.
 
     Attributes:
-        is_above: behind the end of its record: nothing promises these.
+        is_above: after the end of its record, which promises none of these.
     """
 
     ledger: _Ledger

@@ -85,16 +85,16 @@ class Traits:
     """The properties of a category; each run reads them here.
 
     Attributes:
-        severity: where nothing makes it another.
-        says: what is wrong, in a sentence.
-        remedy: what to do about it.
+        severity: the default severity.
+        says: the problem, in a sentence.
+        remedy: what to do.
         sides_agree: of a ledger, and does not say that the store and the bookies differ: `recover` counts it among no
             disagreements.
         of_absence: something is not there. `recover` calls it critical only where every bookie was scanned.
         of_records_alone: nothing that happens on bookies changes it, so the second look of `scrutinize` asks
             none: it reads the record and the mark again.
         of_copies: how far copies are from what a record asks for, which may change between two looks of `scrutinize`.
-        sought_everywhere: entries are searched for on every bookie before `scrutinize` says it.
+        sought_everywhere: `scrutinize` searches every bookie for the entries before it reports the finding.
         of_share: it is of no ledger, and the ledgers of a share decide it: another share's scrutiny says nothing of it.
         shell_repairs: the shell's `recover` repairs it, so `scrutinize` writes that command. The shell repairs
             neither lost nor misplaced entries; surplus copies need no repair.

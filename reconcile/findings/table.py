@@ -31,9 +31,9 @@ class Statement:
 
     Attributes:
         side: store, bookies, earlier, history, plan.
-        field: what is compared.
-        value: text, or a column of what can be cast to text; null is said as ``nothing``.
-        source: where the side is from.
+        field: the compared field.
+        value: text, or a column of what can be cast to text; null is shown as ``nothing``.
+        source: of the side.
     """
 
     side: str
@@ -61,14 +61,14 @@ class Finding:
     """One thing that is wrong.
 
     Attributes:
-        category: what is wrong.
-        subject: the path of a node, or the field of a ledger that it is about; part of the id.
+        category: of the problem.
+        subject: the path of a node, or a field of the ledger; part of the id.
         statements: the evidence.
         key: of the ledger; None: it is of no ledger.
         severity: None: the category's.
-        entries: the entries that it is about, as groups.
-        bookies: that it names.
-        unknowns: what nobody knows.
+        entries: the affected entries, as groups.
+        bookies: the named bookies.
+        unknowns: facts that are not known.
         suggested: what to do about it; None: the remedy of the category.
     """
 
@@ -102,11 +102,11 @@ def make_ledger_findings(
         keys: the key columns.
         statements: the evidence.
         run: this one.
-        subject: what of the ledger it is about; part of the id.
+        subject: a field of the ledger; part of the id.
         severity: a column; None: the category's.
         bookies: a column of lists; None: none.
         entries: a column of GROUPS; None: none.
-        unknowns: what nobody knows.
+        unknowns: facts that are not known.
     """
     count = keys.num_rows
     scopes, ledgers = keys["scope"].to_pylist(), keys["ledger"].to_pylist()

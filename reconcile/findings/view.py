@@ -15,9 +15,9 @@ class Fact:
 
     Attributes:
         side: store, bookies, earlier, history, plan.
-        field: what is compared.
-        value: as text; empty where the side says nothing.
-        source: where the side is from.
+        field: the compared field.
+        value: as text; empty without one.
+        source: of the side.
     """
 
     side: str
@@ -40,11 +40,11 @@ class FindingView:
         status: open or suppressed.
         ledger: None where it is of a node or a bookie.
         segment: of the ledger, by number.
-        subject: the path of a node, a bookie, or the field of a ledger that it is about.
-        says: what is wrong, in a sentence.
+        subject: the path of a node, a bookie, or a field of the ledger.
+        says: the problem, in a sentence.
         facts: the evidence of each side.
-        unknowns: what could not be known.
-        bookies: those that it names.
+        unknowns: facts that are not known.
+        bookies: the named bookies.
         remedy: what to do, with the ids in its commands.
         first_seen, last_seen: aware times.
     """

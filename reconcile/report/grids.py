@@ -42,10 +42,10 @@ class LedgerList:
     """The shown ledgers of one list, as rows of RECONSTRUCTION, and the length of the list.
 
     Attributes:
-        outcome: what becomes of them.
+        outcome: of these ledgers.
         reason: why they are not restored; `FEW` for those that come back with few copies; None for other restored ones.
-        total: how many it has.
-        rows: those that are shown.
+        total: length of the list.
+        rows: the shown ledgers.
     """
 
     outcome: str
@@ -129,10 +129,10 @@ class Copy:
 
     Attributes:
         bookie: its id.
-        source: what its entries are known from.
-        held: entries that it has.
+        source: of its entries.
+        held: its entries.
         sent: segments with it in their ensemble.
-        text: the same in words.
+        text: the row in words.
     """
 
     bookie: str

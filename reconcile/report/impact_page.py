@@ -37,7 +37,7 @@ def impact_page(answer: "ImpactAnswer", *, summary: str, target: str, made: date
     Args:
         answer: of the check.
         summary: the line that the command printed.
-        target: what is done to the bookies.
+        target: the action on the bookies.
         made: an aware time, printed.
     """
     rows = [_make_row("now, with nothing taken", answer.now)]

@@ -163,7 +163,7 @@ def plan_page(plan: Dataset, inventories: Sequence[Dataset], *, verdict: str, ma
 
     Args:
         plan: it, complete.
-        inventories: those that it was made from, for the grids.
+        inventories: sources of the plan, for the grids.
         verdict: the line that the command printed.
         made: an aware time, printed.
     """

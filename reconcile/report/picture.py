@@ -21,7 +21,7 @@ class Outcome:
     """One colour of the stacked bars.
 
     Attributes:
-        name: as it is stored, and as the style sheet names its colour.
+        name: stored name, also of its colour in the style sheet.
         words: for people.
         target: the heading on the page that lists its ledgers.
     """

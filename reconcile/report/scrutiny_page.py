@@ -72,9 +72,9 @@ def scrutiny_page(
     Args:
         run: the scrutiny, whole.
         catalog: the store as it was captured.
-        inventories: that were given, and that were made by asking.
+        inventories: given ones, and ones made by asking.
         made: an aware time, printed.
-        is_covered: enough of the copies were judged to say that all agree, where nothing is found.
+        is_covered: enough copies were judged for the statement that all agree.
     """
     categories: dict[str, CategoryRow] = {}
     bookies: dict[str, BookieRow] = {}

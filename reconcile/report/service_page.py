@@ -43,17 +43,17 @@ class ServiceView:
     """The content of the page.
 
     Attributes:
-        instance: that shows it.
+        instance: that shows the page.
         leads: it leads.
-        leader: who does.
+        leader: the leading instance.
         ready: the store was seen lately.
         problem: why not.
         made: when.
         rows: of jobs.
         gates: maintenances that are not safe.
-        scrutinized: the last scrutinies together; None: there is none here.
-        shares: how many of how many shares that is.
-        doubts: why findings that are not there do not say that all is well; one line each.
+        scrutinized: the sum of the last scrutinies; None: there is none here.
+        shares: number of these shares, and of all.
+        doubts: reasons why missing findings do not prove that all is well; one line each.
         worst: the gravest findings, without notes.
         notes: category → how many findings are notes.
         passed_over: reason → ledgers that were not judged.

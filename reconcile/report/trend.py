@@ -18,7 +18,7 @@ class TrendPoint:
         at: its end, ISO 8601.
         failing: findings to act on; None: it came to no verdict.
         covered_pct: percent of the copies that were judged.
-        exit_code: of it.
+        exit_code: of the run.
     """
 
     at: str

@@ -54,7 +54,7 @@ class Heights:
 
     Attributes:
         end: of the record then.
-        highest: entries, ascending: the highest one of each look that saw a higher one than those before.
+        highest: the highest entry of each look with a new maximum, ascending.
     """
 
     end: int
@@ -100,11 +100,11 @@ def findings(
 
     Args:
         copies: COPIES of a bucket range.
-        stored: records: CATALOG_LEDGERS, or RECONSTRUCTION of those that are proposed.
+        stored: CATALOG_LEDGERS, or RECONSTRUCTION of proposed records.
         run: this one.
         seen: every bookie was scanned completely.
-        side: who has the records.
-        heights: the cluster lives: what earlier looks saw; None: its store was lost.
+        side: of the records.
+        heights: results of earlier looks at a live cluster; None: its store was lost.
     """
     if not stored.num_rows:
         return tables.FINDINGS.empty_table()

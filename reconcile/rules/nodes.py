@@ -43,7 +43,7 @@ class Side:
         name: store or earlier.
         source: its address.
         nodes: path to row of CATALOG_NODES, without marks.
-        ledgers: how many it has.
+        ledgers: number of its ledgers.
         complete: whether all of it was read.
     """
 
@@ -104,8 +104,8 @@ def findings(
         snapshot: the newest snapshot.
         bookies: of the inventories.
         layout: of the store.
-        taken: key of each generator to the largest number that it can have given, of any side.
-        raised: those that the plan raises past it.
+        taken: key of each generator → the largest number that it can have given, from any side.
+        raised: generators that the plan raises past it.
         now: the time of the run.
     """
     yield from _sessions(live, snapshot, now)

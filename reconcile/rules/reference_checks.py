@@ -69,7 +69,7 @@ def findings(
         copies: COPIES of the same ledgers.
         stored: CATALOG_LEDGERS of the store.
         run: this one.
-        looked_at: at least one bookie was; else nothing is said about what none has.
+        looked_at: at least one bookie was scanned; else missing ledgers are not reported.
         seen: every bookie was, completely.
     """
     keys = ["bucket", "scope", "ledger"]

@@ -169,7 +169,7 @@ def pick_newest_records(catalogs: Sequence[tuple[pa.Table, int | None]]) -> tupl
     """Unite snapshots: each ledger's record from the first that has it.
 
     Args:
-        catalogs: CATALOG_LEDGERS in key order, the newest first, each with the transaction that it was taken at.
+        catalogs: CATALOG_LEDGERS in key order, the newest first, each with the transaction of its capture.
 
     Returns:
         CATALOG_LEDGERS, and for each row the transaction up to which the record is known to have existed; -1: not
@@ -237,7 +237,7 @@ def compare(
     """Return the relation of the three sides of each ledger.
 
     Args:
-        shown: RECONSTRUCTION, or its key columns: what bookies show.
+        shown: RECONSTRUCTION of the bookies, or its key columns.
         stored: CATALOG_LEDGERS of the store.
         snapshot: CATALOG_LEDGERS of snapshots, from `pick_newest_records`.
         seen: from `pick_newest_records`.
@@ -357,10 +357,10 @@ def find_other_records(
     Args:
         compared: the sides of a bucket range.
         stored: CATALOG_LEDGERS of the store, as it was compared.
-        snapshot: likewise of the snapshot.
+        snapshot: the same of the snapshot.
         run: this one.
-        store: where the store's records are from.
-        source: where the snapshot's are from.
+        store: source of the store's records.
+        source: source of the snapshot's records.
     """
     parts = []
     for relation, category in ((Relation.REUSED, Category.ID_REUSE), (Relation.WENT_BACK, Category.STORE_WENT_BACK)):

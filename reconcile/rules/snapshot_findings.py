@@ -24,7 +24,7 @@ def find_contradicted(rows: pa.Table, run: Run, source: str) -> pa.Table:
     Args:
         rows: RECONSTRUCTION.
         run: this one.
-        source: where records of snapshots are from.
+        source: of the snapshots' records.
     """
     contradicted = rows.filter(pc.is_valid(rows["contradictions"]))
     return make_rows((_make_finding(row, source) for row in contradicted.to_pylist()), run)
@@ -62,7 +62,7 @@ def find_only_there(
         records: CATALOG_LEDGERS of ledgers that neither the store nor a bookie has.
         proposed: RECONSTRUCTION of those with a proposal.
         run: this one.
-        source: where records of snapshots are from.
+        source: of the snapshots' records.
         looked_at: at least one bookie was.
         seen: every bookie was, completely.
         deleted: which of them were probably deleted since; None: none.

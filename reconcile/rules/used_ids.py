@@ -43,8 +43,8 @@ class NamedIds:
     """Ids by their source.
 
     Attributes:
-        recorded: those that a store, a snapshot, a counter or an upper layer names.
-        on_bookies: those that bookies alone name.
+        recorded: ids that a store, a snapshot, a counter or an upper layer names.
+        on_bookies: ids that bookies alone name.
     """
 
     recorded: Ids = field(default_factory=_NO_IDS.copy)
@@ -75,7 +75,7 @@ class RaiseTargets:
     Attributes:
         taken: key of each counter to the largest number that it is raised past.
         far_above: counter and number of each id that raises nothing, the largest first.
-        next_below: the largest number below those; -1: there is none.
+        next_below: the largest number below these; -1: none.
     """
 
     taken: dict[str, int]
@@ -92,7 +92,7 @@ def gather_ids_of_ledgers(sides: pa.Table, history: pa.Table, references: pa.Tab
     """Return the ids that count of a bucket range, each once.
 
     Args:
-        sides: SIDES: bookies, the store and what it held earlier.
+        sides: SIDES: bookies, the store, and its earlier states.
         history: CATALOG_HISTORY.
         references: of `infer.references.SCHEMA`; None: not given.
     """
@@ -179,8 +179,8 @@ def _far_above(on_bookies: set[int], trusted: int | None) -> set[int]:
     """Return the few numbers far above all others; none where there are no others.
 
     Args:
-        on_bookies: that bookies alone name: the largest at least.
-        trusted: a number that is used for sure; None: there is none.
+        on_bookies: numbers that bookies alone name, at least the largest.
+        trusted: a certainly used number; None: there is none.
     """
     descending = sorted((n for n in on_bookies if trusted is None or n > trusted), reverse=True)
     steps: Sequence[int] = [*descending, *_list_optional(trusted)][: FEW_IDS + 1]

@@ -55,7 +55,7 @@ class Caller:
 
     Attributes:
         name: of the caller.
-        roles: that the caller has.
+        roles: of the caller.
     """
 
     name: str
@@ -121,7 +121,7 @@ class Requests:
 
     Attributes:
         at_once: requests with a token that run a command at the same time; more wait.
-        at_once_anonymous: the same of requests without a token; more are refused.
+        at_once_anonymous: the same for requests without a token; more are refused.
         deadline: of a request, at most.
         delete_request: further arguments of `bkmeta delete request`: references that verifications must read.
         delete_verify: further arguments of `bkmeta delete verify`: how bookies are read, references.

@@ -27,7 +27,7 @@ class RunningService:
     """A service that answers.
 
     Attributes:
-        instance: of it.
+        instance: of the service.
         http_port, grpc_port, health_port: that it listens at.
     """
 
@@ -42,9 +42,9 @@ def start_service(config: Config, context: Context, program: tuple[str, ...] = P
     """Yield a running service; it resigns and ends afterwards.
 
     Args:
-        config: of it.
+        config: of the service.
         context: whom stores take it for, and the clock.
-        program: what runs the program's commands.
+        program: the program for commands.
 
     Raises:
         InputError: an address, a file or the folder cannot be used.
@@ -87,7 +87,7 @@ def serve(config: Config, context: Context, ended: threading.Event) -> None:
     """Run the service until it is asked to end.
 
     Args:
-        config: of it.
+        config: of the service.
         context: whom stores take it for, and the clock.
         ended: set to end it.
 

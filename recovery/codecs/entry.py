@@ -283,10 +283,10 @@ def find_crc(data: bytes | memoryview, start: int, end: int, stored: int) -> Dig
     """Return the type of the CRC of an entry of version 1 that is in some bytes, if it agrees.
 
     Args:
-        data: what it is in.
+        data: the bytes that contain the entry.
         start: of the entry.
-        end: of the entry, `PROVEN_SIZE` bytes behind its start at least.
-        stored: the eight bytes behind its header.
+        end: of the entry, at least `PROVEN_SIZE` bytes after its start.
+        stored: the eight bytes after its header.
     """
     front = start + HEADER_SIZE
     if stored <= _U32_MAX and stored == zlib.crc32(data[start + PROVEN_SIZE : end], zlib.crc32(data[start:front])):

@@ -370,9 +370,9 @@ def chain_scoped(data: memoryview, start: int, run: Run, known: Met, successor: 
         data: the whole source.
         start: position of a possible record.
         run: takes the entries.
-        known: ledgers; those that an entry proves are added.
+        known: ledgers; ledgers that an entry proves are added.
         successor: the format's own rule.
-        sure: the source says that it has such entries. Else one is taken only if its ledger is known, or its CRC right;
+        sure: the source declares such entries. Else one is taken only if its ledger is known, or its CRC is right;
             if it says that its digest is no CRC, several records must follow.
     """
     last = len(data) - _SCOPED_RECORD.size
@@ -411,8 +411,8 @@ class Walk:
     """Entries that follow one another from a position on, as far as each leads to the next.
 
     Attributes:
-        run: those that are not given on yet.
-        plain_end: where, the last time, those of scope 0 ended that were tried first.
+        run: entries that were not passed on yet.
+        plain_end: where the entries of scope 0 ended in the last attempt, which was tried first.
     """
 
     def __init__(self, data: memoryview, known: Met, successor: Successor, *, scoped: bool, sure: bool) -> None:
@@ -641,10 +641,10 @@ def gap(
 
     Args:
         data: the whole source.
-        position: behind the last record.
+        position: after the last record.
         known: as for `find`.
         successor: as for `find`.
-        cut: what is there runs past the end of the source; a record that does is seen here.
+        cut: the record at `position` runs past the end of the source.
         scoped: as for `find`.
     """
     rest = len(data) - position

@@ -54,7 +54,7 @@ class IndexHeader:
     Attributes:
         version: 0 or 1.
         master_key: as stored; see `entry.key_kind`.
-        fenced: False says nothing: a clean stop can lose it.
+        fenced: False proves nothing: a clean stop can lose a fence.
         explicit_lac: as stored; None if there is none, as always in version 0.
     """
 

@@ -35,7 +35,7 @@ class Parts:
     Attributes:
         row: which record.
         group: which of its segments, or entries.
-        start, size: where.
+        start, size: of the place in each record.
     """
 
     row: Ints
@@ -67,7 +67,7 @@ class Read:
         has_ctime: whether the creation time is stored.
         segment_row, segment_first: the segments, in the order of their records.
         members: `group` is the number of the segment in its record.
-        password: one a record.
+        password: of each record.
         keys, values: of custom metadata.
     """
 

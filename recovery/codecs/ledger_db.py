@@ -50,7 +50,7 @@ class LedgerRow:
 
     Attributes:
         ledger: not negative in scope 0.
-        fenced: False says nothing: a clean stop can lose it.
+        fenced: False proves nothing: a clean stop can lose a fence.
         master_key: as stored; see `entry.key_kind`.
         explicit_lac: as stored; None if there is none.
         limbo: the bookie does not know whether it lost entries of this ledger; None: the field is absent (no).
@@ -102,7 +102,7 @@ def decode_ledgers_row(key: bytes, value: bytes) -> LedgerRow | StorageFlags | N
     """Return a row of the `ledgers` database; None for a reserved key.
 
     Raises:
-        FormatError: the key is none of the forms, or the value is not what belongs there.
+        FormatError: the key has none of the forms, or the value does not fit it.
     """
     if len(key) not in (_I64.size, _LOCATION_KEY.size):
         raise FormatError(Reason.BAD_LENGTH, "ledgers key", 0, f"{len(key)} bytes")
@@ -128,7 +128,7 @@ def decode_scoped_ledgers_row(key: bytes, value: bytes) -> LedgerRow:
     """Return a row of the `ledgers-scoped` database.
 
     Raises:
-        FormatError: the key is not one of scope and ledger id, or the value is not what belongs there.
+        FormatError: the key is not made of scope and ledger id, or the value does not fit it.
     """
     if len(key) != _LOCATION_KEY.size:
         raise FormatError(Reason.BAD_LENGTH, "ledgers-scoped key", 0, f"{len(key)} bytes")

@@ -57,7 +57,7 @@ class Listed:
 
     Attributes:
         ledger: its id.
-        last_entry: -1: it was closed empty; None: the record does not say, since it was written to.
+        last_entry: -1: it was closed empty; None: it was open when the record was written.
         length: up to that entry; None: not said.
         deleted: its entries were offloaded, and it was deleted from the bookies.
         closed_ms: when it was closed, ms since 1970; None: not said.
@@ -88,7 +88,7 @@ class Cursor:
     """The ledgers that a subscription needs besides its topic's, and its position.
 
     Attributes:
-        ledgers: ids, each once, with what it is for.
+        ledgers: ids, each once, with its purpose.
         position: ledger and entry up to which all is acknowledged; at least, where its state is in a ledger of its own.
             None: not said.
     """
@@ -126,7 +126,7 @@ def append_ledgers(raw: bytes, closed: Sequence[Listed], at_ms: int) -> bytes:
 
     Raises:
         FormatError: no managed ledger's record.
-        ValueError: the topic was ended, a ledger is not behind the last one, or has no end.
+        ValueError: the topic was ended, a ledger does not come after the last one, or has no end.
     """
     plain = _decompress(raw)
     message = ManagedLedgerInfo()

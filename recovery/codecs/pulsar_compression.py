@@ -35,11 +35,11 @@ def decompress(body: bytes, kind: int, whole: int, noun: str, offset: int) -> by
         body: compressed.
         kind: see the module's table.
         whole: size without compression; a caller bounds it.
-        noun: what they are, for errors.
-        offset: of them, likewise.
+        noun: name of the bytes, for errors.
+        offset: of the bytes, for errors.
 
     Raises:
-        FormatError: another kind, or they are not what they promise to be.
+        FormatError: an unknown compression, or damaged bytes.
     """
     plain = _decompress(body, kind, whole, noun, offset)
     if len(plain) != whole:

@@ -91,18 +91,18 @@ class PulsarMessage:
         producer: its name.
         sequence: its number there.
         published_ms: by the producer's clock, ms since 1970; of a batch that of all.
-        event_ms: that the application gave; None: none.
+        event_ms: time that the application set; None: none.
         key: None: none.
         is_key_base64: the key is bytes in base64.
         ordering_key: None: none.
         properties: of two of a name the later one.
-        payload: what the application wrote; None where it is encrypted, or the message has no value.
+        payload: bytes of the application; None if they are encrypted, or the message has no value.
         batch: place in its batch; None: it is in none.
-        encrypted: names of the keys that it is encrypted for; then `sealed` has the bytes.
+        encrypted: names of the keys of an encrypted message; then `sealed` has the bytes.
         sealed: encrypted bytes, perhaps of a batch.
         chunk: that it is only a part; the payload of a part is not decompressed.
         compression: of `sealed`, or of the message that a part belongs to; empty: none.
-        is_null: it has no value: what a compacted topic takes for a delete.
+        is_null: it has no value: a compacted topic takes it for a delete.
         compacted_out: compaction removed it; no consumer gets it.
         marker: kind of a broker's own entry; None: it is none.
         transaction: most and least bits; None: none.

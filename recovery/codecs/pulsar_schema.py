@@ -35,7 +35,7 @@ class StoredSchema:
     Attributes:
         name: tenant/namespace/topic, as the record's path has it.
         version: its number.
-        record: that names this version, and all before it.
+        record: the record that names this version and all earlier ones.
     """
 
     name: str
@@ -48,7 +48,7 @@ def decode_entry(payload: bytes, ledger: int, number: int) -> StoredSchema:
 
     Args:
         payload: of the entry.
-        ledger: that it is in.
+        ledger: of the entry.
         number: of the entry.
 
     Raises:

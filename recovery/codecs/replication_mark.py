@@ -22,7 +22,7 @@ def read_mark_times(values: pa.Array) -> pa.Array:
     """Return the creation times in marks, in ms since 1970; null without one.
 
     Args:
-        values: of marks, as bytes without nulls; what is not a mark says nothing.
+        values: of marks, as bytes without nulls; a value that is no mark gives null.
     """
     times = pc.extract_regex(values, _TIME.decode())
     return pc.cast(pc.cast(pc.struct_field(times, "ctime"), pa.string()), pa.int64())

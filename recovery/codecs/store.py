@@ -153,7 +153,7 @@ class Places:
         layout, instance_id: keys.
         cookies: folder.
         registrations: folders of writable and of read-only bookies; the second may be inside the first.
-        folders: what a new cluster has, empty; the keys above them are made with them.
+        folders: empty nodes of a new cluster; their parents are made with them.
     """
 
     layout: str
@@ -393,7 +393,7 @@ def list_largest_numbers(layout: Layout, ledger: npt.NDArray[np.int64], limit: i
     """Return, for each counting key, the largest numbers that ids show as used, descending.
 
     Args:
-        layout: on etcd each bucket has a key of its own, else there is one.
+        layout: on etcd each bucket has a key of its own, elsewhere one key serves all.
         ledger: ids of scope 0.
         limit: larger numbers are of ids that clients chose.
         count: numbers of a key, at most.

@@ -25,7 +25,7 @@ class StoreKind:
 
     Attributes:
         name: for people.
-        places: where a cluster keeps what.
+        places: keys of a cluster.
         port: of its servers, by default.
         has_acls: keys have rights of their own: bookies can be kept from listing, and a session locked out.
         has_replication: ledgers are marked as under-replicated and locked, and an auditor is elected.

@@ -42,10 +42,10 @@ class Indexes:
     """Reads indexes.
 
     Args:
-        index: takes what they say.
-        reuse: what an earlier collection read, and what the next one need not; None: neither is asked for.
+        index: receives the rows of indexes.
+        reuse: results of an earlier collection and for the next one; None: neither is wanted.
         meter: counts and paces the reads.
-        damage: takes what cannot be read.
+        damage: receives unreadable parts.
         secrets: numbers of keys and LACs; its scopes name the ledgers.
         processes: at most so many read at a time.
 
@@ -88,9 +88,9 @@ class Indexes:
 
         Args:
             folders: of index files, in the bookie's order.
-            databases: with the logs that their locations name.
-            logs: that index files name.
-            passwords: that may have made an HMAC.
+            databases: each with the logs that its locations name.
+            logs: named by index files.
+            passwords: candidates for HMACs.
             moved: tells whether logs were made or deleted since they were listed.
             confirms_all: all locations are confirmed.
         """

@@ -105,8 +105,8 @@ class Beside:
     Attributes:
         groups: rows of groups.
         heads: header rows, to be filled by the caller.
-        places: (ledger, entry, file, position) of those that no digest proves, to be filled by the caller.
-        files: that places name by number.
+        places: (ledger, entry, file, position) of entries that no digest proves; the caller fills it.
+        files: their numbers are in `places`.
         wanted: the entries with headers to read: the last of each ledger, the one before it, and the first.
     """
 
@@ -122,14 +122,14 @@ class Merge:
     """The merge of one bookie's sources: first `subtract`, then, after the headers were read, `make_tables`.
 
     Attributes:
-        index: what the index gave.
-        journal, log: groups of what would be replayed, and of what was written, in pieces that may overlap.
-        facts: what the journals say about ledgers.
+        index: the results of the index.
+        journal, log: groups of entries to be replayed, and of written entries, in pieces that may overlap.
+        facts: the journals' facts about ledgers.
         secrets: the byte strings that facts name by number.
-        sources: that facts name by number.
+        sources: their numbers are in `facts`.
         doubled: ledgers that are in several indexes, ascending.
-        damage: takes what dangles.
-        from_journal, from_log: take what these list beside the stronger sources.
+        damage: receives dangling slots.
+        from_journal, from_log: receive the additional entries of these sources.
     """
 
     index: IndexRows[Spool]

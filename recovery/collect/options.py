@@ -18,20 +18,20 @@ class CollectOptions:
             folder counts, whichever of the three names it.
         bookie_id: the bookie of the folders; None: the one that their cookie names. Only needed where no cookie can be
             read, or where two name different bookies.
-        instance_id: of their cluster; None: what their cookie says. Only needed where cookies disagree or are wrong.
-        configured_id: that the bookie's configuration names; the cookie counts before it.
-        may_lack: a folder that is not there is reported as missing; else it is refused. All of them are refused.
-        passwords: that may have made HMACs; the empty one is always tried.
+        instance_id: of their cluster; None: from their cookie. Only needed where cookies disagree or are wrong.
+        configured_id: from the bookie's configuration; the cookie counts before it.
+        may_lack: a missing folder is reported; else it is refused. If all are missing, they are refused.
+        passwords: candidates for HMACs; the empty one is always tried.
         max_mb_s: at most so many million bytes are read in a second; None: as fast as it goes.
         deep: confirm every location, read every entry log, and compare index, logs and journals for each entry, with
             its digest; not only where there is doubt.
-        processes: that read indexes at the same time, at most.
+        processes: most processes that read indexes at the same time.
         keep: keep what the next collection of the bookie need not read again.
         since: folder of an earlier inventory of the bookie with kept results: unchanged ones are taken over; this
             collection keeps its results too.
         as_of: the store's last transaction or revision before the collection began; None: not known.
         expands_storage, stamps_cookies: as the bookie's configuration says; None: it was not read.
-        settings: what the program goes by, each with where it came from: for the manifest.
+        settings: settings of the run with their sources, for the manifest.
     """
 
     ledger_dirs: tuple[Path, ...]
@@ -78,8 +78,8 @@ class CollectSummary:
         missing: folders of the cookie that were not given, and given ones that are not there.
         bytes_read: from the disks.
         deleted: ledgers that went while they were collected, as far as that was seen: the bookie deletes.
-        deep: what comparing everything gave; None: it was not asked for.
-        reused: what was taken over from an earlier collection; None: none was named.
+        deep: counts of the deep check; None: it was not asked for.
+        reused: counts of results from an earlier collection; None: none was named.
         disputed: fields in which cookies disagree, and that no statement settles: `bookie`, `instance`.
         leftover: ledgers that are only in entry logs, or in journals before the mark: candidates, no copies.
     """

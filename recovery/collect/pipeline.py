@@ -62,7 +62,7 @@ def collect(
     """Read one bookie's disks into an inventory dataset.
 
     Args:
-        options: what is read, and how.
+        options: of the collection.
         out: a new folder, not below one of the bookie's.
         now: the clock, with a time zone.
         progress: is called with how far each stage is.
@@ -204,7 +204,7 @@ class _Run:
         """Write the results for the next collection, if asked to; after `make_tables`.
 
         Returns:
-            What tells it from what something else wrote there since; None: nothing was asked for.
+            The hash of the written results; None: none were asked for.
         """
         return None if self._incremental is None else self._incremental.write(out, self._index, self._find_doubled())
 

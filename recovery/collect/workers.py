@@ -92,12 +92,12 @@ class Setup:
 
     Attributes:
         logs: the entry logs by id.
-        passwords: that may have made an HMAC.
+        passwords: candidates for HMACs.
         confirms_all: all locations are confirmed, not only where there is doubt.
         source: number of the database; index files have theirs.
-        task: what is done.
-        kept: what is taken over; of `AGAIN` what is read.
-        is_reported: what is wrong with the index was reported before.
+        task: the kind of work.
+        kept: taken-over ledgers; for `AGAIN` the ledgers to read.
+        is_reported: the damage of the index was reported before.
     """
 
     logs: Mapping[int, Sequence[RecordFile]]
@@ -139,9 +139,9 @@ class UnitResult:
         listed: damage in the places of index files.
         damage: other parts that could not be read.
         secrets: keys and LACs.
-        pages: what the sizes of the files say.
+        pages: the page size, from the sizes of files.
         bytes, counts: of index files in each index folder: bytes of slots and headers, and how many there are.
-        fingerprints, logs: what the next collection compares.
+        fingerprints, logs: for the next collection.
         read, files: bytes and files in all, of another process; 0: counted already.
     """
 
@@ -217,8 +217,8 @@ def run_units(units: Iterable[Unit], setups: Sequence[Setup], meter: Meter, proc
     """Yield the results of all units, in no order.
 
     Args:
-        units: what is to be taken.
-        setups: that units name by number.
+        units: the units of work.
+        setups: units name them by number.
         meter: counts and paces; all processes together keep to its rate.
         processes: at most so many, this one included.
 
@@ -286,7 +286,7 @@ class _Helper:
 
     Attributes:
         process: the process.
-        channel: to it go units, one at a time, and from it comes what each gave.
+        channel: it takes units, one at a time, and returns the result of each.
     """
 
     process: SpawnProcess

@@ -72,7 +72,7 @@ class Facts:
         indexed: an index or a wire answer has it.
         leftover: entries in logs or old journals of a bookie seen completely, without a strong row; leftover_first: the
             lowest of each such bookie, the highest of these, -1 without one; leftover_copied: a header is a copy's.
-        unindexed: the same, of a bookie not seen completely; it may know the ledger, and no place of an entry.
+        unindexed: the same, on a bookie that was not read completely; its index may know the ledger without an entry.
         unserved: all its copies are in logs or old journals, and taken for copies all the same.
         unlisted: entries in logs or old journals of a bookie that has a strong row of it.
         weak_end: the highest entry in logs or old journals; -1 without one.

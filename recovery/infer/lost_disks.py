@@ -127,7 +127,7 @@ def _is_rest_seen(row: Mapping[str, Any], harms: Sequence[tuple[str, str]], fold
     Args:
         row: of BOOKIES.
         harms: files of the bookie with damage that hides entries, each with the reason.
-        folders: that are stated to be lost.
+        folders: folders that are stated to be lost.
     """
     missing = [(entry["path"], entry["role"]) for entry in row["dirs"] if not entry["complete"]]
     for folder in sorted(folders):

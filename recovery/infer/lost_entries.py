@@ -62,7 +62,7 @@ def settle_entries(
         bookies: BOOKIES of all inventories.
         damage: DAMAGE of all inventories, of these ledgers or of more.
         shapes: of the prior.
-        tolerances: of each shape, with how many unseen bookies it still is what it seems to be.
+        tolerances: of each shape, the most unseen bookies with which it cannot be a wider shape.
     """
     harmless = np.zeros(damage.num_rows, np.bool_)
     nothing = SettledEntries(copies, harmless, pa.table({name: pa.array([], pa.int64()) for name in (*_ID, "lost")}))

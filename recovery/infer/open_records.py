@@ -22,7 +22,7 @@ def can_stay_open(known: Facts, ledger: int, stored: LedgerMetadata, copies: Cop
     stop before such an entry. A close behind it loses nothing.
 
     Args:
-        known: what bookies show; nothing of the ledger is hidden.
+        known: the facts of bookies; nothing of the ledger is hidden.
         ledger: its number there.
         stored: its last record.
         copies: of the ledger.

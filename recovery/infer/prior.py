@@ -59,8 +59,8 @@ class ShapeCounts:
 
     Attributes:
         striped: (E, W), W < E, to ledgers.
-        full: how many copies all entries of a ledger have, each without gaps or after the other, to ledgers.
-        members: the same number, to the bookies that take part, each with in how many ledgers.
+        full: number of full copies → ledgers whose entries all have so many copies.
+        members: number of full copies → bookie → the number of such ledgers on it.
         bookies: all that were seen.
         sample: which of them have the first entries of some ledgers.
     """
@@ -127,7 +127,7 @@ class Prior:
         shapes: in the order in which they are tried.
         acks: (E, W) to the A that a snapshot has most often.
         least_acks: (E, W) to the smallest A that a snapshot has.
-        default: (E, W, A) as the operator says.
+        default: (E, W, A) as the operator states.
         kept: from which id on bookies are seen to have kept their ledgers.
     """
 

@@ -43,7 +43,7 @@ class Readings:
     """How ledgers with possibly hidden entries are read.
 
     Attributes:
-        explained: with the record of each ledger that has a reading.
+        explained: explanations, with the record of each ledger that has a reading.
         guarded: ledgers with a reading that are not restored.
         universal: guarded ledgers with the universal reading.
     """
@@ -57,9 +57,9 @@ def refuse_content(known: Facts, refusal: Ints, is_deleted: Mask) -> None:
     """Give each refused ledger the reason against its content, if there is one.
 
     Args:
-        known: what bookies show.
+        known: the facts of bookies.
         refusal: code of the reason of each ledger, or 0; changed.
-        is_deleted: a bookie shows what a deletion leaves.
+        is_deleted: a bookie shows traces of a deletion.
     """
     reasons = [CODES[reason] for reason in GUARDABLE]
     for mask, reason in (
@@ -79,8 +79,8 @@ def find_readings(
     """Find a reading of each refused ledger, unless its content is in doubt.
 
     Args:
-        known: what bookies show.
-        explained: what explains each ledger; of refused ones, too, where something does.
+        known: the facts of bookies.
+        explained: the explanation of each ledger, also of refused ones, if there is one.
         refusal: code of the reason of each ledger, or 0.
         may_hide: which bookies may have unseen entries.
         accepted: doubts of content that a person accepts.
@@ -158,7 +158,7 @@ def find_holes(known: Facts, ledgers: Ints, ends: Ints) -> KeyedRuns:
     """Return the runs of entries, from 0 to the end of each of some ledgers, that no bookie is seen to serve.
 
     Args:
-        known: what bookies show.
+        known: the facts of bookies.
         ledgers: their numbers, ascending. Ledgers with more than `MOST_RUNS` runs are left out.
         ends: the last entry of every ledger.
 

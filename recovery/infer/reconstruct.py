@@ -79,10 +79,10 @@ def reconstruct(
         copies: COPIES of whole ledgers, rows of any number of inventories in any order.
         bookies: BOOKIES of all inventories.
         damage: DAMAGE of all inventories.
-        prior: what may be assumed where copies are silent.
-        options: what the operator knows.
+        prior: assumptions for ledgers whose copies do not show the shape.
+        options: statements of the operator.
         snapshot: CATALOG_LEDGERS of a snapshot, each ledger at most once; no holds.
-        references: what an upper layer knows of its ledgers, of `references.SCHEMA`.
+        references: an upper layer's facts of its ledgers, of `references.SCHEMA`.
         alive: key columns and bytes of the last records of the store, from its own files: these were not deleted.
 
     Returns:

@@ -58,7 +58,7 @@ def apply_references(rows: pa.Table, known: Facts, references: pa.Table) -> pa.T
 
     Args:
         rows: RECONSTRUCTION of the ledgers of `known`, in their order.
-        known: what bookies show.
+        known: the facts of bookies.
         references: of `SCHEMA`; other ledgers' are passed over.
 
     Returns:

@@ -34,14 +34,14 @@ class Proposals:
     Attributes:
         refusal: code of the reason why it is not restored, or 0.
         guarded: has a record all the same, by which all that is seen is readable.
-        is_rest: of those, what all is that will ever be seen: the rest is gone for good.
-        universal: that record names all who hold any entry, and claims no shape.
+        is_rest: guarded ledgers that will never show more: the rest is gone for good.
+        universal: its record names all holders of any entry, and claims no shape.
         holes: entries up to the end that no bookie serves, of ledgers that lack copies.
         state: its place in `STATES`.
         segments: of ledgers that are restored or guarded, maybe of others.
         assumed: which members nothing shows.
         ack: A.
-        ack_source: where it is known from, as the place in `Source`.
+        ack_source: source of the ack quorum, as the place in `Source`.
         certain_end: no entry above the last one that is held can have been acknowledged.
         opened: a candidate password has the ledger's key.
         verified: the digest type agreed with bytes.

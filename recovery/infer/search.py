@@ -61,10 +61,10 @@ class Doubt:
     """The possibly hidden entries of one ledger.
 
     Attributes:
-        hiding: bookies that may hide entries; elsewhere: those that may have a copy of all of it.
+        hiding: bookies that may hide entries; elsewhere: bookies that may have a full copy.
         wiped: other bookies that may have lost all that they had of it.
         has_unseen: some bookie was not scanned, or not completely.
-        policy: how it is closed.
+        policy: the tail policy.
     """
 
     hiding: int
@@ -103,8 +103,8 @@ def search_histories(
     Args:
         known: the batch that they are of.
         ledgers: their numbers there; they have entries.
-        prior: what may be assumed.
-        doubts: what may be hidden of each.
+        prior: assumptions for ledgers that do not show their shape.
+        doubts: the doubts of each ledger.
     """
     for low in range(0, len(ledgers), _AT_ONCE):
         part = np.array(ledgers[low : low + _AT_ONCE])
@@ -234,9 +234,9 @@ class _CopyPattern(NamedTuple):
     """The pattern of one ledger's copies.
 
     Attributes:
-        stripes: E, W, and whether they are clear, of what most of its entries are striped like.
-        usual, highest: how many bookies have most entries, and how many have one at most, as far as groups show it.
-        holders: how many have any.
+        stripes: E and W of most of its entries, and whether they are clear.
+        usual, highest: number of bookies of most entries, and the greatest for one, as far as groups show it.
+        holders: number of bookies with any entry.
     """
 
     stripes: Sequence[tuple[int, int, bool]]

@@ -104,10 +104,10 @@ class Problem(NamedTuple):
 
     Attributes:
         number: of the ledger in `Cases`.
-        copies: what bookies hold, none above the end.
+        copies: entries on bookies, none above the end.
         end: the last entry.
-        shape: that it may have.
-        limit: what is of no use if it costs more, the shape's penalty included.
+        shape: a possible shape of the ledger.
+        limit: largest useful cost, with the shape's penalty.
         lost: why a bookie may be missing.
     """
 
@@ -129,7 +129,7 @@ class Cases(NamedTuple):
         longest: of each row, its longest run.
         groups: of all rows; keys are their numbers.
         begin: of each ledger, its first cut; the last one is the number of cuts.
-        cuts: ascending from 0 to the place behind the last entry.
+        cuts: ascending from 0 to the place after the last entry.
         main: the likeliest cuts.
     """
 

@@ -189,13 +189,13 @@ class _CostTable:
         ensemble, write: the shape.
         begin: of each problem, its first cell; the last one is the number of cells.
         rows: of each problem.
-        limit: of each problem, what is of no use if it costs more.
+        limit: largest useful cost of each problem.
         cuts, main: of each cell.
         entries: (rows, cells): entries of each row.
         fits: (rows, E, cells): entries of each row that belong to each position; (rows, 1, cells) where W = E.
         due: (positions as in fits, cells): entries that belong to each position.
         preference: (rows, positions, problems): how well a row fits a position in the whole ledger, far below any cost.
-        unit_cost, cost_cap: (rows, problems): what a copy that is not explained costs, and at most.
+        unit_cost, cost_cap: (rows, problems): cost of an unexplained copy, and the most for a row.
     """
 
     ensemble: int

@@ -59,8 +59,8 @@ class Explained:
     Attributes:
         shapes: all that were tried; the first `observed` ones are what ledgers show by themselves.
         shape: number of each ledger's, or NO_SHAPE.
-        path: what explained it, a place in `PATHS`.
-        end, length: the last entry, and up to it; what is held, unless the search found another.
+        path: the path that explained it, a place in `PATHS`.
+        end, length: the last entry, and the bytes up to it; from the copies, unless the search found another.
         least: the last entry that is known to be one: the end lies in [least, end].
         missing: copies that the segments promise and no bookie has.
         extra: copies that the segments do not need.
@@ -103,10 +103,10 @@ def explain(
     A ledger that shows its shape is tried with nothing else.
 
     Args:
-        known: what bookies hold.
+        known: the facts of bookies.
         shapes: in the order of the prior.
         tried: which ledgers to try.
-        tolerances: of each hypothesis, with how many unseen bookies it still is what it seems to be.
+        tolerances: of each hypothesis, the most unseen bookies with which it cannot be a wider shape.
         elsewhere: bookies that may have a copy of all of a ledger unseen.
     """
     copies, bookies = known.copies, len(known.bookies)

@@ -32,7 +32,7 @@ def mark_agreeing(known: Facts, numbers: Ints, shown: pa.Table, records: pa.Tabl
     """Mark closed records that agree with bookies, if no fact outside of the rows can contradict them.
 
     Args:
-        known: what bookies show.
+        known: the facts of bookies.
         numbers: of ledgers there.
         shown: RECONSTRUCTION of these.
         records: CATALOG_LEDGERS of these.

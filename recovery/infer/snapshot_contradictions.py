@@ -47,7 +47,7 @@ class SnapshotDoubts(NamedTuple):
     Attributes:
         hidden: of each ledger, how many bookies may hide entries of it.
         kept: from which id on bookies are seen to have kept their ledgers.
-        may_stay_open: what was open may be left to the recovery of its next reader.
+        may_stay_open: an open ledger may be left to the recovery of its next reader.
     """
 
     hidden: Ints
@@ -59,7 +59,7 @@ class Contradiction(NamedTuple):
     """One field of a snapshot's record, with the text of both sides.
 
     Attributes:
-        refusal: why the ledger is held for it; None: the record is right, or what bookies show is.
+        refusal: the reason to hold the ledger; None: the record or the bookies are right.
     """
 
     field: str
@@ -78,7 +78,7 @@ def find_contradictions(
     """Return the fields that bookies' bytes contradict, for any members.
 
     Args:
-        known: what bookies show.
+        known: the facts of bookies.
         ledger: its number there.
         row: of RECONSTRUCTION, as bookies alone have it.
         stored: the snapshot's record.
@@ -128,7 +128,7 @@ def find_end_above_all(
         first: of the record's segments.
         placed: entries up to the highest one, on the segments of the record that begin no later.
         members: rows of the ledger, or NOBODY: (segments, E).
-        doubts: what may be hidden or lost.
+        doubts: possibly hidden or lost entries.
         is_written_elsewhere: some entry is on no member of its write set, and a bookie has it that wrote it.
     """
     highest, end = int(known.copies.end[ledger]), read_end(stored)

@@ -68,9 +68,9 @@ def apply_snapshot(
 
     Args:
         rows: RECONSTRUCTION of the ledgers of `known`, in their order.
-        known: what bookies show.
+        known: the facts of bookies.
         catalog: CATALOG_LEDGERS, each ledger at most once; no holds.
-        doubts: what may be hidden or lost.
+        doubts: possibly hidden or lost entries.
         alive: key columns and bytes of the records that the store had last; None: nothing shows them.
 
     Returns:

@@ -43,7 +43,7 @@ class Solution:
         missing: copies that it promises and no bookie has.
         extra: copies that it does not need.
         thin: positions that no bookie shows in some segment that has entries for them.
-        unnamed: how many of the missing copies are theirs.
+        unnamed: missing copies of positions without a bookie.
         lacking: of each segment, how many such positions it has.
     """
 
@@ -66,7 +66,7 @@ def solve_problems(cases: Cases, problems: Sequence[Problem], paths: Sequence[Pa
     Args:
         cases: the ledgers.
         problems: ledgers and shapes.
-        paths: what `find_cheapest` found for each.
+        paths: the result of `find_cheapest` for each.
 
     Returns:
         The histories; None where there are no segments, or it would take more time than one ledger may take.
@@ -97,7 +97,7 @@ class _Segments(NamedTuple):
 
     Attributes:
         history: of each; its place; ascending.
-        first, behind: its first entry, and the one behind its last.
+        first, behind: its first entry, and the entry after its last.
         members: (segments, E).
     """
 

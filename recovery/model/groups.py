@@ -350,7 +350,7 @@ def decode_availability(raw: bytes | memoryview) -> KeyedGroups:
     mean their union. Only groups with too many runs to expand are given as they were sent.
 
     Raises:
-        FormatError: another version, another length than the number of groups says, or a group that cannot be.
+        FormatError: another version, another length than the number of groups needs, or an impossible group.
     """
     if len(raw) < _HEADER.size:
         raise FormatError(Reason.TRUNCATED, "availability", len(raw), f"the header takes {_HEADER.size} bytes")

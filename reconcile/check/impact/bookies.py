@@ -121,7 +121,7 @@ class Sets:
     Attributes:
         labels: of each set.
         of: the set that each bookie is in, -1 where it is in none; the last element is for any other bookie.
-        target: what is done to them.
+        target: the action on them.
     """
 
     labels: tuple[str, ...]
@@ -153,7 +153,7 @@ def match_domains(bookies: Bookies, names: Sequence[str]) -> dict[str, tuple[str
     """Return the bookies of each domain that is named.
 
     Args:
-        bookies: with their locations.
+        bookies: of the cluster, with their locations.
         names: each the beginning of locations, part by part, or a single part at any place.
     """
     parts = [None if location is None else location.strip("/").split("/") for location in bookies.locations]

@@ -53,7 +53,7 @@ class Destinations:
 
     Attributes:
         bookies: as they are now.
-        sets: that may be taken.
+        sets: sets that may be taken.
         settings: the placement policy.
     """
 

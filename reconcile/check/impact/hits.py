@@ -36,7 +36,7 @@ class Hits:
         impact: place in `OF_SEGMENTS`.
         change: 1 where the set brings it about, 0 where the set makes it worse, -1 where the set turns it into another
             impact; 1 where nothing is taken.
-        entries: that are hit, more than when nothing is taken; 0 where a segment may still grow.
+        entries: hit entries beyond those that are hit already; 0 where a segment may still grow.
     """
 
     row: Ints
@@ -58,7 +58,7 @@ class Cluster:
 
     Attributes:
         bookies: as they are now.
-        sets: that may be taken.
+        sets: sets that may be taken.
         destinations: which bookies may take a copy, or entries of a writer.
         margin: failure domain of each bookie, where the margin is asked for.
     """

@@ -26,7 +26,7 @@ class Limits:
 
     Args:
         states: of bookies, as they are now.
-        target: what is done to those that are taken.
+        target: the action on the taken bookies.
     """
 
     def __init__(self, states: States, target: Target) -> None:

@@ -97,13 +97,13 @@ class RangeAnswer:
         unknown_form: unreadable ledgers with a record in a form that a later version may know.
         now: damage that exists already.
         changes: by set, how much more is hit.
-        sample: described segments; the upper layer's own first, then what sets bring about.
-        shapes: E/W/A of ledgers of the last day, and of those that nothing dates.
+        sample: described segments; the upper layer's own first, then those hit by sets.
+        shapes: E/W/A of ledgers of the last day, and of ledgers without a date.
         undated: ledgers that nothing dates.
         named: bookies of the question that some record names.
         absent: ledgers of the question that have no record.
         parts: of the dataset.
-        covered: how much evidence there is.
+        covered: the amount of evidence.
     """
 
     ledgers: int = 0
@@ -175,7 +175,7 @@ class Question:
         clusters: bookies, sets, destinations; the same bookies in all of them, sets that share a bookie in several.
         level: failure domains that segments are shown in.
         marked: copies that are marked: `copies.MARKED`.
-        evidence: what is known of copies.
+        evidence: the facts about copies.
         ledgers: only these; None: all.
         owned: scope, ledger, owner and kind of the upper layer's own bookkeeping.
         at: when the store was as the catalog shows it.

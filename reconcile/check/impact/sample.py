@@ -49,8 +49,8 @@ class SegmentImpact:
         already: nothing of this is because of the target.
         copies: readable ones of the entries with the fewest.
         may_lose, would_lose: bookies of those copies.
-        would_lose_domains: in how many known failure domains those are that would be lost.
-        answers: of the worst run of W positions, what a recovery needs.
+        would_lose_domains: number of known failure domains of the copies that would be lost.
+        answers: of the worst run of W positions, for a recovery.
         readable, writable: bookies of the ensemble, from and to; `needs` for writing is E, for reading 1.
         wanted, outside: positions that want another bookie, and how many outside the ensemble can be written to.
         members: of the ensemble.
@@ -107,8 +107,8 @@ def describe_segment(
         segment: it alone.
         floors: of it, as `judge` takes them.
         bookies: as they are now.
-        sets: that may be taken.
-        destinations: which bookies may take what is lost.
+        sets: sets that may be taken.
+        destinations: bookies for lost copies.
         number: the set; `NOW`: none.
         names: the members, as the record has them.
         impacts: places in `OF_SEGMENTS`.

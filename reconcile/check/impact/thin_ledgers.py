@@ -35,7 +35,7 @@ class ThinLedgers:
     Attributes:
         looked_at: ledgers with a readable record.
         unreadable: ledgers with an entry that no registered bookie has.
-        thin: those with an entry that one registered bookie alone has, though it was written to several.
+        thin: ledgers with an entry on only one registered bookie, though it was written to several.
         names: of the first thin ones.
     """
 
@@ -59,7 +59,7 @@ def find_thin_ledgers(
         store: only read.
         root: of the ledgers.
         layout: of the store.
-        ids: scope and ledger of what is listed.
+        ids: scope and ledger of the listed ledgers.
         registrations: keys of the nodes of registered bookies, below the root.
         aliases: other names of bookies in records → ids.
 

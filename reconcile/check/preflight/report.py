@@ -34,10 +34,10 @@ class Remark:
     """The result of one check: good, bad or unknown.
 
     Attributes:
-        level: how bad it is.
-        subject: one of `_SUBJECTS`; of a bookie, with its id behind.
+        level: the severity.
+        subject: one of `_SUBJECTS`; for a bookie, followed by its id.
         text: for people.
-        finding: of what is wrong; None: it is good, or not known.
+        finding: of the problem; None: good, or not known.
     """
 
     level: Level
@@ -57,7 +57,7 @@ class Bookie:
     """One bookie that something names.
 
     Attributes:
-        id: as it is registered; of settings that name none, where they are from.
+        id: as registered; for settings without an id, their source.
         registered: rw, ro or no.
         inventory: whether an inventory of it was given.
         settings: of its garbage collection; None: not read.
@@ -105,7 +105,7 @@ class Report:
         coverage: bookies with disks that the store was compared with; the members are registered or have a cookie.
         unread: settings that were named and could not be read.
         layout: None: not known.
-        freeze: what the rights say.
+        freeze: the state of the rights.
         auditor: bookie of the elected auditor; None: there is none, or it could not be read.
         root: present or missing.
         denied: the root, or folders of ledgers, may not be listed by us.

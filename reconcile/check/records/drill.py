@@ -126,9 +126,9 @@ def judge_drill(
     Args:
         true: CATALOG_LEDGERS of the store.
         rows: RECONSTRUCTION that was made without it.
-        written: what `read_written` returns of its actions.
+        written: result of `read_written` for its actions.
         copies: COPIES of the bookies.
-        sight: of these bookies.
+        sight: how these bookies were scanned.
         collected: when the first of them was read; None: none was.
     """
     united = unite([side.select(list(tables.KEY_COLUMNS)) for side in (true, rows, written)])

@@ -61,7 +61,7 @@ def list_unaware(
         unmarked: bookie that is not registered → ledgers that name it and are not marked.
         replication: of the store.
         delay_s: seconds that the auditor waits for a lost bookie.
-        waited_s: of each of them, seconds for which every look of this run and of those before saw it gone.
+        waited_s: for each of them, seconds for which every look of this and earlier runs found it gone.
     """
     if not replication.is_kept:
         return
@@ -109,8 +109,8 @@ def count_naming(stored: pa.Table, bookies: Iterable[str], but: pa.Table | None 
 
     Args:
         stored: CATALOG_LEDGERS.
-        bookies: of these.
-        but: key columns of ledgers that are not counted, marked ones for example.
+        bookies: the bookies to count.
+        but: key columns of ledgers to leave out, for example marked ones.
     """
     gone = pa.array(sorted(bookies), pa.string())
     if not len(gone) or not stored.num_rows:

@@ -83,10 +83,10 @@ class Sought:
     """What this run checked.
 
     Attributes:
-        has_places: bookies have locations.
-        references: are those of the run before, at least.
+        has_places: bookies had locations.
+        references: it had at least the references of the run before.
         given: bookies with inventories.
-        seen: bookies that answered, and those with inventories.
+        seen: bookies that answered or have inventories.
         asked: bookies that were asked.
         registered: bookies that are registered.
         everywhere: every bookie was seen.
@@ -152,7 +152,7 @@ class LaterRun:
     """A run that findings of an earlier one are absent from.
 
     Attributes:
-        run: with its findings and verdicts.
+        run: the run, with its findings and verdicts.
         stores: as the earlier run captured the store, and as this one did; None: the capture is not there.
         marks: of `MARKS` of `replication`, as this run's capture has them.
         sought: what the run checked.
@@ -211,7 +211,7 @@ def explain_not_sought(row: Mapping[str, Any], ledger: LedgerNow | None, sought:
 
     Args:
         row: of FINDINGS, of the run before.
-        ledger: of it; None: it is of no ledger, or the store no longer has it.
+        ledger: outcome of its ledger; None: it has no ledger, or the store no longer has it.
         sought: by this run.
     """
     category, bookies = Category(row["category"]), frozenset(row["bookies"])

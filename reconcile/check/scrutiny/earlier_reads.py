@@ -126,7 +126,7 @@ def note_reads(samples: pa.Table, stored: pa.Table, reads: pa.Table, run: int, b
         stored: CATALOG_LEDGERS, as they were read for it.
         reads: as `keep_valid` returns them.
         run: number of this run among the runs of its share.
-        begin: of it.
+        begin: of the run.
     """
     place, record = _match(samples, stored, ("scope", "ledger"))
     fresh = samples.take(place).append_column("record_txn", stored["changed_txn"].take(record))

@@ -81,7 +81,7 @@ class Judgement:
         pairs: which bookies hold anything of the ledgers that name them for entries: key columns,
             ``changed_txn`` of the record, and `PAIRS` without their rows.
         positions: copies that records of closed ledgers ask for.
-        judged: of these, those that were seen, or seen to be missing, of ledgers that were not skipped.
+        judged: copies among these that were found or found missing, of ledgers that were not skipped.
         coverage: of each of these ledgers: key columns, and `COVERAGE` without its row.
         passed: reason → copies of the closed ledgers that were skipped.
         placement: segments.
@@ -120,13 +120,13 @@ def judge_range(
         copies: COPIES of these ledgers.
         sight: of the bookies.
         replication: of the store; marks of this range at least.
-        demands: what is demanded.
+        demands: of the cluster.
         run: this one.
         everywhere: every bookie was asked for every ledger here: an entry that none has is lost.
         awaited: bookies that may answer when they are asked again: ledgers that depend on them get a second look.
         earlier_records: CATALOG_LEDGERS of these ledgers as the run before saw them; None: there is none.
         earlier_missing: MISSING of these ledgers as the run before left it; None: there is none.
-        heights: what the runs before saw above the ends of ledgers.
+        heights: entries above the ends of ledgers in earlier runs.
     """
     heights = heights or {}
     broken = pc.is_valid(stored["error"]).to_numpy()
@@ -242,7 +242,7 @@ def give_verdicts(
         findings: of these ledgers.
         skipped: a mask over them.
         undecided: likewise.
-        reasons: of each, why; of those that are neither it is not said.
+        reasons: of the skipped and undecided ledgers.
     """
     grave = findings.filter(pc.not_equal(findings["severity"], "info"))
     words = table.verdicts(ledgers, grave, skipped, undecided)

@@ -42,9 +42,9 @@ class Suppression:
     Attributes:
         category: of the findings.
         ledger: None: of any.
-        bookie: that they name; None: any.
-        owner: who answers for it.
-        why: what for.
+        bookie: named by the findings; None: any.
+        owner: the responsible person.
+        why: the reason.
         until: the last day.
     """
 
@@ -67,7 +67,7 @@ class Lifecycle:
 
     Attributes:
         first_seen: id → when the finding was seen first, of the earlier run; None: there is none.
-        suppressions: that hold today.
+        suppressions: valid today.
     """
 
     first_seen: Mapping[bytes, datetime] | None = None

@@ -48,9 +48,9 @@ class Look:
     """The result of one look at a ledger.
 
     Attributes:
-        version: of its record; None: there is none.
+        version: of its record; None: no record.
         skipped: why it is not judged now; None: it is.
-        findings: kinds of what is wrong, and more than a note.
+        findings: categories of its problems, without notes.
         unseen: a bookie that may have the missing entries did not answer, and nothing is proven wrong.
         is_fresh: bookies were asked for their lists again; else only the store was read.
         left: one of `LEFT`, if nothing seen is wrong and no bookie is awaited; else None.
@@ -84,7 +84,7 @@ class Outcome:
     """What becomes of a suspect.
 
     Attributes:
-        kind: what.
+        kind: the kind of outcome.
         reason: why it is skipped or undecided.
         findings: kinds that are confirmed.
         suspect: its state for the next look.
@@ -102,7 +102,7 @@ def look_again(suspect: Suspect, look: Look, *, rechecks: int) -> Outcome:
     Args:
         suspect: as the looks before left it.
         look: the newest.
-        rechecks: how often a bookie that does not answer is asked again.
+        rechecks: how often a silent bookie is asked again.
     """
     if look.version is None:
         return Outcome(Kind.SKIPPED, "gone")

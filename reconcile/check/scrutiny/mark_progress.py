@@ -27,10 +27,10 @@ class MarkProgress:
     """The progress of the marks of closed ledgers up to this run.
 
     Attributes:
-        number: how many there are.
-        oldest: since when the oldest is there; None: there is none, or it does not say.
-        change: how many more there are than in the run before; None: there is none.
-        per_day: likewise, as a rate.
+        number: of marks.
+        oldest: creation of the oldest mark; None: no mark, or without a time.
+        change: increase since the run before; None: there is no such run.
+        per_day: the change as a rate.
         same_since: begin of the first run after which no mark fell or changed.
         same_runs: runs from that one to this one.
     """
@@ -75,8 +75,8 @@ def follow_marks(
     Args:
         marks: `MARKS` of closed ledgers.
         begun: begin of this run.
-        earlier_marks: likewise in the run before; None: there is none.
-        earlier: what marks had done up to then; None: it is not known.
+        earlier_marks: the marks of the run before; None: there is no such run.
+        earlier: the progress up to then; None: not known.
         earlier_at: begin of that run.
     """
     oldest = pc.min(marks["since"]).as_py()

@@ -39,7 +39,7 @@ class GoneFinding:
 
     Attributes:
         row: of FINDINGS.
-        why: what resolved it, or why it was not searched for.
+        why: its resolution, or why it was not searched for.
         is_resolved: it was searched for again.
     """
 
@@ -74,7 +74,7 @@ class ChangedFinding:
 
     Attributes:
         row: of the later run.
-        fields: name, then what the earlier and what the later run has.
+        fields: name, value in the earlier run, value in the later run.
     """
 
     row: Mapping[str, Any]
@@ -96,7 +96,7 @@ class RunDifferences:
         new: FINDINGS of the later run alone, `COLUMNS` of them.
         gone: of the earlier run alone.
         changed: of both.
-        unchanged: how many findings are the same in both.
+        unchanged: number of equal findings.
     """
 
     new: pa.Table
@@ -175,7 +175,7 @@ class _Judge:
 
     Attributes:
         later: the run that they are absent from.
-        ledgers: what became of their ledgers.
+        ledgers: the outcomes of their ledgers.
         records: of each run, raw, state and segments.
     """
 

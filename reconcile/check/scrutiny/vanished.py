@@ -60,7 +60,7 @@ class Window:
     Attributes:
         seconds: between their captures of the store.
         listed: ledgers of the first one.
-        unexplained: of these, those that the second one did not have, and nothing explained.
+        unexplained: ledgers among these that the second run lacked without an explanation.
     """
 
     seconds: float
@@ -79,11 +79,11 @@ class Vanished:
 
     Attributes:
         listed: ledgers of the run before.
-        gone: of these, those that the store no longer has.
-        explained: by what → ledgers; the others are unexplained.
+        gone: ledgers among these that are no longer in the store.
+        explained: explanation → ledgers; the others are unexplained.
         oldest_gone: least transaction that made one of the unexplained; None: none is known.
         newest_kept: largest transaction that made a ledger which is still there; None: likewise.
-        newest_now: likewise of all ledgers that the store has now.
+        newest_now: the same for all ledgers in the store now.
         unlisted: unexplained ledgers that have a record all the same, when they were asked for by their keys.
     """
 
@@ -138,7 +138,7 @@ def list_doubts(
     """Yield a finding where too many ledgers vanished unexplained.
 
     Args:
-        vanished: what is gone.
+        vanished: the vanished ledgers.
         windows: between the runs before.
         seconds: since the run before.
         went_back: signs that the store went back, in words.

@@ -65,7 +65,7 @@ class Sight:
         as_of: of scanned bookies, the last transaction of the store before the scan; it counts in place of the time in
             `since`.
         unscoped: bookies that were asked for ledgers of scope 0 alone, as over the wire: no released one knows others.
-        samples: SAMPLES of bookies that give no lists; what they have is among the copies, too.
+        samples: SAMPLES of bookies without lists; their entries are among the copies too.
     """
 
     since: dict[str, int | None]
@@ -204,8 +204,8 @@ def find_faults(stored: pa.Table, copies: pa.Table, sight: Sight, earlier: pa.Ta
     Args:
         stored: CATALOG_LEDGERS, each ledger once.
         copies: COPIES of these ledgers, or of more.
-        sight: of the bookies that the copies are from, and of those that have none.
-        earlier: MISSING: what an earlier look saw; None: there is none.
+        sight: how bookies were scanned, those without copies included.
+        earlier: MISSING of an earlier look; None: there is none.
     """
     closed = find_closed(stored)
     far = _numbers(stored, "last_entry")[closed] >= FAR

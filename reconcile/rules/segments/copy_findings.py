@@ -102,7 +102,7 @@ def findings(stored: pa.Table, faults: CopyFaults, run: Run, *, everywhere: bool
 
     Args:
         stored: CATALOG_LEDGERS that the faults are of.
-        faults: of these.
+        faults: of these ledgers.
         run: this one.
         everywhere: every bookie of the cluster was scanned completely: an entry that none has is lost.
     """

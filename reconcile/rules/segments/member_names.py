@@ -66,7 +66,7 @@ def demand_other_names(renames: Mapping[str, str], bookies: Collection[str]) -> 
         bookies: ids of scanned bookies.
 
     Raises:
-        InputError: one is.
+        InputError: a scanned bookie is an alias.
     """
     for name, bookie in renames.items():
         if name != bookie and name in bookies:

@@ -133,7 +133,7 @@ def locate(bookies: Sequence[str], topology: Mapping[str, str], settings: Placem
     Args:
         bookies: their ids, each once.
         topology: bookie id, or host, to location: ``/rack``, ``/region/rack``, ``/zone/upgrade-domain``.
-        settings: the policy says which location means none.
+        settings: with the policy's name for an unknown location.
     """
     texts = tuple(_strip(find_location(topology, bookie)) for bookie in bookies)
     parts = [None if text is None else text[1:].split("/") for text in texts]

@@ -70,7 +70,7 @@ class Api:
     """The answers.
 
     Args:
-        instance: that answers.
+        instance: the answering instance.
         tokens: token → who has it.
     """
 
@@ -107,7 +107,7 @@ class Api:
         """Return the answer, or an iterator of answers.
 
         Args:
-            method: that is asked.
+            method: the called method.
             request: its message.
             by: name of the caller, as `admit` returns it.
             given_s: the caller's deadline; None: none.
@@ -254,7 +254,7 @@ class Api:
         return make_deletes(self._read_deletes(request, call))
 
     def list_deletes(self, request: pb.Ledgers, call: Call) -> Iterator[pb.Delete]:
-        """Yield where deletes are, each on its own."""
+        """Yield the states of deletes, one by one."""
         return make_each_delete(self._read_deletes(request, call).result)
 
     def _read_deletes(self, request: pb.Ledgers, call: Call) -> Finished:

@@ -57,7 +57,7 @@ class _Share:
 
     Args:
         name: of the threads.
-        threads: how many.
+        threads: their number.
         most: calls that run or wait at a time; more are refused.
     """
 
@@ -91,7 +91,7 @@ class AnswerPool:
     """Threads that answer requests of carriers.
 
     Args:
-        api: that answers.
+        api: it answers.
     """
 
     def __init__(self, api: Api) -> None:
@@ -112,7 +112,7 @@ class AnswerPool:
 
         Args:
             by: name of the caller's token; empty: no token.
-            function: that is run.
+            function: the function to run.
 
         Raises:
             ApiError: too many calls are under way.
@@ -135,7 +135,7 @@ class AnswerPool:
 
         Raises:
             ApiError: the stream broke off.
-            RecoveryError: what it reads is damaged.
+            RecoveryError: damaged input.
         """
         share = self._choose(by)
         running: Future[list[T]] | None = None

@@ -21,7 +21,7 @@ def ask_service(
 
     Args:
         address: ``host:port`` of gRPC.
-        method: that is asked.
+        method: the called method.
         request: its message.
         token: empty: none.
         ca: PEM of who vouches for the service's certificate; None: it is not encrypted.

@@ -41,7 +41,7 @@ class GrpcServer:
         pool: of the threads that answer.
         instance: its health is reported.
         config: its address, and its certificate.
-        loop: that carries it.
+        loop: the event loop.
 
     Raises:
         InputError: the address or the certificate cannot be used.

@@ -72,10 +72,10 @@ class HttpServer:
     """The service over HTTP, at two addresses.
 
     Args:
-        pool: that answers.
-        instance: that the page and the metrics show.
+        pool: of the threads that answer.
+        instance: shown by the page and the metrics.
         config: its addresses, and its certificate.
-        loop: that carries it.
+        loop: the event loop.
 
     Raises:
         InputError: an address or the certificate cannot be used.
@@ -172,8 +172,8 @@ class _Listener:
     Args:
         key: of the configuration that names the address.
         address: host:port.
-        paths: what answers requests.
-        config: with the certificate.
+        paths: path → its handler.
+        config: has the certificate.
         longest_s: the longest deadline of a request.
 
     Raises:
@@ -315,9 +315,9 @@ class _ApiPaths:
     """The page and the methods.
 
     Args:
-        pool: that answers.
-        instance: that the page shows.
-        config: with the names that this service has.
+        pool: of the threads that answer.
+        instance: shown by the page.
+        config: has the names of this service.
     """
 
     def __init__(self, pool: AnswerPool, instance: Instance, config: Config) -> None:

@@ -72,7 +72,7 @@ class Method:
         request, response: types of the messages.
         streams: many responses.
         acts: changes something: needs a token.
-        role: that the token must have.
+        role: required of the token.
     """
 
     name: str

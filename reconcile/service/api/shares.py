@@ -13,7 +13,7 @@ class SharedFindings:
     """Keeps findings without a ledger once; the newest run comes first.
 
     Attributes:
-        seen: ids of those that were kept.
+        seen: ids of kept findings.
     """
 
     seen: set[bytes] = field(default_factory=set)
@@ -23,7 +23,7 @@ class SharedFindings:
 
         Args:
             rows: of a run.
-            is_newest: no run of another share is newer: what no ledgers decide counts only there.
+            is_newest: no run of another share is newer: findings of the whole cluster count only there.
         """
         of_cluster = pc.is_null(rows["ledger"])
         if not pc.any(of_cluster).as_py():

@@ -82,7 +82,7 @@ class TaskBook:
         Args:
             path: of the method, as URLs have it.
             request: its message, as JSON has it.
-            by: who asks.
+            by: the caller.
             why: the reason; may be empty.
 
         Raises:
@@ -152,7 +152,7 @@ class TaskBook:
         """End a task; an ended task stays as it is.
 
         Raises:
-            ApiError: there is none of this id, or the caller may not ask for what it does.
+            ApiError: there is none of this id, or the caller may not use its method.
         """
         task = self._find(task_id)
         self._require_role(task.method, by)

@@ -62,8 +62,8 @@ class Children:
     """The running commands; all of them can be ended at once, and then no other is started.
 
     Args:
-        program: what runs a command, without its words.
-        silence_s: after which a command ends, where this process is there and does nothing, for it was stopped; 0: not.
+        program: the program of a command, without arguments.
+        silence_s: a command ends after so many seconds without a sign of life of this process; 0: never.
     """
 
     def __init__(self, program: Sequence[str] = PROGRAM, *, silence_s: float = 0.0) -> None:
@@ -79,8 +79,8 @@ class Children:
         """Run a command to its end, its output in a folder.
 
         Args:
-            words: of the command, without those that say how it prints.
-            folder: that is there; it gets RESULT and LOG.
+            words: arguments of the command, without output options.
+            folder: an existing folder; it gets RESULT and LOG.
             timeout_s: the command is ended after it.
             given_up: set as soon as no caller wants the result any longer: the command is ended then too.
 

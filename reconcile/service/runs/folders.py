@@ -121,7 +121,7 @@ def choose_kept(runs: Iterable[tuple[datetime, str]], kept: Kept) -> set[str]:
 
     Args:
         runs: time and name, the newest first.
-        kept: how many of each.
+        kept: number to keep of each.
     """
     ordered = list(runs)
     chosen = {name for _, name in ordered[: kept.runs]}
@@ -142,7 +142,7 @@ def remove_others(data: Path, job: str, kept: Kept, named: Collection[str], now:
     Args:
         data: the service's folder.
         job: the name of it.
-        kept: how many are kept.
+        kept: number to keep.
         named: folders of runs that are always kept, because the service's record names them.
         now: the time.
     """

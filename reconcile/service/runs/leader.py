@@ -65,7 +65,7 @@ class Seen:
 
     Attributes:
         state: of the record; empty before it was first seen.
-        age_s: how long ago that was; None: never.
+        age_s: seconds since that reading; None: never.
         problem: why it was not seen since; empty: it was.
     """
 
@@ -83,9 +83,9 @@ class Instance:
     """One instance of the service.
 
     Args:
-        config: of it.
+        config: of the instance.
         context: whom stores take it for, and the clock.
-        program: what runs the program's commands.
+        program: the program for commands.
     """
 
     def __init__(self, config: Config, context: Context, program: tuple[str, ...] = PROGRAM) -> None:
@@ -371,7 +371,7 @@ class Instance:
         """Check whether a maintenance is safe now, and keep the result.
 
         Args:
-            gate: that is checked.
+            gate: the maintenance to check.
             children: of the lead.
             timeout_s: of the check; None: as long as a request may take.
 

@@ -31,7 +31,7 @@ class ServiceRecord:
     """The record of one cluster's service; safe to use from several threads.
 
     Args:
-        store: where it is; writable, if it is changed.
+        store: of the record; writable, if it is changed.
         key: of the record.
         acl: rights of the key, where it is made.
     """
@@ -46,7 +46,7 @@ class ServiceRecord:
         """Return the record; an empty state without one.
 
         Raises:
-            FormatError: what is there is no record of this version.
+            FormatError: the value is no record of this version.
         """
         stored = self._store.get(self._key)
         return State() if stored is None else decode_state(stored.value, self._key)
@@ -60,7 +60,7 @@ class ServiceRecord:
 
         Raises:
             NotLeaderError: it is of another epoch.
-            FormatError: what is there is no record of this version.
+            FormatError: the value is no record of this version.
             UnavailableError: the store does not answer.
         """
         with self._lock:

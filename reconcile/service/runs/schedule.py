@@ -68,10 +68,10 @@ class Running:
     Attributes:
         number: of the job's runs.
         epoch: in which it was begun.
-        instance: that runs it.
+        instance: the running instance.
         since_ms: its beginning.
         share, shares: which, from 1, of how many.
-        by: who asked for it; empty: the schedule.
+        by: the requester; empty: the schedule.
     """
 
     number: int
@@ -147,9 +147,9 @@ class Gate:
 
     Attributes:
         id: its name.
-        bookies, domains: what is taken away.
-        target: what is done to them.
-        by: who opened it.
+        bookies, domains: to be taken away.
+        target: the action on them.
+        by: the person who opened it.
         opened_ms: when.
         state: what it may do.
         verdict: of the last check; one line.
@@ -180,7 +180,7 @@ class State:
     Attributes:
         epoch: one more with each take-over; 0: no instance ever led.
         leader: the instance that leads, or led last.
-        address: where it is asked.
+        address: of the leader.
         since_ms: when it took over.
         jobs: by name.
         gates: by id.
@@ -345,7 +345,7 @@ def judge_gate(gate: Gate, now_ms: int, longest_ms: int) -> Gate:
 
 
 def open_gate(state: State, gate: Gate) -> State:
-    """Return the state with a gate more.
+    """Return the state with an additional gate.
 
     Raises:
         ValueError: there is one of that name.

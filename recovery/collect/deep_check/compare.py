@@ -79,7 +79,7 @@ class DeepCheck:
     Args:
         logs: the entry logs, with the ids that locations name them by.
         journals: the journals.
-        passwords: that may have made an HMAC; the empty one is always tried.
+        passwords: candidates for HMACs; the empty one is always tried.
         scratch: folder of the rows.
         scopes: names the ledgers, which are keys everywhere here.
     """
@@ -194,7 +194,7 @@ class DeepCheck:
         Args:
             known: ledgers with entries, a header or a row in the index.
             meter: counts and paces the reads.
-            damage: takes what is wrong.
+            damage: receives the damage.
         """
         self._merge_proven()
         known = np.unique(np.concatenate((known, *self._indexed)))

@@ -13,12 +13,12 @@ class DeepCounts:
         dangling: slots without an entry at their place.
         elsewhere: dangling slots with their entry in another log.
         unindexed: entries in logs that the index of their ledger lacks, and no journal would bring back.
-        replayed: entries behind the mark of a journal that the index lacks.
-        journal_only: of these, entries that no entry log has either.
+        replayed: entries in journals after the mark that the index lacks.
+        journal_only: replayed entries that no entry log has either.
         digests_right, digests_wrong: records with a checked digest.
         not_checkable: records without a digest, or of ledgers without a known password.
-        ledgers_not_checkable: how many ledgers these are.
-        conflicts: entries that are there with different payloads.
+        ledgers_not_checkable: the number of their ledgers.
+        conflicts: entries with copies of different payloads.
         ids_damaged: records with a digest that is right under other ids than their own.
         replaced: slots with the whole record of another entry at their place.
     """

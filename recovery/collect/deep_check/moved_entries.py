@@ -24,8 +24,8 @@ class _Move:
     """Entries of one file that the index places in one log.
 
     Attributes:
-        entries: how many.
-        at_place: of these, at the very position that the index names.
+        entries: their number.
+        at_place: those at exactly the position that the index names.
         least, greatest: by how many bytes they moved.
     """
 
@@ -41,7 +41,7 @@ class MovedEntries:
     Args:
         files: entry logs and journals, by their numbers.
         log_ids: the id of each; -1 for a journal.
-        counts: takes what is counted.
+        counts: receives the counts.
     """
 
     def __init__(self, files: Sequence[RecordFile], log_ids: Ints, counts: DeepCounts) -> None:

@@ -56,10 +56,10 @@ class StrayRecords:
     Args:
         files: entry logs and journals, by their numbers.
         log_ids: the id of each; -1 for a journal.
-        passwords: that may have made an HMAC.
+        passwords: candidates for HMACs.
         scratch: folder of the rows.
         scopes: names the ledgers.
-        counts: takes what is counted.
+        counts: receives the counts.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class StrayRecords:
         Args:
             proven: ledgers with a right digest, ascending.
             meter: counts and paces the reads.
-            damage: takes what is wrong.
+            damage: receives the damage.
 
         Returns:
             File and position of records with broken ids.
@@ -156,11 +156,11 @@ class StrayRecords:
         """Try ids that differ in one bit; return file and position of the records with a digest that proves such ids.
 
         Args:
-            records: that no slot names are tried.
+            records: records that no slot names are tried.
             renamed: file and position of records that have their ids already.
             proven: ledgers with a right digest.
             reader: reads them.
-            damage: takes what is wrong.
+            damage: receives the damage.
         """
         unnamed = records[(records[:, LENGTH] & NAMED == 0) & (records[:, LEDGER_ID] >= 0)]
         files, positions = unnamed[:, TAG] & FILE, unnamed[:, PLACE] >> SIZE_BITS

@@ -95,7 +95,7 @@ def read_values(path: Path, keys: Iterable[str], remedy: str) -> dict[str, list[
     Args:
         path: the file.
         keys: the keys.
-        remedy: what to do where it cannot be used.
+        remedy: advice if the file cannot be used.
 
     Raises:
         InputError: the file cannot be read, or a value depends on a variable that it does not define.

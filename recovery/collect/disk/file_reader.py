@@ -39,7 +39,7 @@ _PIECE: Final = 2 << 20
 _BLOCK: Final = 4096
 """Smallest unreadable stretch around a bad sector."""
 _STEPS: Final = 200
-"""Progress events a stage at most, roughly."""
+"""Most progress events of a stage, roughly."""
 _PATIENCE_S: Final = 1.0
 """How long a process waits for the lock of the rate: a killed process never releases it."""
 _AHEAD_S: Final = 0.25

@@ -70,12 +70,12 @@ class Folder:
     """One folder that holds files of a bookie.
 
     Attributes:
-        path: that the files are in (`current/` where there is one).
-        given: as it was named.
+        path: of its files (`current/` where there is one).
+        given: the path as it was given.
         roles: by its content and by the option that named it.
         databases: it holds RocksDB folders.
         readable: the system let us list it.
-        version: what its `VERSION` holds; None if there is none.
+        version: content of its `VERSION`; None if there is none.
         dirty: a DIRTY file is there.
         first_journal: the lowest id of its journals.
     """
@@ -95,7 +95,7 @@ class Place:
     """A folder in one of its roles.
 
     Attributes:
-        role: what for.
+        role: its purpose.
         folder: None: the cookie names it, and it was not given.
         number: its place in the cookie's list; None: the cookie does not name it.
         name: its path in the cookie, else as given.
@@ -116,15 +116,15 @@ class Disks:
         incarnation: the same number for the same disks, also after they were copied; see `docs/formats/inventory.md`.
         evidence: (kind, value) pairs that tell this life of the bookie from an earlier or a later one.
         instance_id: of its cluster; None: the cookie names none, or cookies disagree.
-        cookie: what `VERSION` says; None if there is none that can be read.
-        cookie_bytes: that file; made again where a statement corrects it and no file has both ids.
+        cookie: parsed `VERSION`; None without a readable one.
+        cookie_bytes: bytes of that file; made again if a statement corrects it and no file has both ids.
         places: every folder in every role, the missing ones of the cookie too; in the cookie's order.
         version_files: of the folders.
         dirty: a DIRTY file says that the bookie runs or was killed; None: no such file, and the bookie may be older
             than 4.15, which made none.
         complete: every folder that the cookie names was given, readable, and holds the cookie.
-        damage: what is wrong with the folders themselves.
-        disputed: what cookies disagree in and no statement settles: `bookie`, `instance`.
+        damage: of the folders themselves.
+        disputed: fields in which cookies disagree and that no statement settles: `bookie`, `instance`.
     """
 
     bookie: str

@@ -31,9 +31,9 @@ class Incremental:
         interned: the numbers of byte strings; its scopes name the ledgers.
 
     Attributes:
-        reused: what did not have to be read.
+        reused: counts of files and ledgers that were not read.
         files: the files that were seen.
-        journals, logs, indexes: what of them is taken over and kept.
+        journals, logs, indexes: their taken-over and kept results.
 
     Raises:
         InputError: the earlier inventory is not there, not whole, or another bookie's.

@@ -30,8 +30,8 @@ class JournalReuse:
 
         Args:
             journals: in order of folder and id.
-            groups: takes what replay would bring back.
-            applied: takes what is before the mark.
+            groups: receives entries that a replay would bring back.
+            applied: receives entries before the mark.
         """
         unchanged: dict[int, SeenFile] = {}
         passed: dict[int, SeenFile] = {}

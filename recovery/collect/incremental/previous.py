@@ -34,8 +34,8 @@ class Previous:
         scopes: names the ledgers.
 
     Attributes:
-        reused: what is taken over of it, or why nothing is.
-        binding: what its manifest says; None: nothing can be used.
+        reused: taken-over counts, or the reason why there are none.
+        binding: of its manifest; None: nothing can be used.
         files: the files that it saw, by path.
 
     Raises:

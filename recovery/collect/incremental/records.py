@@ -121,7 +121,7 @@ class Terms:
     Attributes:
         bookie, incarnation: its bookie.
         folders: with their roles, in their order.
-        passwords: that were given.
+        passwords: the given ones.
     """
 
     bookie: str

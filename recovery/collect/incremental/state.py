@@ -26,7 +26,7 @@ class State:
     """Files and rows.
 
     Args:
-        previous: what an earlier collection kept.
+        previous: results of an earlier collection.
         scratch: folder for rows.
         started: when this collection began.
         interned: the numbers of byte strings; its scopes name the ledgers.
@@ -34,7 +34,7 @@ class State:
     Attributes:
         previous, scratch, interned: as given.
         limit: time in ns from which on a file's times do not count.
-        files: that were seen, by path.
+        files: seen files, by path.
         spools: rows by their table's name, except `specials`.
         specials: rows of special records of journals.
     """
@@ -77,7 +77,7 @@ class State:
         """Take the fingerprint of a file before it is read.
 
         Args:
-            path: of it.
+            path: of the file.
             kind: log, journal or database.
             number: id of a log, or number of a database.
             mark: of a journal, where replay of it would begin.
@@ -111,7 +111,7 @@ class State:
         Args:
             name: of the table.
             share: of the ledgers.
-            kept: the files, by the number that they had.
+            kept: the files, by their earlier number.
         """
         rows = self.previous.read_rows(name, share)
         rows = rows[np.isin(rows[:, FILE_COLUMN], list(kept))]
@@ -123,8 +123,8 @@ class State:
         """Take over the groups of entries of some files.
 
         Args:
-            kept: the files, by the number that they had.
-            take: takes rows of groups, and which are behind the mark.
+            kept: the files, by their earlier number.
+            take: receives rows of groups, with a mask of those after the mark.
         """
         for share in self.shares("held") if kept else ():
             rows = self.take_over_rows("held", share, kept)

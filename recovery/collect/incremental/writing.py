@@ -47,7 +47,7 @@ class KeptWriter:
 
         Args:
             folder: of the inventory.
-            index: what the indexes gave.
+            index: the results of the indexes.
             doubled: ledgers that are in several indexes.
         """
         damaged = self._indexes.damaged

@@ -34,10 +34,10 @@ class FolderRow:
     """One folder of a bookie in one of its roles.
 
     Attributes:
-        path, role: of it.
+        path, role: of the folder.
         complete: it was read whole, and holds the bookie's cookie.
-        bytes: that the files of this role have.
-        unread: of these, bytes passed over.
+        bytes: in the files of this role.
+        unread: skipped bytes among these.
     """
 
     path: str

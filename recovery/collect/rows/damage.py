@@ -60,9 +60,9 @@ class Unread:
         offset, length: the stretch, if the cause has one.
         ledger: the ledger that it belongs to, if that is known (its key, see `scoped_ids`).
         detail: for people; never holds payload or a password.
-        entries: first, last, size and period of groups: all that it hides of its ledger; None: more may be hidden.
+        entries: first, last, size and period of groups: all hidden entries of its ledger; None: there may be more.
         is_vanished: it was there when it was listed, and its folder is still.
-        is_doubtful: perhaps nothing is damaged, so it says nothing of the disk.
+        is_doubtful: there may be no damage, so it proves nothing about the disk.
     """
 
     file: str
@@ -195,7 +195,7 @@ def find_suspect_disk(folder: Path, spoiled: Iterable[str], files: Mapping[str, 
     """Return the report of a folder with many damaged files; None if they are few.
 
     Args:
-        folder: that holds the files.
+        folder: of the files.
         spoiled: files that are damaged, of any folder.
         files: how many files the folder has of each kind: entry logs, journals, index files.
     """

@@ -48,7 +48,7 @@ class Block:
         ledger: of the slots.
         first: the entry of the first.
         slots: the location of each, in the byte order of the file; 0: empty.
-        groups: the entries of those that are not empty, as `Grouper.feed_groups` takes them.
+        groups: the entries of non-empty slots, in the form of `Grouper.feed_groups`.
     """
 
     ledger: int

@@ -137,10 +137,10 @@ def scan_unlisted(
         files: the logs of a bookie.
         known: ledgers (their keys, see `scoped_ids`) with an index that was read whole and has entries; ascending.
         meter: counts and paces the reads.
-        damage: takes what cannot be read.
-        take: is given the groups of what was found, a ledger's in any number of pieces that may overlap.
+        damage: receives unreadable parts.
+        take: receives the groups of found entries, those of a ledger in any number of pieces that may overlap.
         take_records: go through all of them, and give it every record.
-        incremental: takes over the logs that are unchanged, and keeps what the others give.
+        incremental: takes over unchanged logs, and keeps the results of the others.
     """
     scanned: list[RecordFile] = []
     largest = -1

@@ -61,7 +61,7 @@ class RecordFile:
     Attributes:
         path: of the file.
         size: when it was found.
-        misnamed: its name is another file's; what is read from it is reported once.
+        misnamed: it has another file's name; entries read from it are reported once.
     """
 
     path: str
@@ -75,8 +75,8 @@ class RecordFiles:
     Args:
         files: a number may name several files; all of them are tried.
         meter: counts and paces the reads.
-        damage: takes what the disk refuses.
-        passwords: that may have made an HMAC.
+        damage: receives unreadable parts.
+        passwords: candidates for HMACs.
         other_name: another number that a missing file may have.
         grow: the files are entry logs of a bookie that may run: it may have made others since, and written on.
         scopes: names the ledgers.
@@ -366,7 +366,7 @@ def scan_file(
 
     Args:
         data: the file; what is behind a batch must not be touched again.
-        parts: what the codec yields of it.
+        parts: the codec's output for it.
         scopes: names the ledgers.
     """
     for part in gather_batches(parts, scopes):

@@ -36,8 +36,8 @@ class IndexTaker:
 
     Args:
         logs: the files that locations name.
-        index: takes what is found.
-        confirms_all: read at every location, not only where there is doubt.
+        index: receives the entries.
+        confirms_all: read every location, not only doubtful ones.
         batch: slots that are confirmed at a time.
     """
 

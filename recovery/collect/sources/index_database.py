@@ -46,10 +46,10 @@ class Database:
     """The databases of one index folder.
 
     Attributes:
-        folder: that holds them.
+        folder: of the databases.
         source: the number that facts are marked with.
         number: its place among the bookie's index folders; None if that is not known.
-        of: how many there are.
+        of: the number of parts.
     """
 
     folder: Path
@@ -67,7 +67,7 @@ class Range:
     """A part of a database of locations: all rows of a ledger are in one part.
 
     Attributes:
-        database: that it is a part of.
+        database: of the part.
         name: of the folder in it.
         low, high: from which key on, and before which one; None: no bound.
     """

@@ -135,7 +135,7 @@ class IndexReader:
 
     Attributes:
         bytes, files: of each folder, by its number: bytes of headers and slots, and how many files there are.
-        pages: what the sizes of the files say.
+        pages: the page size, from the sizes of files.
     """
 
     def __init__(self, meter: Meter, damage: TakesDamage, secrets: Interned) -> None:

@@ -46,7 +46,7 @@ class Level(NamedTuple):
     """A subfolder.
 
     Attributes:
-        name: of it.
+        name: of the subfolder.
         above: the path of each folder that has it, by the number of the index folder.
     """
 
@@ -64,7 +64,7 @@ def find_first_level(folders: Sequence[Path], damage: TakesDamage) -> list[Level
 
     Args:
         folders: the index folders in the bookie's order.
-        damage: takes what cannot be listed.
+        damage: receives folders that cannot be listed.
     """
     return [*_find_subfolders(dict(enumerate(map(str, folders))), "", _FIRST_LEVEL, damage)]
 
@@ -76,7 +76,7 @@ def find_files(
 
     Args:
         levels: subfolders of the first level.
-        damage: takes what is in the wrong place, double, or cannot be listed.
+        damage: receives misplaced and double files, and folders that cannot be listed.
         scopes: names the ledgers.
         ahead: how many folders to list at a time, for now.
     """

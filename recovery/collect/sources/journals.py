@@ -67,7 +67,7 @@ class Journal:
     Attributes:
         file: path and size.
         journal_id: from its name.
-        mark: where replay of it would begin; -1: behind its end, all of it was applied.
+        mark: where its replay would begin; -1: after its end, all of it was applied.
     """
 
     file: RecordFile
@@ -88,7 +88,7 @@ class JournalFacts:
         keys: the last key of each ledger that is not empty, as `ledger_facts.make_stamp` has it.
         others: ledgers that had another key before.
         lacs: the largest explicit LAC of each ledger, with its record.
-        behind_mark: an entry is behind a mark, as after an unclean stop.
+        behind_mark: an entry is after a mark, as after an unclean stop.
     """
 
     fenced: set[int] = field(default_factory=set)
@@ -220,11 +220,11 @@ def read_journals(
 
     Args:
         journals: in order of folder and id.
-        groups: takes what replay would bring back, a ledger's in pieces that may overlap.
-        applied: takes what is before the mark, likewise.
+        groups: receives entries that a replay would bring back, those of a ledger in pieces that may overlap.
+        applied: receives entries before the mark, in the same way.
         meter: counts and paces the reads.
-        damage: takes what cannot be read.
-        incremental: takes over the journals that are unchanged, and keeps what the others give.
+        damage: receives unreadable parts.
+        incremental: takes over unchanged journals, and keeps the results of the others.
     """
     facts = JournalFacts()
     newest = {str(Path(journal_file.file.path).parent): journal_file.file.path for journal_file in journals}
@@ -298,9 +298,9 @@ class _Sink:
 
     Attributes:
         journal: it.
-        groups, applied: take entries behind and before the mark.
+        groups, applied: receive entries after and before the mark.
         facts: of all journals.
-        incremental: keeps what the journal says; then it says it to `facts` when all are read.
+        incremental: keeps the journal's records, and passes them to `facts` when all journals are read.
     """
 
     journal: Journal

@@ -97,7 +97,7 @@ class Missing:
         ledgers: key columns of the records.
         names: of bookies; a member's number is its place there.
         marked: rows of `MARKED`.
-        seen: what is known of the copies besides; None: nothing.
+        seen: other facts about the copies; None: none.
 
     Attributes:
         marks_overruled: marked copies that were seen to be there.
@@ -177,7 +177,7 @@ def _find_lacking(segments: Segments, bookie: int, groups: KeyedGroups) -> tuple
     Args:
         segments: of one shape.
         bookie: its number.
-        groups: entries that it lacks; keys are rows of ledgers, ascending.
+        groups: its missing entries; keys are rows of ledgers, ascending.
     """
     size, write = segments.shape.ensemble, segments.shape.write
     position, segment = np.nonzero(segments.members == bookie)
