@@ -102,7 +102,7 @@ def verify(
         dataset: the plan.
         store: only read.
         root: key of the ledgers root.
-        disks: of bookies, or they themselves, by their names.
+        disks: bookie → its disks, or the bookie itself over the wire.
         sample: number of ledgers, and of holds, drawn by the plan's hash; None: all of them.
         progress: called with the numbers of checked ledgers and of all.
 

@@ -120,7 +120,7 @@ def encode_header(header: IndexHeader) -> bytes:
     """Return the 1024 bytes of a header.
 
     Raises:
-        ValueError: they do not hold the fields, or version 0 has no place for an explicit LAC.
+        ValueError: the fields do not fit into the header, or version 0 has no place for an explicit LAC.
     """
     if header.version == 0 and header.explicit_lac is not None:
         raise ValueError("version 0 has no explicit LAC")

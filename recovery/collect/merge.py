@@ -275,7 +275,7 @@ class Merge:
         return make_copies(source, known, groups, heads, self.damage.bookie, self.damage.incarnation)
 
     def _join_known(self, ledgers: Ints, facts: Ints, special: Ints, *, complete: bool) -> tuple[Known, Ints]:
-        """Return the facts of ledgers, and the ledgers with another key in the journal, with its number."""
+        """Return the facts of ledgers; and ledgers with another key in the journal, with the number of that key."""
         rows = np.searchsorted(ledgers, facts[:, LEDGER])
         fenced, limbo = np.zeros(len(ledgers), np.bool_), np.zeros(len(ledgers), np.bool_)
         np.logical_or.at(fenced, rows, facts[:, FENCED] > 0)

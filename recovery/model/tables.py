@@ -120,7 +120,7 @@ BOOKIES: Final = pa.schema(
         ),
         _field("storage", _TEXT, says="interleaved (Sorted writes the same files), db, mixed, none"),
         _field("mode", _TEXT, says="disks, wire, table"),
-        _field("dirty", _BOOL, null=True, says="a DIRTY file was there: no clean stop; null: could not be told"),
+        _field("dirty", _BOOL, null=True, says="a DIRTY file exists: no clean stop; null: not known"),
         _field("started", _TIME, says="when the collection began"),
         _field("ended", _TIME, says="when the collection ended"),
         _field(

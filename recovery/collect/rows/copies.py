@@ -158,8 +158,8 @@ def _make_key_columns(known: Known, number: Ints) -> dict[str, pa.Array]:
 def _make_headers(heads: Ints, ledger: Ints, front: Mask) -> pa.Array:
     """Return the column of headers, ascending by entry, for the first row of each ledger.
 
-    An entry that occurs twice with two lengths has both: two ledgers had the id, and which one replay leaves depends on
-    the storage (in memory Sorted keeps the first, the others the last).
+    An entry that occurs twice with two lengths has both: two ledgers had the id. The storage decides which of them a
+    replay keeps (Sorted keeps the first in memory, the others the last).
     """
     heads = heads[np.isin(heads[:, 0], ledger)]
     key_columns = [0, 1, LENGTH_COLUMN]

@@ -156,7 +156,7 @@ def test_what_to_do_now_stands_first(tmp_path: Path) -> None:
     text, page = page_of(plan)
     assert text.index('id="now"') < text.index('id="picture"')
     assert f"bkmeta apply PLAN --confirm {plan.manifest['hash'][:8]}" in page.text
-    assert "1 ledger held: kept, and no client reads them; 1 bookie not looked at" in page.text
+    assert "1 ledger held: kept, and no client reads them; 1 bookie not scanned" in page.text
     whole = page_of(write_plan(tmp_path / "whole", ledgers[:1], coverage=coverage(NAMES)))[1].text
     assert "nothing that is known" in whole
 
