@@ -1,16 +1,17 @@
-"""Records of some ledgers read again from an open store, and whether each is marked as under-replicated now."""
+"""Records, marks and other nodes read again from an open store, as they are now."""
 
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from backends.protocols import MetadataStore, Versioned
 from recovery.capture.scan import times
 from recovery.codecs.keys import ledger_keys, mark_keys
 from recovery.codecs.ledger_metadata import decode_columns
-from recovery.codecs.store import Layout
+from recovery.codecs.store import Layout, kind_of
 from recovery.model import tables
 from recovery.model.ids import buckets
 
@@ -52,17 +53,39 @@ def read_marks(store: MetadataStore, root: str, scope: Ints, ledger: Ints) -> pa
     Raises:
         BackendError: the store does not answer, or refuses.
     """
+    return _read_nodes(store, root, mark_keys(scope, ledger))
+
+
+def read_nodes_again(store: MetadataStore, root: str, nodes: pa.Table, paths: Iterable[str]) -> pa.Table:
+    """Return CATALOG_NODES, those at some paths as they are now; rows of nodes that are gone are left out.
+
+    Args:
+        store: it is open.
+        root: of the ledgers.
+        nodes: CATALOG_NODES as they were captured.
+        paths: below the root, with their leading slash; nodes there may be new.
+
+    Raises:
+        BackendError: the store does not answer, or refuses.
+    """
+    asked = sorted(set(paths))
+    others = nodes.filter(pc.invert(pc.is_in(nodes["path"], value_set=pa.array(asked, pa.string()))))
+    return pa.concat_tables([others.cast(tables.CATALOG_NODES), _read_nodes(store, root, asked)])
+
+
+def _read_nodes(store: MetadataStore, root: str, paths: Sequence[str]) -> pa.Table:
     prefix = root.rstrip("/")
-    keys = mark_keys(scope, ledger)
-    read = _read(store, [prefix + key for key in keys])
-    present = [key for key in keys if prefix + key in read]
-    nodes = [read[prefix + key] for key in present]
+    read = _read(store, [prefix + path for path in paths])
+    present = [path for path in paths if prefix + path in read]
+    nodes = [read[prefix + path] for path in present]
     own = {
         "path": pa.array(present, pa.string()),
-        "kind": pa.array(["mark"] * len(present), pa.string()),
+        "kind": pa.array([kind_of(path) for path in present], pa.string()),
         "raw": pa.array([node.value for node in nodes], pa.binary()),
         "version": pa.array([node.version for node in nodes], pa.int64()),
         "changed_at": times(pa.array([node.changed_ms for node in nodes], pa.int64())),
+        "owner": pa.array([node.owner or None for node in nodes], pa.int64()),
+        "children_created": pa.array([node.children_created for node in nodes], pa.int64()),
     }
     columns = [own[f.name] if f.name in own else pa.nulls(len(nodes), f.type) for f in tables.CATALOG_NODES]
     return pa.table(columns, schema=tables.CATALOG_NODES)

@@ -28,6 +28,7 @@ from reconcile.jobs.scrutiny.request import ScrutinyRequest
 from reconcile.rules import nodes as beside
 from reconcile.rules import used_ids
 from reconcile.stores import of_catalog
+from recovery.capture.records import read_nodes_again
 from recovery.codecs.store import Layout, ledger_key, mark_key
 from recovery.codecs.store import places as places_of
 from recovery.dataset import Dataset
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from backends.registry import OpenStore
 
 _UNKNOWN_TIME: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_OF_CLUSTER: Final = ["layout", "instance_id", "cookie", "registration"]
+"""Kinds of nodes that are read again together: a finding of one may rest on all of them."""
 _AT_A_TIME: Final = 20_000
 """Deleted ledgers that bookies are looked at for together, at least, where there are so many."""
 
@@ -179,7 +182,6 @@ def find_beside(
     raises = used_ids.decide_raises([counters, *used])
     source = next(iter(catalog.read("sources", columns=["uri"])["uri"].to_pylist()), catalog.path)
     complete = bool(catalog.manifest["coverage"].get("complete"))
-    store = beside.Side.from_catalog("store", source, nodes, catalog.rows("ledgers"), complete=complete)
     rows = read_all(bookies.given, "bookies").select(["bookie", "cookie", "instance_id"]).to_pylist()
     about = beside.Bookies(
         {row["bookie"]: row["cookie"] for row in rows},
@@ -187,8 +189,21 @@ def find_beside(
     )
     earlier = _read_names(earlier_store, layout)
     taken_at = next(iter(catalog.read("sources", columns=["at"])["at"].drop_null().to_pylist()), _UNKNOWN_TIME)
-    listed = beside.findings(store, earlier, about, layout=layout, taken=raises.taken, raised=frozenset(), now=taken_at)
-    findings = [finding for finding in listed if _still_stands(finding, opened, raises.taken)]
+
+    def find(now: pa.Table) -> Iterator[Finding]:
+        store = beside.Side.from_catalog("store", source, now, catalog.rows("ledgers"), complete=complete)
+        return beside.findings(
+            store, earlier, about, layout=layout, taken=raises.taken, raised=frozenset(), now=taken_at
+        )
+
+    # While a capture reads one node after the other, the cluster goes on: only what a second read shows, too, counts.
+    first = {(finding.category, finding.subject) for finding in find(nodes)}
+    findings: list[Finding] = []
+    if first:
+        named = nodes["path"].filter(pc.is_in(nodes["kind"], value_set=pa.array(_OF_CLUSTER))).to_pylist()
+        paths = [*named, *(subject for _, subject in first)]
+        again = read_nodes_again(opened.store, opened.root, nodes, paths)
+        findings = [finding for finding in find(again) if (finding.category, finding.subject) in first]
     # A bookie that is down is no harm by itself: what it should hold is looked at, and whether its ledgers are marked.
     quiet = Category.COOKIE_WITHOUT_BOOKIE
     return [replace(finding, severity="info") if finding.category is quiet else finding for finding in findings]
@@ -201,17 +216,3 @@ def _read_names(earlier: Dataset | None, layout: Layout) -> beside.Side | None:
     places, nodes = places_of(layout), earlier.read("nodes")
     constant = pc.is_in(nodes["path"], value_set=pa.array([places.layout, places.instance_id]))
     return beside.Side.from_catalog("earlier", "the run before", nodes.filter(constant), 0, complete=False)
-
-
-def _still_stands(finding: Finding, opened: "OpenStore", taken: Mapping[str, int]) -> bool:
-    """Look again at the node of a finding: while a capture reads one node after the other, the cluster goes on."""
-    node = opened.store.get(opened.root.rstrip("/") + finding.subject)
-    match finding.category:
-        case Category.GENERATOR_BEHIND:
-            return node is None or used_ids.is_behind(node.children_created, taken[finding.subject])
-        case Category.DEAD_LOCK | Category.DEAD_REGISTRATION:
-            return node is not None and not node.owner
-        case Category.BOOKIE_WITHOUT_COOKIE:
-            return node is None
-        case _:
-            return True

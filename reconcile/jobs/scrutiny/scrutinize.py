@@ -15,7 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -283,18 +283,31 @@ def _find_places(request: ScrutinyRequest, opened: "OpenStore") -> Demands:
 def _capture(
     request: ScrutinyRequest, opened: "OpenStore", context: Context
 ) -> tuple[Dataset, Layout, tuple[str, ...]]:
-    """Capture the store, or take a kept capture; return its catalog, its layout, and what could not be read."""
+    """Capture the store, or take a kept capture; return its catalog, its layout, and what could not be read twice."""
+    catalog = _capture_once(request, opened, context, request.max_age)
+    source = _read_source(catalog)
+    if source["gaps"]:
+        remove_tree(request.out / STORE)
+        catalog = _capture_once(request, opened, context, timedelta(0))
+        source = _read_source(catalog)
+    if source["root"] != "present" or source["layout"] is None:
+        raise InputError(request.uri, "has no ledgers root", "name the root of the cluster's ledgers")
+    return catalog, Layout(source["layout"]), tuple(source["gaps"])
+
+
+def _capture_once(request: ScrutinyRequest, opened: "OpenStore", context: Context, max_age: timedelta) -> Dataset:
+    """Return the run's own capture of the store: a new one, or a copy of a kept one that is young enough."""
     store = request.out / STORE
     if request.captures is None:
         capture_store(opened, store, context, with_rights=False)
     else:
-        kept = provide_catalog(request.uri, request.captures, request.max_age, context)
+        kept = provide_catalog(request.uri, request.captures, max_age, context)
         copy_tree(to_place(kept.catalog.path), store)
-    catalog = open_dataset(store, "catalog")
-    source = catalog.read("sources", columns=["root", "layout", "gaps"]).to_pylist()[0]
-    if source["root"] != "present" or source["layout"] is None:
-        raise InputError(request.uri, "has no ledgers root", "name the root of the cluster's ledgers")
-    return catalog, Layout(source["layout"]), tuple(source["gaps"])
+    return open_dataset(store, "catalog")
+
+
+def _read_source(catalog: Dataset) -> dict[str, Any]:
+    return catalog.read("sources", columns=["root", "layout", "gaps"]).to_pylist()[0]  # type: ignore[no-any-return]
 
 
 def _ask_bookies(

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from backends.protocols import LiveStore
 from reconcile.check.scrutiny.vanished import (
     BKMETA,
     HISTORY,
@@ -27,7 +28,7 @@ from reconcile.jobs.scrutiny.range_task import RangeTask, are_of
 from reconcile.jobs.scrutiny.request import ScrutinyRequest
 from reconcile.references import References
 from reconcile.rules import used_ids
-from recovery.capture.records import read_records
+from recovery.capture.records import read_nodes_again, read_records
 from recovery.dataset import Dataset, read_part
 from recovery.model.ids import LedgerId
 
@@ -87,7 +88,7 @@ def find_listing_doubts(
         vanished.unlisted += _count_again(sample, opened, task)
     seconds = max(1.0, (run.at - datetime.fromisoformat(task.earlier.manifest["binding"]["made"])).total_seconds())
     windows = read_windows(task.earlier.manifest.get(WINDOWS, ()))
-    went_back = list(_list_signs(task.catalog, task.earlier_store, task))
+    went_back = list(_list_signs(task.catalog, task.earlier_store, task, opened))
     has_reasons = bool(request.references) or _remembers(task.earlier_store, answers)
     doubts = list_doubts(vanished, windows, seconds, went_back, has_reasons=has_reasons)
     return list(doubts), Window(seconds, vanished.listed, vanished.unexplained)
@@ -148,16 +149,24 @@ def _count_again(rows: pa.Table, opened: "OpenStore", task: RangeTask) -> int:
     return int(read_records(opened.store, opened.root, task.layout, scope, ledger).num_rows)
 
 
-def _list_signs(catalog: Dataset, earlier: Dataset, task: RangeTask) -> Iterator[str]:
-    """Yield signs that a store went back since an earlier run: of the same store, which counts on."""
+def _list_signs(catalog: Dataset, earlier: Dataset, task: RangeTask, opened: "OpenStore") -> Iterator[str]:
+    """Yield signs that a store went back since an earlier run: of the same store, which counts on; each seen twice."""
     if catalog.manifest["binding"] != earlier.manifest["binding"]:
         return
     txn, earlier_txn = (dataset.manifest["coverage"].get("txn") for dataset in (catalog, earlier))
     if txn is not None and earlier_txn is not None and txn < earlier_txn:
-        yield f"its last transaction was {earlier_txn}, and is {txn}"
-    counters = [
-        used_ids.numbers(task.layout, used_ids.of_counters([(dataset.read("nodes"), task.layout)])).recorded
-        for dataset in (earlier, catalog)
-    ]
-    for key in list_lower_counters(*counters):
-        yield f"{key} had given {counters[0][key]}, and has given {counters[1][key]}"
+        now = opened.store.latest_txn() if isinstance(opened.store, LiveStore) else txn
+        if now < earlier_txn:
+            yield f"its last transaction was {earlier_txn}, and is {now}"
+    nodes = catalog.read("nodes")
+    had = _count_given(earlier.read("nodes"), task)
+    lower = list_lower_counters(had, _count_given(nodes, task))
+    now_given = _count_given(read_nodes_again(opened.store, opened.root, nodes, lower), task) if lower else {}
+    for key in lower:
+        if now_given.get(key, -1) < had[key]:
+            yield f"{key} had given {had[key]}, and has given {now_given.get(key, 'none')}"
+
+
+def _count_given(nodes: pa.Table, task: RangeTask) -> dict[str, int]:
+    """Return key of each counter → the last number that it gave; CATALOG_NODES in."""
+    return used_ids.numbers(task.layout, used_ids.of_counters([(nodes, task.layout)])).recorded

@@ -144,6 +144,21 @@ def test_an_open_ledger_that_a_bookie_fenced_is_a_recovery_that_stands_still() -
     assert tell(judged) == {1: {("RECOVERY_STUCK", "warning")}}
 
 
+def test_a_closed_ledger_that_a_bookie_keeps_in_limbo_is_a_note() -> None:
+    """The copies are judged all the same; a marked ledger, and one in limbo nowhere, have none."""
+    ledgers = [make_ledger(WHOLE)] * 3
+    rows = [row | {"limbo": row["ledger"] < 2 and row["bookie"] == "bk1"} for row in list_copies(ledgers).to_pylist()]
+    judged = judge_range(
+        make_stored(ledgers).sort_by([(name, "ascending") for name in tables.KEY_COLUMNS]),
+        pa.Table.from_pylist(rows, schema=tables.COPIES), Sight(dict.fromkeys(BOOKIES), frozenset(), NOTHING_HIDDEN),
+        Replication.from_nodes(make_nodes(1, hours=0.5), ZOOKEEPER), DEMANDS, Run("r", AT), everywhere=True,
+    )  # fmt: skip
+    assert tell(judged) == {0: {("LEDGER_IN_LIMBO", "info")}}
+    assert judged.findings["bookies"].to_pylist() == [["bk1"]]
+    assert judged.judged == 40
+    assert not judged.suspect.any()
+
+
 def date_records(ledgers: list[Ledger], txn: int) -> pa.Table:
     """CATALOG_LEDGERS in key order that changed last in a transaction."""
     stored = make_stored(ledgers)

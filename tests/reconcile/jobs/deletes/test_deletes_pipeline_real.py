@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from backends.protocols import Write
 from backends.registry import open_store
+from reconcile.check.preflight.gc_settings import COLLECTION_STOPS
 from reconcile.deletes.certificate import Certificate, encode_certificate
 from reconcile.deletes.own_root import open_log, open_own_root
 from reconcile.deletes.packed import Decision
@@ -120,6 +121,8 @@ def test_a_purge_from_request_to_expiry(site: Site) -> None:
     assert site.bkmeta("delete", "purge", "--certificate", "c.json").result["counts"]["earlier"] == 2
     waiting = site.bkmeta("delete", "confirm", *site.look(), code=4).result
     assert set(waiting["waiting"]) == {"3", wide}
+    plain = run(site.capsys, "delete", "confirm", *site.look(), "--metadata", site.uri)
+    assert (COLLECTION_STOPS in plain.out) is (site.layout is Layout.ETCD)
     rest = tuple(one for one in LEDGERS if one.id not in (LedgerId(0, 3), WIDE))
     site.bkmeta("delete", "confirm", *site.look(rest, bookies=("bk1:3181", "bk2:3181")), code=4)
     assert site.bkmeta("delete", "confirm", *site.look(rest)).result["confirmed"] == ["3", wide]

@@ -1,21 +1,26 @@
-"""What a record alone shows is read again before it is reported, and nothing of it is said of marked ledgers."""
+"""What the store alone shows is read again before it is reported, and nothing of it is said of marked ledgers."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from kazoo.client import KazooClient
+from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 
 from backends.protocols import Write
 from backends.registry import open_store
+from reconcile.jobs.capture import capture_store
 from reconcile.jobs.scrutiny import scrutinize as job
 from reconcile.jobs.scrutiny.first_look import write_first_look
 from recovery.codecs.keys import mark_keys
-from recovery.codecs.store import Layout, ledger_key
+from recovery.codecs.store import COOKIES, Layout, layout_bytes, ledger_key
 from recovery.dataset import open_dataset
 from recovery.model.ids import LedgerId
 from tests.support.command import run
-from tests.support.deletes import Ledger, fill_store, write_looks
+from tests.support.deletes import Ledger, fill_store, make_cookie, write_looks
 from tests.support.zookeeper_server import ZooKeeperServer
 
 pytestmark = pytest.mark.real
@@ -66,3 +71,83 @@ def test_what_stood_once_is_not_reported(
         MARKED_BEFORE: ("skipped", "marked"),
     }  # fmt: skip
     assert done.result["counts"]["rechecked"] == 5
+
+
+@pytest.mark.parametrize("is_back", [True, False])
+def test_nodes_that_differed_once_are_not_reported(
+    is_back: bool,
+    zookeeper_server: ZooKeeperServer,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A layout that was another, a cookie of another cluster, and none: read again, and right by then or not."""
+    root = f"/{tmp_path.name}/ledgers"
+    uri = f"zk+hierarchical://{zookeeper_server.hosts}{root}"
+    odd = {
+        "/LAYOUT": layout_bytes(Layout.HIERARCHICAL).replace(b":1", b":2"),
+        f"{COOKIES}/bk1:3181": make_cookie("bk1:3181")
+        + b'journalDir: "/j"\nledgerDirs: "1\\t/l"\ninstanceId: "of another cluster"\n',
+        f"{COOKIES}/bk2:3181": None,
+    }
+
+    def put(nodes: Mapping[str, bytes | None]) -> dict[str, bytes | None]:
+        """Write or remove nodes; return what they were."""
+        were: dict[str, bytes | None] = {}
+        with open_store(uri, writable=True) as opened:
+            for path, value in nodes.items():
+                node = opened.store.get(root + path)
+                were[path] = None if node is None else node.value
+                opened.store.write([Write(root + path, value, None if node is None else node.version)])
+        return were
+
+    with open_store(uri, writable=True) as opened:
+        fill_store(opened.store, root, Layout.HIERARCHICAL, LEDGERS)
+    looks = write_looks(tmp_path / "looks", LEDGERS)
+    words = ("scrutinize", "--metadata", uri, *(word for path in looks for word in ("--inventory", path)), "--json")
+    before = run(capsys, *words, "--out", tmp_path / "before")
+    kept = put(odd)
+
+    def go_on(*arguments: Any) -> None:
+        write_first_look(*arguments)
+        if is_back:
+            put(kept)
+
+    monkeypatch.setattr(job, "write_first_look", go_on)
+    done = run(capsys, *words, "--since", tmp_path / "before", "--out", tmp_path / "run")
+    more = set() if is_back else {"LAYOUT_DIFFERS", "INSTANCE_ID_DIFFERS", "COOKIE_DIFFERS", "BOOKIE_WITHOUT_COOKIE"}
+    assert set(done.result["found"]) == set(before.result["found"]) | more
+
+
+@pytest.mark.parametrize("is_back", [True, False])
+def test_a_part_that_could_not_be_read_once_is_read_again(
+    is_back: bool,
+    zookeeper_server: ZooKeeperServer,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A folder that may not be listed in the first capture: the list is incomplete if the second one lacks it, too."""
+    root = f"/{tmp_path.name}/ledgers"
+    uri = f"zk+hierarchical://{zookeeper_server.hosts}{root}"
+    with open_store(uri, writable=True) as opened:
+        fill_store(opened.store, root, Layout.HIERARCHICAL, (*LEDGERS, replace(LEDGERS[0], id=LedgerId(0, 10**8))))
+    key = f"{root}/01"
+    owner = KazooClient(zookeeper_server.hosts, auth_data=[("digest", "owner:secret")])
+    owner.start()
+    owner.set_acls(key, [make_digest_acl("owner", "secret", all=True)])
+
+    def capture_and_allow(*arguments: Any, **options: Any) -> Any:
+        done = capture_store(*arguments, **options)
+        if is_back:
+            owner.set_acls(key, OPEN_ACL_UNSAFE)
+        return done
+
+    monkeypatch.setattr(job, "capture_store", capture_and_allow)
+    looks = write_looks(tmp_path / "looks", LEDGERS)
+    words = ("scrutinize", "--metadata", uri, *(word for path in looks for word in ("--inventory", path)), "--json")
+    done = run(capsys, *words, "--out", tmp_path / "run")
+    owner.stop()
+    owner.close()
+    assert ("LISTING_INCOMPLETE" in done.result["found"]) is not is_back
+    assert open_dataset(tmp_path / "run" / "store", "catalog").manifest["coverage"]["complete"] is is_back
