@@ -10,7 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from reconcile.compare.evidence import Catalog, Evidence, find_collisions, has_scopes, sort_newest_first
+from reconcile.compare.evidence import (
+    Catalog,
+    Evidence,
+    find_collisions,
+    has_scopes,
+    read_unguarded,
+    sort_newest_first,
+)
 from reconcile.rules.holds import HOLD_MARK
 from recovery.codecs import replication_lock
 from recovery.codecs.store import Layout, generator_key
@@ -238,3 +245,47 @@ def test_ledgers_of_two_scopes_with_one_lower_half_collide(tmp_path: Path) -> No
         for bounds in ((0, bucket), (bucket, bucket + 1), (bucket + 1, BUCKETS))
     ]
     assert [part.num_rows for part in parts] == [0, 2, 0]
+
+
+def test_counters_are_read_by_the_layout_that_a_catalog_says(tmp_path: Path) -> None:
+    """Else by the given one."""
+    said, silent = written(tmp_path / "said", layout="flat", at=at(1)), written(tmp_path / "silent")
+    evidence = Evidence(None, (Catalog.read(said), Catalog.read(silent)), everywhere=True, looked_at=True)
+    assert [layout for _, layout in evidence.read_counters(Layout.LEGACY)] == [Layout.FLAT, Layout.LEGACY]
+
+
+def test_one_catalog_that_remembers_is_enough_to_count_deletions(tmp_path: Path) -> None:
+    """Beside one that has no history; of a catalog that nobody chose to a time nothing was deleted in masses."""
+    silent, told = written(tmp_path / "silent", {3: RECORD}), written(tmp_path / "told", history=[(1, "deleted")])
+    copies = pa.Table.from_pylist([{**copy_row(n, "a:1", [0])} for n in (1, 2)], schema=tables.COPIES)
+    for catalogs in ((silent, told), (told, silent)):
+        counted = known(*catalogs).count_deletions(copies, ALL, None)
+        assert (counted["on_bookies"], counted["deleted"], counted["named"]) == (2, 1, 0)
+    assert known(silent).count_deletions(copies, ALL, None)["on_bookies"] == 0
+    plain = known(silent)
+    assert (plain.mass_deletion, plain.mass_let_go, plain.is_some_lost) == (False, False, False)
+    assert plain.live is not None
+    assert not plain.live.is_chosen
+
+
+def test_only_columns_that_are_asked_for_are_read(tmp_path: Path) -> None:
+    """Though more are needed to see what is under a guard."""
+    dataset = written(tmp_path / "one", {3: RECORD})
+    assert read_unguarded(dataset, ALL, ["ledger", "state"]).column_names == ["ledger", "state"]
+    assert read_unguarded(dataset, ALL).column_names == tables.CATALOG_LEDGERS.names
+
+
+def test_one_dataset_of_another_scope_is_enough(tmp_path: Path) -> None:
+    """Wherever it stands among the others."""
+    plain = written(tmp_path / "plain", {3: RECORD})
+    with DatasetWriter(tmp_path / "scoped", "catalog", binding={}) as out:
+        rows = [{**key(4, 3), "txn": 1, "op": "deleted"}]
+        out.append("history", pa.Table.from_pylist(rows, schema=tables.CATALOG_HISTORY))
+        out.close(coverage={})
+    scoped = open_dataset(tmp_path / "scoped", "catalog")
+    assert [has_scopes(given) for given in ([plain, scoped], [scoped, plain], [plain], [])] == [
+        True,
+        True,
+        False,
+        False,
+    ]

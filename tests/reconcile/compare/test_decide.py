@@ -1,6 +1,7 @@
 """What all ranges are decided from, and what is done with it: who may hide what, the prior, layouts, stated quorums."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -9,14 +10,19 @@ import pytest
 
 from reconcile.compare import decide
 from reconcile.compare.decide import Case, decide_range, prepare_case, sample_ranges
-from reconcile.compare.evidence import KnownTables
-from reconcile.compare.knowledge import StatedQuorums, Statement
+from reconcile.compare.evidence import Catalog, KnownTables
+from reconcile.compare.knowledge import Knowledge, StatedQuorums, Statement
+from reconcile.rules.segments import copy_findings
 from recovery.codecs.store import Layout
 from recovery.dataset import Dataset, DatasetWriter, open_dataset
 from recovery.infer.prior import Prior, ShapeCounts
 from recovery.infer.reconstruct import Options
 from recovery.model import tables
+from recovery.model.ids import LedgerId
+from recovery.model.metadata import Segment, State
+from tests.reconcile.compare.test_compare_evidence import ALL, RECORD, written
 from tests.reconcile.compare.test_three_way import PLAIN
+from tests.reconcile.rules.test_sides import catalog
 from tests.recovery.infer.test_reconstruct import KNOWN, NAMES, SECRET, header, striped
 from tests.simulation.simulator import bookies, copy_row
 
@@ -113,3 +119,48 @@ def test_stated_quorums_are_taken_of_the_ledgers_that_they_name() -> None:
         stated = StatedQuorums((Statement((5, 2, 1), first, first),))
         found = outcome(case_of(stated_quorums=stated), rows, prior)
         assert (found["ensemble_size"], found["write_quorum"], found["ack_quorum"]) == shape
+
+
+def test_bookies_run_that_the_store_has_a_registration_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not those of which it has a cookie; without a store none is known to run."""
+    running: list[list[str]] = []
+
+    def keep(_: pa.Table, names: Iterable[str]) -> dict[str, int | None]:
+        running.append(list(names))
+        return {}
+
+    monkeypatch.setattr(copy_findings, "list_running", keep)
+    nodes = [{"path": "/available/a:1", "kind": "registration"}, {"path": "/cookies/b:1", "kind": "cookie"}]
+    live = Catalog.read(written(tmp_path, nodes=nodes))
+    for store in (live, None):
+        replace(case_of(), evidence=replace(PLAIN, live=store)).see_bookies()
+    assert running == [["a:1"], []]
+
+
+def test_quorums_are_those_of_records_that_are_not_in_recovery(tmp_path: Path) -> None:
+    """A hold is one, and its quorums are of its own making."""
+    records = {
+        1: RECORD,
+        2: replace(RECORD, state=State.OPEN, last_entry=None, length=None),
+        3: replace(RECORD, ensemble_size=3, write_quorum=1, ack_quorum=1, state=State.IN_RECOVERY, last_entry=None),
+    }
+    wide = replace(RECORD, ensemble_size=2, segments=(Segment(0, ("a:1", "b:1")),), write_quorum=1, ack_quorum=1)
+    quorums = dict(decide._quorums(written(tmp_path, {**records, 4: wide}), ALL))
+    assert quorums == {(RECORD.ensemble_size, RECORD.write_quorum, RECORD.ack_quorum): 2, (2, 1, 1): 1}
+
+
+def test_a_record_of_a_snapshot_without_a_place_waits() -> None:
+    """Where the layout is known; nothing else is known of the ledger."""
+    record = replace(RECORD, last_entry=-1, length=0)
+    stored = catalog({LedgerId(0, 1 << 40): record})
+    known = replace(NOTHING, snapshots=((stored, 5),))
+    copies = tables.COPIES.empty_table()
+    for layout, outcome in ((None, "restored"), (Layout.LEGACY, "waiting"), (Layout.FLAT, "restored")):
+        case = case_of(SECRET, layout)
+        [row] = decide_range(case, KNOWN, copies, known, 0).outcomes().to_pylist()
+        assert row["outcome"] == outcome, layout
+
+
+def test_passwords_are_never_shown() -> None:
+    """Whoever prints what is known."""
+    assert "secret" not in repr(Knowledge(passwords=(b"secret",)))

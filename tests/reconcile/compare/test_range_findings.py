@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -10,19 +11,22 @@ import pyarrow as pa
 import pytest
 
 from reconcile.compare import range_findings
+from reconcile.compare.evidence import Catalog, KnownTables
 from reconcile.compare.evidence import Evidence as Known
-from reconcile.compare.evidence import KnownTables
 from reconcile.compare.range_findings import find_all, give_verdicts
 from reconcile.compare.three_way import Range, join_sides, settle_range
 from reconcile.findings.categories import TRAITS, Category
 from reconcile.findings.table import Run
+from reconcile.rules import entries_beyond_end, nodes, sides, snapshot_findings
 from reconcile.rules.segments import copy_findings
 from reconcile.rules.segments.copies import Sight
 from reconcile.rules.sides import Relation
+from recovery.codecs.store import Layout
 from recovery.dataset import sort_by_key
 from recovery.infer.references import SCHEMA
 from recovery.model import tables
 from recovery.model.metadata import LedgerMetadata
+from tests.reconcile.compare.test_compare_evidence import at, written
 from tests.reconcile.compare.test_deleted_since import CLOSED, OPEN, A, B, C, catalog
 from tests.reconcile.compare.test_three_way import PLAIN, row
 from tests.simulation.evidence import Evidence
@@ -145,3 +149,83 @@ def test_copies_are_compared_only_where_some_were_looked_at() -> None:
     blind = find_all(replace(PLAIN, looked_at=False), part, held, sight(), range(4096), RUN)
     assert looked.num_rows > blind.num_rows
     assert str(Category.ENTRY_LOST) in looked["category"].to_pylist()
+
+
+def catalog_at(folder: Path, history: Sequence[tuple[int, str]] = ()) -> Catalog:
+    """Return a catalog named as its folder, with what happened to some ledgers."""
+    return Catalog.read(written(folder, history=history, uri=folder.name, at=at(1)))
+
+
+@pytest.mark.parametrize(("everywhere", "looked_at"), SEEN)
+def test_what_is_compared_is_told_to_each_rule(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, everywhere: bool, looked_at: bool
+) -> None:
+    """Whether all was seen, which source each side is from, and what became of records that only a snapshot has."""
+    told: dict[str, Any] = {}
+
+    def beyond(*_: object, seen: bool) -> pa.Table:
+        told["seen"] = seen
+        return tables.FINDINGS.empty_table()
+
+    def others(*given: object) -> pa.Table:
+        told["sources"] = given[-2:]
+        return tables.FINDINGS.empty_table()
+
+    def only(records: pa.Table, alone: pa.Table, *_: object, **how: Any) -> pa.Table:
+        told["only"] = (records["ledger"].to_pylist(), alone.num_rows, how["deleted"].tolist(), how["seen"])
+        return tables.FINDINGS.empty_table()
+
+    monkeypatch.setattr(entries_beyond_end, "findings", beyond)
+    monkeypatch.setattr(sides, "find_other_records", others)
+    monkeypatch.setattr(snapshot_findings, "find_only_there", only)
+    part, held = settle(snapshot=catalog(CLOSED, replace(CLOSED, last_entry=3)))
+    places = part.compared.where(Relation.SNAPSHOT_ONLY)
+    first = int(part.compared.sides["ledger"].to_numpy()[places[0]])
+    evidence = replace(PLAIN, everywhere=everywhere, looked_at=looked_at)
+    find_all(evidence, replace(part, deleted_since=places[:1]), held, sight(), range(4096), RUN)
+    ledgers, alone, deleted, seen = told["only"]
+    assert (told["seen"], seen) == (everywhere and looked_at,) * 2
+    assert (sorted(ledgers), alone, told["sources"]) == ([1, 2], 0, ("", ""))
+    assert [ledger for ledger, is_deleted in zip(ledgers, deleted, strict=True) if is_deleted] == [first]
+    live, old = (catalog_at(tmp_path / name) for name in ("live", "old"))
+    proposed = pa.Table.from_pylist([row(1)], schema=tables.RECONSTRUCTION)
+    both = replace(evidence, live=live, snapshots=(old, old))
+    find_all(both, replace(part, alone=proposed), held, sight(), range(4096), RUN)
+    assert (told["sources"], told["only"][1]) == (("live", "old, old"), 1)
+
+
+def test_a_deletion_names_its_session_and_the_histories_that_were_read(tmp_path: Path) -> None:
+    """Those that remember anything; a session as ZooKeeper writes it."""
+    live, old = catalog_at(tmp_path / "live", [(9, "deleted")]), catalog_at(tmp_path / "old")
+    evidence = replace(PLAIN, live=live, snapshots=(old,))
+    part, held = settle(deletions={1: CLOSED, 2: CLOSED})
+    columns = part.compared.sides.column_names
+    sessions = pa.array([None, 255], pa.int64())
+    listed = part.compared.sides.set_column(columns.index("deleted_session"), "deleted_session", sessions)
+    part = replace(part, compared=replace(part.compared, sides=listed))
+    found = find_all(evidence, part, held, sight(), range(4096), RUN).to_pylist()
+    said = {
+        one["ledger"]: {(e["field"], e["value"], e["source"]) for e in one["evidence"]}
+        for one in found
+        if one["category"] == str(Category.DELETED_OUTSIDE)
+    }
+    by_place = [said[ledger] for ledger in listed["ledger"].to_pylist()]
+    assert ("deleted by session", "0xff", "live") in by_place[1]
+    assert [value for field, value, _ in by_place[0] if field == "deleted by session"] == ["nothing"]
+
+
+def test_nodes_are_compared_with_those_of_the_newest_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there is one; without a store nothing stands beside the ledgers."""
+    told: list[tuple[str, str | None]] = []
+
+    def keep(store: nodes.Side, snapshot: nodes.Side | None, *_: object, **__: object) -> list[object]:
+        told.append((store.source, None if snapshot is None else snapshot.source))
+        return []
+
+    monkeypatch.setattr(nodes, "findings", keep)
+    live, new, old = (catalog_at(tmp_path / name) for name in ("live", "new", "old"))
+    how: dict[str, Any] = {"layout": Layout.HIERARCHICAL, "taken": {}, "raised": frozenset()}
+    for evidence in (replace(PLAIN, live=live), replace(PLAIN, live=live, snapshots=(new, old)), PLAIN):
+        found = range_findings.find_beside_ledgers(evidence, bookies([A]), RUN, **how)
+        assert found.num_rows == 0
+    assert told == [("live", None), ("live", "new")]

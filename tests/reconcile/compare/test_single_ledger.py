@@ -10,7 +10,9 @@ from typing import Any, Final
 import pyarrow as pa
 import pytest
 
+from reconcile.compare import decide as decide_module
 from reconcile.compare import single_ledger
+from reconcile.compare.decide import decide_range
 from reconcile.compare.evidence import Catalog
 from reconcile.compare.knowledge import Knowledge
 from reconcile.compare.single_ledger import (
@@ -20,13 +22,15 @@ from reconcile.compare.single_ledger import (
     is_of,
     select_ledger,
 )
-from recovery.codecs.store import Layout
-from recovery.dataset import Dataset, open_dataset
+from reconcile.compare.three_way import Range
+from recovery.codecs.store import Layout, generator_key
+from recovery.dataset import Dataset, DatasetWriter, open_dataset
 from recovery.infer.references import SCHEMA
 from recovery.model import tables
 from recovery.model.coverage import Coverage
 from recovery.model.ids import LedgerId
 from recovery.model.metadata import LedgerMetadata
+from tests.reconcile.compare.test_compare_evidence import at, written
 from tests.reconcile.compare.test_deleted_since import CLOSED, OPEN, A, B, C, catalog
 from tests.simulation.simulator import bookies, copy_row
 from tests.support.inventories import write_inventory
@@ -158,3 +162,79 @@ def test_history_of_a_key_is_history_of_its_ledger() -> None:
     [row] = as_history_rows([batch], "/L1", LedgerId(0, 1)).to_pylist()
     assert (row["scope"], row["ledger"], row["bucket"], row["txn"]) == (0, 1, LedgerId(0, 1).bucket, 7)
     assert row["at"].timestamp() == 0.005
+
+
+class Seen:
+    """Keeps what is decided of, and lets it be decided."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._decide = decide_range
+        monkeypatch.setattr(decide_module, "decide_range", self)
+
+    def __call__(self, *given: Any) -> Range:
+        """Keep the case, what is known, and the id below which all were known."""
+        self.case, _, _, self.known, self.issued = given
+        return self._decide(*given)
+
+
+def a_catalog(folder: Path, *records: LedgerMetadata, time: int = 5) -> Dataset:
+    """Write a catalog whose counter of ids is 7."""
+    counter = {"path": generator_key(Layout.HIERARCHICAL), "children_created": 7}
+    numbered = dict(enumerate(records, 1))
+    return written(folder, numbered, nodes=[counter], coverage={"complete": ["nodes"]}, uri=folder.name, at=at(time))
+
+
+def test_captures_are_compared_whole_and_stores_by_the_ledger_alone(
+    inventory: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store's capture is the store; those of snapshots are the snapshots, the newest first."""
+    seen = Seen(monkeypatch)
+    live = stored(CLOSED, "live", a_catalog(tmp_path / "live"))
+    old, new = (a_catalog(tmp_path / name, EMPTY, time=time) for name, time in (("old", 1), ("new", 2)))
+    snapshots = [stored(EMPTY, "new", new), stored(EMPTY, "old", old), stored(EMPTY, "asked")]
+    found = decide(live, snapshots, held(A, B, C), inventories=[inventory])
+    evidence = seen.case.evidence
+    assert evidence.live is not None
+    assert (evidence.live.source, [one.source for one in evidence.snapshots]) == ("live", ["new", "old"])
+    assert evidence.looked_at
+    assert seen.known.stored.equals(live.row)
+    assert (len(seen.known.snapshots), seen.issued) == (3, 7)
+    assert found.origin.endswith("of asked only this ledger was read: a capture of it may tell recover more")
+    alone = decide(None, snapshots[:2], held(A, B, C), inventories=[inventory])
+    assert (seen.case.evidence.live, seen.known.stored.num_rows) == (None, 0)
+    assert "only this ledger" not in alone.origin
+    # Which ids a store gave out is known by its layout alone.
+    decide(None, snapshots[:2], held(A, B, C), replace(Knowledge(), layout=None), inventories=[inventory])
+    assert seen.issued == 0
+
+
+def test_without_inventories_a_captured_store_decides(tmp_path: Path) -> None:
+    """What it has not, a snapshot has; alone it has nothing that is to be decided."""
+    live = stored(None, "live", a_catalog(tmp_path / "live"))
+    found = decide(live, [stored(EMPTY, "snapshot")])
+    assert found.row is not None
+    assert found.row["outcome"] == "restored"
+    assert decide(live, []).row is None
+
+
+def test_it_is_said_on_how_much_shapes_were_counted(inventory: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a large cluster on a share."""
+    ranges = [range(2048), range(2048, 4096)]
+    monkeypatch.setattr(decide_module, "cut_ranges", lambda _: ranges)
+    for counted, text in ((ranges, "all their ledgers"), (ranges[:1], "1 of 2 bucket ranges")):
+        monkeypatch.setattr(decide_module, "sample_ranges", lambda *_, counted=counted: counted)
+        origin = decide(None, [], held(A, B, C), inventories=[inventory]).origin
+        assert origin == f"made now; shapes counted on {text}"
+
+
+def test_a_ledger_of_another_scope_with_the_same_lower_half_collides(tmp_path: Path) -> None:
+    """Where no dataset has another scope none is read."""
+    plain = a_catalog(tmp_path / "plain", CLOSED)
+    assert single_ledger._find_collision(LEDGER, [plain]).num_rows == 0
+    with DatasetWriter(tmp_path / "scoped", "catalog", binding={}) as out:
+        rows = catalog(CLOSED).to_pylist()
+        scoped = [{**row, "scope": 3, "bucket": LedgerId(3, 1).bucket} for row in rows]
+        out.append("ledgers", pa.Table.from_pylist([*rows, *scoped], schema=tables.CATALOG_LEDGERS))
+        out.close(coverage={})
+    found = single_ledger._find_collision(LEDGER, [plain, open_dataset(tmp_path / "scoped", "catalog")])
+    assert [(row["scope"], row["ledger"]) for row in found.to_pylist()] == [(0, 1)]

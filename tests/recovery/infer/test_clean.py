@@ -1,6 +1,7 @@
 """The common path alone: what nothing happened to is tiled by its own positions, however short it is."""
 
 import itertools
+from random import Random
 
 import numpy as np
 import pytest
@@ -67,3 +68,103 @@ def test_a_replaced_bookie_begins_a_segment(size: int, write: int) -> None:
         members = decision.members.reshape(2, size).tolist()
         assert members[0] == list(range(size))
         assert members[1] == [size if p == position else p for p in range(size)]
+
+
+def lay_out_all(*ledgers: list[list[int]]) -> CopyColumns:
+    """Return the rows of some ledgers."""
+    rows = [row for held in ledgers for row in held]
+    groups = group_entries(
+        np.array([entry for row in rows for entry in row], np.int64), np.repeat(np.arange(len(rows)), [*map(len, rows)])
+    )
+    owner = np.repeat(np.arange(len(ledgers)), [*map(len, ledgers)])
+    return CopyColumns.sum_up(len(ledgers), owner, *groups)
+
+
+def draw(rng: Random) -> tuple[list[list[int]], int, int]:
+    """Draw the rows of a ledger whose bookies were replaced, maybe with a copy more or less; and its shape."""
+    size = rng.randint(1, 4)
+    write, entries = rng.randint(1, size), rng.randint(1, 10)
+    rows = []
+    for position in range(size):
+        own = [entry for entry in range(entries) if holds(position, entry, size, write)]
+        while own and rng.random() < 0.4:
+            cut = rng.randint(1, len(own))
+            rows.append(own[: cut + rng.choice([0, 0, 1])])
+            own = own[cut:]
+        rows.append(own)
+    for _ in range(rng.choice([0, 0, 1, 2])):
+        row, entry = rng.choice(rows), rng.randrange(entries)
+        row.remove(entry) if entry in row else row.append(entry)
+    rows = [sorted(row) for row in rows if row]
+    rng.shuffle(rows)
+    return rows, size, write
+
+
+def test_what_is_accepted_is_proved_and_decided_as_alone() -> None:
+    """Each entry has all its copies where the ensembles say; whatever other ledgers a batch has."""
+    rng, accepted = Random(11), 0
+    for _ in range(120):
+        drawn = [one for one in (draw(rng) for _ in range(3)) if one[0]]
+        if rng.random() < 0.3:
+            drawn = [(rows, *rng.choice([(3, 2), (2, 2), (2, 1)])) for rows, *_ in drawn]
+        together = decide(
+            lay_out_all(*(rows for rows, *_ in drawn)), *(np.array([d[n] for d in drawn]) for n in (1, 2))
+        )
+        first_row, cells = 0, 0
+        for number, (rows, size, write) in enumerate(drawn):
+            alone = decide_one(lay_out_all(rows), size, write)
+            own = together.segment_ledger == number
+            assert together.accepted[number] == alone.accepted[0], drawn
+            assert own.sum() == len(alone.first)
+            if alone.accepted[0]:
+                accepted += 1
+                members = together.members[cells : cells + size * own.sum()]
+                assert np.where(members < 0, -1, members - first_row).tolist() == alone.members.tolist()
+                assert together.first[own].tolist() == alone.first.tolist()
+                assert together.extra[number] == alone.extra[0]
+                check(rows, size, write, alone)
+            cells += size * own.sum()
+            first_row += len(rows)
+    assert accepted > 80
+
+
+def check(rows: list[list[int]], size: int, write: int, decision: Decision) -> None:
+    """Check that each entry has all its copies, and how many there are besides."""
+    ensembles = decision.members.reshape(-1, size).tolist()
+    end, due = max(map(max, rows)), 0
+    for entry in range(end + 1):
+        ensemble = ensembles[int(np.searchsorted(decision.first, entry, "right")) - 1]
+        for i in range(write):
+            member = ensemble[(entry + i) % size]
+            assert member >= 0, (rows, size, write)
+            assert entry in rows[member], (rows, size, write)
+            due += 1
+    assert decision.extra.tolist() == [sum(map(len, rows)) - due], (rows, size, write)
+    assert decision.first.tolist() == sorted(set(decision.first.tolist()))
+    assert (decision.low <= decision.first).all()
+
+
+@pytest.mark.parametrize(
+    ("rows", "size", "write", "accepted"),
+    [
+        ([[0, 1, 2]], 1, 1, True),
+        # No ensemble has such quorums, and nothing is proved of a ledger without entries.
+        ([[0, 1, 2]], 1, 0, False),
+        ([[0, 1, 2]], 1, 2, False),
+        ([], 2, 1, False),
+        ([], 1, 1, False),
+    ],
+)
+def test_what_is_no_shape_explains_nothing(rows: list[list[int]], size: int, write: int, *, accepted: bool) -> None:
+    """Nor does any shape explain what has no copies."""
+    assert decide_one(lay_out_all(rows), size, write).accepted.tolist() == [accepted]
+
+
+@pytest.mark.parametrize(
+    ("segments", "end", "hasty"), [(1, 0, False), (2, 2, True), (2, 3, False), (3, 4, True), (3, 5, False)]
+)
+def test_two_entries_a_segment_are_no_haste(segments: int, end: int, *, hasty: bool) -> None:
+    """Nor is one segment, however short."""
+    none = np.zeros(0, np.int64)
+    decision = Decision(np.ones(1, np.bool_), none, np.zeros(segments, np.int64), none, none, none)
+    assert decision.hasty(np.array([end])).tolist() == [hasty]

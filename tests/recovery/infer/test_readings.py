@@ -4,13 +4,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
 from recovery.codecs import ledger_metadata
+from recovery.infer.prior import PriorShape, Source
+from recovery.infer.readings import find_readings
 from recovery.infer.reconstruct import Options, reconstruct
-from recovery.infer.refusal import REFUSALS, Refusal
+from recovery.infer.refusal import CODES, REFUSALS, Refusal
+from recovery.infer.shape_fit import CLEAN, UNDECIDED
 from recovery.model import tables
 from recovery.model.ids import LedgerId
 from recovery.model.metadata import Digest, LedgerMetadata, Segment, State
@@ -28,6 +32,8 @@ from tests.recovery.infer.test_reconstruct import (
     row,
     striped,
 )
+from tests.recovery.infer.test_reconstruct_rules import explained_of
+from tests.recovery.infer.test_search_choices import read
 from tests.simulation import simulator
 
 
@@ -239,3 +245,46 @@ def test_a_snapshots_record_is_taken_for_what_only_logs_without_their_index_have
     given = (_list_bookies(UNREAD), tables.DAMAGE.empty_table(), KNOWN, SECRET, catalog({LedgerId(0, 7): record}))
     (found,) = reconstruct(copies, *given).to_pylist()
     assert (found["outcome"], found["raw"]) == ("restored", ledger_metadata.encode(record))
+
+
+@pytest.mark.parametrize(
+    ("refusal", "path", "length", "crossed", "wanted"),
+    [
+        # What is restored, and what is read up to an end of its own, has the length that was found for it.
+        (None, CLEAN, 60, False, 60),
+        (None, CLEAN, 60, True, 60),
+        (None, CLEAN, -1, False, -1),
+        (Refusal.RAGGED_TAIL, CLEAN, 60, False, 60),
+        (Refusal.RAGGED_TAIL, CLEAN, 0, False, 0),
+        # Where none was, or ids were sent out of order, the longest that a header has serves readers.
+        (Refusal.NO_LAST_HEADER, CLEAN, -1, False, 100),
+        (Refusal.TWO_HISTORIES, CLEAN, 60, True, 100),
+        (Refusal.FRAGMENTED, UNDECIDED, 60, False, 90),
+        (Refusal.FRAGMENTED, UNDECIDED, 60, True, 100),
+        (Refusal.TWO_KEYS, CLEAN, 60, True, 60),
+    ],
+)
+def test_which_length_a_reading_has(
+    refusal: Refusal | None, path: int, length: int, wanted: int, *, crossed: bool
+) -> None:
+    """Of a universal one it is that at the last entry."""
+    known = read([{"a": [*range(9)], "b": [*range(9)]}], a=[header(4, length=100), header(8)], b=[header(8)])
+    known = replace(known, crossed=np.array([crossed]))
+    explained = explained_of(known, [PriorShape(2, 2, 1.0, Source.CLUSTER)], path=path, end=5, length=length)
+    code = np.array([0 if refusal is None else CODES[refusal]])
+    found = find_readings(known, explained, code, np.zeros(len(known.bookies), np.bool_))
+    assert found.explained.length.tolist() == [wanted]
+    is_guarded = refusal not in (None, Refusal.TWO_KEYS)
+    assert (bool(found.guarded[0]), bool(found.universal[0])) == (is_guarded, path == UNDECIDED)
+
+
+def test_who_only_knows_a_ledger_holds_none_of_it() -> None:
+    """Beside those that hold some it is not named; alone, and in limbo, there is nobody to read from."""
+    held = {"a:3181": [0, 1, 5, 9, 20], "b:3181": [2, 3, 5, 11], "c:3181": [1, 4, 20]}
+    rows = [row(bookie, own, limbo=True) for bookie, own in held.items()]
+    found = recover([*rows, row("d:3181", [])])
+    assert (found["reading"], found["segments"][0]["members"]) == ("universal", ["a:3181", "c:3181", "b:3181"])
+    alone = recover([row("a:3181", [], limbo=True)])
+    assert (alone["outcome"], alone["reason"], alone["segments"]) == ("held", Refusal.LIMBO, None)
+    empty = recover([row("a:3181", [])])
+    assert (empty["outcome"], empty["segments"][0]["members"]) == ("guarded", ["a:3181"])
