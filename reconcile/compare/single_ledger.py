@@ -130,7 +130,7 @@ def decide_ledger(
     if not inventories and (not snapshots or (live is not None and live.catalog is None)):
         # Whether a store has other ledgers its capture tells.
         return Decision()
-    whole = [decided for decided in (live, *snapshots) if decided is not None and decided.catalog is not None]
+    catalogs = [one.catalog for one in (live, *snapshots) if one is not None and one.catalog is not None]
     evidence = Evidence(
         live=Catalog.read(live.catalog) if live is not None and live.catalog is not None else None,
         snapshots=sort_newest_first([decided.catalog for decided in snapshots if decided.catalog is not None]),
@@ -165,7 +165,7 @@ def decide_ledger(
         pa.concat_tables(
             [tables.CATALOG_HISTORY.empty_table(), *(s.history for s in (live, *snapshots) if s is not None)]
         ),
-        _find_collision(ledger, [*inventories, *(decided.catalog for decided in whole if decided.catalog is not None)]),
+        _find_collision(ledger, [*inventories, *catalogs]),
         select_ledger(knowledge.references, ledger),
         _select_last(snapshots),
     )

@@ -139,7 +139,7 @@ def reconstruct(
     segments, assumed = name_members(known, explained.segments)
     ack, source = _choose_ack_quorums(explained, prior)
     opened = _find_opened(known, keys)
-    in_doubt = np.flatnonzero(guarded | ((refusal == 0) & (explained.missing > 0)))
+    in_doubt = np.flatnonzero(guarded | (explained.missing > 0))
     table = rows.build_table(
         known,
         explained,

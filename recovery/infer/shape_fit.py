@@ -91,7 +91,7 @@ class Explained:
         that fail in turn leave 2/1.
         """
         several = np.array([*(shape.write > 1 for shape in self.shapes), False])
-        shown: Mask = (self.path == CLEAN) & (self.shape >= 0) & (self.shape < self.observed) & several[self.shape]
+        shown: Mask = (self.path == CLEAN) & (self.shape < self.observed) & several[self.shape]
         return shown
 
 

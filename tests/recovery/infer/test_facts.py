@@ -371,3 +371,36 @@ def test_a_digest_that_did_not_verify_is_told_by_its_width(
     seen = gather(copy_row(1, A, range(4), headers=headers, lac_record=raw, scope=scope, bucket=bucket))
     assert seen.digest == (DIGESTS.index(digest) if found else -1)
     assert "verified" not in seen.flags
+
+
+@pytest.mark.parametrize("digest", Digest)
+def test_the_bytes_of_an_entry_are_what_its_digest_leaves(digest: Digest) -> None:
+    """Of each type that was verified; of an entry whose type is not known it is not known."""
+    size = {Digest.HMAC: 20, Digest.CRC32: 8, Digest.CRC32C: 4, Digest.DUMMY: 0}[digest]
+    for told, payload in ((str(digest), 10), (None, -1)):
+        head = {"entry": 8, "lac": 7, "length": 90, "size": 32 + size + 10, "digest": told}
+        rows = [simulator.copy_row(7, "a:3181", range(9), headers=[head])]
+        known = read(pa.Table.from_pylist(rows, schema=tables.COPIES), simulator.bookies(["a:3181"]))
+        assert known.headers.payload.tolist() == [payload]
+
+
+@pytest.mark.parametrize(("payload", "overlapped"), [(0, False), (1, True)])
+def test_an_entry_without_bytes_shares_none(payload: int, *, overlapped: bool) -> None:
+    """Entry 6 was sent first, and 5 after it: it has no bytes of its own, or one that 6 has, too."""
+    heads = [
+        {"entry": 5, "lac": 4, "length": 100, "size": 36 + payload, "digest": "CRC32C"},
+        {"entry": 6, "lac": 4, "length": 100, "size": 46, "digest": "CRC32C"},
+    ]
+    rows = [simulator.copy_row(7, "a:3181", range(9), headers=heads)]
+    known = read(pa.Table.from_pylist(rows, schema=tables.COPIES), simulator.bookies(["a:3181"]))
+    assert known.overlapped.tolist() == [overlapped]
+
+
+def test_what_only_logs_have_are_no_copies_unless_they_are_wanted() -> None:
+    """A bookie serves what its index names."""
+    table = pa.Table.from_pylist(
+        [simulator.copy_row(7, "a:3181", range(9), source="log")], schema=tables.COPIES
+    )  # fmt: skip
+    bookies = simulator.bookies(["a:3181"])
+    assert read(table, bookies).copies.end.tolist() == [-1]
+    assert read(table, bookies, are_leftovers_wanted=True).copies.end.tolist() == [8]

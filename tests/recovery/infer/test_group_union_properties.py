@@ -114,3 +114,18 @@ def test_as_many_runs_as_the_limit_are_laid_out() -> None:
 def test_of_nothing_nothing_is_united() -> None:
     """Keys that have no groups stay so."""
     assert unite([[], []], [True, False]) == ([[], []], [False, False])
+
+
+@pytest.mark.parametrize("several", [(False, False), (False, True), (True, False), (True, True)])
+def test_groups_of_several_rows_become_those_of_one(several: tuple[bool, bool]) -> None:
+    """Beside a key of one row, whose groups stay as they are, in whatever order they came."""
+    evens = group_entries(np.arange(0, 24, 2))
+    first, last = (evens._replace(first=np.array([a]), last=np.array([b])) for a, b in ((0, 8), (10, 22)))
+    for parts in ((first, last), (last, first)):
+        both = [part._replace(key=np.array([key])) for key in (0, 1) for part in parts]
+        groups = KeyedGroups(*(np.concatenate(column) for column in zip(*both, strict=True)))
+        found, _ = unite_groups(groups, np.array(several), np.arange(2), 1 << 20)
+        counts = np.bincount(found.key, minlength=2).tolist()
+        assert counts == [1 if is_of_several else 2 for is_of_several in several]
+        of, entry = expand(found)
+        assert [entry[of == key].tolist() for key in (0, 1)] == [[*range(0, 24, 2)]] * 2

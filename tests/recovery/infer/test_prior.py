@@ -1,11 +1,15 @@
 """The prior: which shapes are believed where copies are silent, in which order, and which ack quorum they have."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from recovery.infer import facts
 from recovery.infer.copies import CopyColumns
 from recovery.infer.prior import (
     LARGEST,
@@ -264,3 +268,62 @@ def test_what_begins_late_or_has_gaps_shows_no_full_copies() -> None:
     rows += [copy_row(3, f"b{n}:3181", {*range(9)} - {4}) for n in range(2)]
     counts = count_shapes(pa.Table.from_pylist(rows, schema=tables.COPIES), tables.BOOKIES.empty_table())
     assert counts.full == {}
+
+
+def test_a_bookie_that_takes_part_in_none_shows_a_loss_only_beside_larger_ones() -> None:
+    """Of ledgers of three copies on three of four bookies none lost a fourth, where there are none of four."""
+    names = frozenset("abcd")
+    members = {3: dict.fromkeys("abc", 50)}
+    assert list_supported(ShapeCounts({}, {3: 50}, members, names)) == [3]
+    members |= {4: dict.fromkeys("abcd", 50)}
+    assert list_supported(ShapeCounts({}, {3: 50, 4: 50}, members, names)) == [4]
+
+
+def test_a_bookie_that_takes_part_in_all_shows_leftovers_only_if_chance_does_not() -> None:
+    """Of three bookies each takes part in all ledgers of three copies."""
+    three, ten = dict.fromkeys("abc", 8), dict.fromkeys("abcdefghij", 20)
+    smaller = {2: dict.fromkeys("abc", 40)}
+    assert list_supported(ShapeCounts({}, {2: 50, 3: 8}, {**smaller, 3: three}, frozenset("abc"))) == [2, 3]
+    odd = {3: {"a": 8, **dict.fromkeys("bcdefghi", 2)}, 2: ten}
+    assert list_supported(ShapeCounts({}, {2: 90, 3: 8}, odd, frozenset("abcdefghij"))) == [2]
+
+
+FLAGS = ("broken", "fragmented", "limbo", "copied", "leftover", "unindexed", "unlisted", "reincarnated")
+
+
+@pytest.mark.parametrize("flag", ["", *FLAGS])
+def test_only_ledgers_that_nothing_speaks_against_are_counted(flag: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One doubt is enough."""
+    rows = [copy_row(7, f"b{n}:3181", range(20)) for n in range(3)]
+    known = facts.read(pa.Table.from_pylist(rows, schema=tables.COPIES), tables.BOOKIES.empty_table())
+    flags: dict[str, Any] = {name: np.array([name == flag]) for name in FLAGS}
+    known = replace(known, **flags)
+    monkeypatch.setattr(facts, "read", lambda *_: known)
+    counted = count_shapes(tables.COPIES.empty_table(), tables.BOOKIES.empty_table())
+    assert counted.full == ({} if flag else {3: 1})
+    assert set(counted.members) == ({3} if not flag else set())
+
+
+@pytest.mark.parametrize(
+    ("rows", "copies"),
+    [
+        ([range(10), range(10)], 2),
+        # Bookies that came when others went, with nothing left over; and with copies left over.
+        ([range(10), range(5), range(5, 10)], 2),
+        ([range(10), range(6), range(5, 10)], 0),
+        # An entry is missing, at the end, at the beginning, or in between.
+        ([range(10), range(9)], 0),
+        ([range(10), range(1, 10)], 0),
+        ([range(10), [*range(5), *range(6, 10)]], 0),
+        ([range(1, 10), range(1, 10)], 0),
+        # So few that striping could hide: no more entries than copies.
+        ([range(2), range(2)], 0),
+        ([range(3), range(3)], 2),
+    ],
+)
+def test_full_copies_are_as_many_of_each_entry(rows: list[Sequence[int]], copies: int) -> None:
+    """Else the ledger says nothing of how many there are of others; beside it stands one of three."""
+    table = [copy_row(7, f"b{n}:3181", own) for n, own in enumerate(rows)]
+    table += [copy_row(8, f"b{n}:3181", range(20)) for n in range(3)]
+    counted = count_shapes(pa.Table.from_pylist(table, schema=tables.COPIES), tables.BOOKIES.empty_table())
+    assert counted.full == ({3: 1, copies: 1} if copies else {3: 1})

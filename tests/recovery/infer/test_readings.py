@@ -198,6 +198,34 @@ def test_what_logs_show_above_the_end_is_not_hidden(lac: int, reason: Refusal) -
 
 
 @pytest.mark.parametrize(
+    ("rows", "logged", "outcome"),
+    [
+        # Stripes are seen, or a copy of them is: all of the write set have each entry up to the end.
+        (striped(30), [5], "restored"),
+        (striped(30), [29], "restored"),
+        (striped(30), [30], "guarded"),
+        (
+            [*striped(30)[:2], row("e:3181", range(1, 30), headers=[header(1, lac=29), header(29, lac=29)])],
+            [29],
+            "restored",
+        ),
+        # Of full copies it is open how many there were.
+        (full(3, 30), [5], "guarded"),
+        (full(3, 30), [], "restored"),
+    ],
+)
+def test_logs_whose_index_was_not_seen_may_be_of_a_member_only_where_stripes_are_not(
+    rows: list[Row], logged: list[int], outcome: str
+) -> None:
+    """Up to the end that others show; above it they are of one that went on."""
+    logs = [row("d:3181", logged, source="log", headers=[header(logged[0], lac=-1)])] if logged else []
+    copies = pa.Table.from_pylist([*rows, *logs], schema=tables.COPIES)
+    bookies = _list_bookies(UNREAD) if logged else simulator.bookies(NAMES)
+    (found,) = reconstruct(copies, bookies, tables.DAMAGE.empty_table(), KNOWN, SECRET).to_pylist()
+    assert (found["outcome"], found["last_entry"]) == (outcome, 29)
+
+
+@pytest.mark.parametrize(
     "folders", [{"ledger": False, "index": True, "journal": True}, {}], ids=["index seen", "not known"]
 )
 def test_what_only_logs_have_is_held_where_the_index_was_seen(folders: Mapping[str, bool]) -> None:

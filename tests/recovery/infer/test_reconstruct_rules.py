@@ -59,6 +59,7 @@ TWENTY: Final = {"a": [*range(20)], "b": [*range(20)]}
         (TWENTY, (2, 2), (1, 1), 18, {}, False),
         # Of stripes there are as long runs as W, and no longer ones.
         (TWENTY, (2, 2), (4, 3), 18, {}, False),
+        (runs_of(2), (2, 2), (3, 2), 4, {}, False),
         (runs_of(3), (2, 2), (4, 3), 8, {}, True),
         (runs_of(4), (2, 2), (4, 3), 8, {}, False),
         (runs_of(4), (2, 2), (4, 4), 8, {}, True),
