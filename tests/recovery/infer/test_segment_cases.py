@@ -53,6 +53,17 @@ def test_each_ledgers_copies_are_grouped_anew(rows: list[tuple[int, set[int], bo
         assert [column.tolist() for column in own.groups] == expected
 
 
+@pytest.mark.parametrize(
+    ("first", "last", "size", "groups"), [(6, 10, 1, 1), (7, 11, 1, 2), (6, 10, 2, 2), (6, 6, 1, 1), (5, 9, 1, 2)]
+)
+def test_a_group_that_keeps_its_distance_goes_on(first: int, last: int, size: int, groups: int) -> None:
+    """Entries 0, 2, 4, and others of the same row behind them: with the same size, and no other gap."""
+    two = [np.array(pair) for pair in ([0, 0], [0, first], [4, last], [1, size], [2, 2 if last > first else 0])]
+    [split] = Copies.split(CopyColumns.sum_up(1, np.zeros(1, np.int64), *two), np.array([7]), np.zeros(1, np.bool_))
+    assert len(split.groups.key) == groups
+    assert split.entries == 3 + ((last - first) // 2 + 1) * size
+
+
 def find_cuts(*ledgers: tuple[int, list[list[int]]]) -> list[tuple[list[int], list[int]]]:
     """Return the cuts of ledgers, each its end and who holds what; and which of them are main ones."""
     copies = [Copies(np.arange(len(rows)), np.zeros(len(rows), np.bool_), group_rows(rows)) for _, rows in ledgers]
@@ -83,7 +94,8 @@ def test_of_many_places_those_with_the_widest_gap_are_taken(
     # Row 0 begins at 3 and stays; row 1 is away from 10 to 15, from 20 to 22, where it stays to the end.
     held = [list(range(3, 31)), [*range(10), *range(15, 20), *range(22, 31)]]
     by_gap = [3, 15, 10, 22, 20]
-    [(found, likely)] = find_cuts((30, held))
+    (found, likely), other = find_cuts((30, held), (30, held))
+    assert other == (found, likely)
     assert found == sorted([0, *by_gap[:cuts], 31])
     assert likely == sorted([0, *by_gap[: min(cuts, main)], 31])
     assert len(likely) == wanted + 2
