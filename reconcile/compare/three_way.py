@@ -94,7 +94,6 @@ def settle_range(evidence: Evidence, part: Range, known: KnownTables, copies: pa
     deleted[part.compared.where(Relation.DELETED)] = True
     deleted[stated] = False
     another = _find_other_ledgers(part, copies)
-    deleted[another] = False
     deleted_before = np.setdiff1d(_find_deleted_before(part, issued), part.compared.shown[stated])
     rows = set_outcome(part.rows, deleted_before, "held", Refusal.DELETED_BEFORE)
     if evidence.mass_let_go and known.references is not None:
@@ -107,6 +106,7 @@ def settle_range(evidence: Evidence, part: Range, known: KnownTables, copies: pa
         rows = set_outcome(rows, part.compared.shown[deleted & on], "held", Refusal.MASS_DELETION)
     else:
         rows = set_outcome(rows, part.compared.shown[deleted & on], "deleted", Refusal.DELETED_OUTSIDE)
+    # It deleted another ledger of the id, whatever was said of it above.
     rows = set_outcome(rows, part.compared.shown[another], "held", Refusal.TWO_HISTORIES)
     rows = set_outcome(rows, part.compared.shown[part.collided & on], "held", Refusal.SCOPE_COLLISION)
     return replace(part, rows=rows)
@@ -151,7 +151,6 @@ def _find_other_ledgers(part: Range, copies: pa.Table) -> npt.NDArray[np.int64]:
         pc.not_equal(digest, claimed["digest"]),
         pc.and_(pc.less_equal(end, 0), pc.greater(length, 0)),
         pc.and_(pc.greater_equal(end, 0), pc.less(length, 0)),
-        pc.and_(pc.equal(end, 0), pc.not_equal(length, 0)),
     ):
         shown[owners[_fill(mask)]] = True
     shown |= _know_other_keys(served, last)

@@ -87,6 +87,15 @@ def test_who_has_another_ledger_of_the_id_cannot_be_named() -> None:
     assert found["outcome"][1].as_py() == "held"
 
 
+@pytest.mark.parametrize(("own", "other"), [(b"k" * 32, None), (None, b"o" * 32)])
+def test_a_key_that_is_not_known_is_not_another_one(own: bytes | None, other: bytes | None) -> None:
+    """On either side: whoever has the ledger is named."""
+    copies = pa.Table.from_pylist([copy_row(1, "k:1", [0]) | {"key": other}], schema=tables.COPIES)
+    found, named = guard_beyond_locks(rows(key=own), WANTED, 1, lambda: ["x:1"], copies)
+    assert named[1]
+    assert "k:1" in found.to_pylist()[1]["segments"][0]["members"]
+
+
 @pytest.mark.parametrize(
     ("changes", "hiding"),
     [({"format": 1}, ["x:1"]), ({"holders": []}, ["x:1"]), ({}, [f"x{n}:1" for n in range(13)])],

@@ -238,3 +238,20 @@ def test_a_ledger_of_another_scope_with_the_same_lower_half_collides(tmp_path: P
         out.close(coverage={})
     found = single_ledger._find_collision(LEDGER, [plain, open_dataset(tmp_path / "scoped", "catalog")])
     assert [(row["scope"], row["ledger"]) for row in found.to_pylist()] == [(0, 1)]
+
+
+def test_what_a_plan_says_of_the_ledger_is_not_decided_again(inventory: Dataset) -> None:
+    """One that does not know it says nothing."""
+    found = decide(None, [], held(A, B, C), inventories=[inventory])
+    assert found.row is not None
+    copies = pa.Table.from_pylist(held(A, B, C), schema=tables.COPIES)
+    looked, knowledge = bookies([A, B, C]), Knowledge(layout=Layout.HIERARCHICAL)
+    origins = []
+    for ledger in (1, 2):
+        row = {**found.row, "ledger": ledger, "outcome": "waiting"}
+        rows = pa.Table.from_pylist([row], schema=tables.RECONSTRUCTION)
+        plan: Any = SimpleNamespace(path="p", manifest={}, read=lambda *_, rows=rows, **__: rows)
+        said = decide_ledger(LEDGER, [inventory], None, [], copies, looked, plan, knowledge, WHOLE)
+        assert said.row is not None
+        origins.append((said.row["outcome"], said.origin.split(";")[0]))
+    assert origins == [("waiting", "from the plan p"), ("restored", "made now")]

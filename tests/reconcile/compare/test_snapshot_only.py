@@ -55,7 +55,9 @@ def test_where_every_bookie_was_looked_at_only_what_had_no_entry_comes_back() ->
     assert propose(WHOLE, MEMBERS, alive=[2, 4, 5]) == {2: RESTORED}
 
 
-@pytest.mark.parametrize("evidence", [IN_PART, replace(WHOLE, is_some_lost=True), ALONE])
+@pytest.mark.parametrize(
+    "evidence", [IN_PART, replace(WHOLE, is_some_lost=True), replace(WHOLE, looked_at=False), ALONE]
+)
 def test_else_closed_ledgers_come_back_and_others_are_held(evidence: Evidence) -> None:
     """By members that were not looked at; by all who may hide one where these are as many as an ack quorum."""
     closed = {1: RESTORED, 2: RESTORED}
