@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from random import Random
+from typing import Final
 
 import numpy as np
 import pytest
@@ -10,7 +11,9 @@ from recovery.infer import solve
 from recovery.infer.segment_cases import NOBODY, Cases, Problem, TriedShape
 from recovery.infer.segment_costs import find_cheapest
 from recovery.infer.solve import PlacedCopies, Solution
+from tests.recovery.infer.test_clean import decide_one, lay_out
 from tests.recovery.infer.test_search_choices import copies_of
+from tests.simulation.simulator import holds
 
 
 def reads(ensemble: Sequence[int], entry: int, write: int, held: Sequence[Sequence[int]]) -> bool:
@@ -34,6 +37,9 @@ def test_segments_are_added_only_where_nothing_else_reads_an_entry(block: int, m
         given = rng.sample([*range(count), *[NOBODY] * size], size)
         found = solve._patch(copies_of(*held), (low, high), np.array(given), write, 99)
         segments = [(first, members.tolist()) for first, members in found]
+        # As many as are allowed are all that there are.
+        again = solve._patch(copies_of(*held), (low, high), np.array(given), write, len(found))
+        assert [(first, members.tolist()) for first, members in again] == segments
         case = (held, given, write, low, high, segments)
         starts = [first for first, _ in segments]
         assert (starts[0], starts) == (low, sorted(set(starts))), case
@@ -102,3 +108,55 @@ def test_two_entries_a_segment_are_enough_for_full_copies(entries: int, *, hasty
     solution = solve_one((2, 2), [0, 1], range(entries), range(2, entries))
     assert (len(solution.first), solution.missing, solution.extra) == (2, 0, 0)
     assert (solution.cost > solve.HASTE) == hasty
+
+
+EVENS: Final = [0, 2, 4]
+ODDS: Final = [1, 3, 5]
+
+
+@pytest.mark.parametrize(
+    ("held", "copied", "members", "wanted"),
+    [
+        # A whole copy goes before the bookie that it was made for, in each segment; one that was begun does not.
+        ([EVENS, ODDS, EVENS], [2], [[0, 1]], [[2, 1]]),
+        ([EVENS, ODDS, [0, 2]], [2], [[0, 1]], [[0, 1]]),
+        ([EVENS, ODDS, EVENS], [], [[0, 1]], [[0, 1]]),
+        ([EVENS, ODDS, EVENS, ODDS], [2, 3], [[0, 1]], [[2, 3]]),
+        ([range(6), range(6)], [1], [[0]], [[1]]),
+        # Which of two it was made for cannot be told; nor whose place one takes that is a member already.
+        ([EVENS, ODDS, range(6)], [2], [[0, 1]], [[0, 1]]),
+        ([EVENS, ODDS, range(6)], [2], [[2, 1]], [[2, 1]]),
+        # It takes no copy's place, nor that of nobody.
+        ([EVENS, ODDS, EVENS, EVENS], [2, 3], [[3, 1]], [[3, 1]]),
+        ([EVENS, ODDS, EVENS], [2], [[NOBODY, 1]], [[NOBODY, 1]]),
+        # Nor one that no entry belongs to.
+        ([[0], [1], [0], [9]], [2], [[0, 1, 3]], [[2, 1, 3]]),
+    ],
+)
+def test_a_whole_copy_takes_the_one_place_that_it_fits(
+    held: Sequence[Sequence[int]], copied: Sequence[int], members: Sequence[Sequence[int]], wanted: list[list[int]]
+) -> None:
+    """Of an ensemble whose entries are on one bookie each."""
+    copies, first = copies_of(*held, copied=copied), np.array([0])
+    end = 1 if len(members[0]) == 3 else 5
+    shares = solve._count_shares(copies, first, end, len(members[0]), 1)
+    assert solve._prefer_newest(copies, first, np.array(members), end, 1, shares).tolist() == wanted
+
+
+def test_a_copy_of_one_segment_takes_its_place_there_alone() -> None:
+    """What it was made of was closed; the one after it is none of its."""
+    copies = copies_of([0, 1, 2, 3, 4, 5], [0, 1, 2], copied=[1])
+    first = np.array([0, 3])
+    shares = solve._count_shares(copies, first, 5, 1, 1)
+    assert solve._prefer_newest(copies, first, np.array([[0], [0]]), 5, 1, shares).tolist() == [[1], [0]]
+
+
+@pytest.mark.parametrize(("size", "write"), [(3, 2), (4, 2), (3, 1), (2, 1), (2, 2), (3, 3)])
+def test_a_change_is_dated_as_far_as_stripes_show_it(size: int, write: int) -> None:
+    """Between the last entry of whoever left and the first one of the newcomer, as the common path dates it."""
+    for change in range(2 * size, 4 * size):
+        shares = [[e for e in range(6 * size) if holds(p, e, size, write)] for p in range(size)]
+        rows = [*shares[1:], [e for e in shares[0] if e < change], [e for e in shares[0] if e >= change]]
+        solution, decision = solve_one((size, write), *rows), decide_one(lay_out(*rows), size, write)
+        assert (solution.first.tolist(), solution.low.tolist()) == (decision.first.tolist(), decision.low.tolist())
+        assert solution.low[1] <= change <= solution.first[1]
