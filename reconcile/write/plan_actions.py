@@ -233,7 +233,7 @@ def survey_plan(actions: Actions, wave: int | None) -> PlanSurvey:
             guarded = chosen.filter(pc.equal(chosen["guard"], guard))
             if guarded.num_rows:
                 planned[LOCK, op] += guarded.num_rows
-            if guarded.num_rows and op == LOCK and len(locks) <= replication_lock.MAX_LOCKS:
+            if op == LOCK and len(locks) <= replication_lock.MAX_LOCKS:
                 locks.update(_lock_key(action) for action in read_actions(guarded))
         kept = chosen.filter(pc.equal(chosen["op"], KEEP))
         locks.update(kept["key"].slice(0, replication_lock.MAX_LOCKS + 1).to_pylist())

@@ -14,6 +14,8 @@ from reconcile.errors import GuardRefusedError, PartlyAppliedError, PlanError
 from reconcile.write import guards, undo
 from reconcile.write.apply import Options, apply
 from reconcile.write.apply_results import Applied, Conflict, Tally
+from reconcile.write.plan_actions import survey_plan
+from recovery.codecs import replication_lock
 from recovery.codecs.replication_lock import MAX_LOCKS, encode_guard, encode_reuse
 from tests.support.plans import action, clock, plan_of, state_of
 from tests.support.waiting import until
@@ -368,6 +370,17 @@ def test_more_locks_than_a_listing_holds_are_refused(tmp_path: Path) -> None:
         applied(store, [guarded(1), guarded(2)], tmp_path / "j")
     assert not (tmp_path / "j").exists()
     assert applied(store, [guarded(1), guarded(10)], tmp_path / "j").exit_code == 0
+
+
+def test_locks_are_counted_until_they_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One more than any store takes is enough to refuse a plan, however many files it has."""
+    monkeypatch.setattr(replication_lock, "MAX_LOCKS", 2)
+    tables = [[guarded(1), guarded(2), guarded(9, None)], [guarded(3)], [guarded(4)], [guarded(5, None)]]
+    numbers = iter(range(100))
+    rows = [[row | {"seq": 2 << 48 | next(numbers)} for row in table] for table in tables]
+    found = survey_plan(lambda: map(plan_of, rows), None)
+    assert found.planned == {("ledger", "create"): 6, ("lock", "lock"): 4}
+    assert found.locks == {lock(n).removeprefix(ROOT) for n in (1, 2, 3)}
 
 
 @pytest.mark.parametrize(

@@ -85,13 +85,21 @@ def test_what_is_there_and_what_differs_is_told_apart() -> None:
     }
 
 
-def test_of_changes_that_belong_together_none_is_made_where_one_conflicts() -> None:
-    """What is absent stays absent."""
+@pytest.mark.parametrize(
+    ("stored", "is_made"),
+    [({}, True), ({"b": b"wanted"}, True), ({"b": b"other"}, False), ({"b": b"other", "c": b"there"}, False)],
+)
+def test_of_changes_that_belong_together_none_is_made_where_one_conflicts(
+    stored: dict[str, bytes], is_made: bool
+) -> None:
+    """What is absent stays absent, whatever else is there already; without a conflict all are made."""
     store = MemoryStore()
-    store.write([Write(f"{ROOT}/b", b"other")])
-    outcomes = settle(store, [Creation("/a", b"new"), Creation("/b", b"wanted")], is_whole=True)
-    assert all(outcome.conflict is not None for outcome in outcomes.values())
-    assert store.get(f"{ROOT}/a") is None
+    for key, value in stored.items():
+        store.write([Write(f"{ROOT}/{key}", value)])
+    changes = [Creation("/a", b"new"), Creation("/b", b"wanted"), Creation("/c", b"there")]
+    outcomes = settle(store, changes, is_whole=True)
+    assert (outcomes["/a"].conflict is None) == (outcomes["/b"].conflict is None) == is_made
+    assert (store.get(f"{ROOT}/a") is not None) == is_made
 
 
 def test_a_key_that_cannot_be_removed_is_left_and_the_others_go() -> None:

@@ -99,6 +99,7 @@ def test_the_changes_of_a_freeze(tmp_path: Path) -> None:
     store = _cluster()
     proposal = freeze.propose_freeze(store, ROOT, OURS)
     closed = f"world:anyone:a,{OURS}:cdrwa"
+    assert "no client can create a ledger" in proposal.notes[0]
     assert proposal.disable == OPEN
     assert proposal.changes == (
         freeze.AclChange("/00", OPEN, closed),
@@ -126,6 +127,7 @@ def test_the_changes_of_a_freeze_of_deletes_only(tmp_path: Path) -> None:
     store = _cluster()
     before = _rights(store)
     proposal = freeze.propose_freeze(store, ROOT, OURS, deletes_only=True)
+    assert "clients go on" in proposal.notes[0]
     assert proposal.changes == (
         freeze.AclChange("/00", OPEN, f"world:anyone:cdwa,{OURS}:cdrwa"),
         freeze.AclChange("/000", None, f"world:anyone:cdwa,{OURS}:cdrwa"),
@@ -145,6 +147,23 @@ def test_the_changes_of_a_freeze_of_deletes_only(tmp_path: Path) -> None:
     _thaw(store, tmp_path)
     left = {f"{ROOT}/underreplication", f"{ROOT}/underreplication/locks", f"{ROOT}/underreplication/disable"}
     assert {key: rights for key, rights in _rights(store).items() if key not in left} == before
+
+
+def test_in_a_flat_root_clients_go_on_where_only_deletes_are_frozen(tmp_path: Path) -> None:
+    """READ of the root is taken, in which the ledgers are; CREATE is not, and it counts as frozen all the same."""
+    store = MemoryStore()
+    store.write([Write(f"{ROOT}/LAYOUT", layout_bytes(Layout.FLAT)), Write(f"{ROOT}/L0000000007", b"record")])
+    past = FreezeHistory()
+    with audit_journal.Journal.open(
+        tmp_path, freeze.make_binding(ROOT), resume=True, now=_now, replay=past.replay
+    ) as journal:
+        proposal = freeze.propose_freeze(store, ROOT, OURS, past, layout=Layout.FLAT, deletes_only=True)
+        freeze.carry_out(proposal, store, journal, resumed=False)
+    assert proposal.changes == (
+        freeze.AclChange("/underreplication/locks", None, f"world:anyone:dra,{OURS}:cdrwa"),
+        freeze.AclChange("/", OPEN, f"world:anyone:cdwa,{OURS}:cdrwa"),
+    )
+    assert freeze_state.read_freeze_state(store, ROOT).state is freeze_state.State.DELETES
 
 
 def test_a_secured_root_stays_as_it_is_where_only_deletes_are_frozen(tmp_path: Path) -> None:
