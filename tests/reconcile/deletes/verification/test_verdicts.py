@@ -13,6 +13,7 @@ import pytest
 
 from backends.memory import MemoryStore
 from backends.protocols import Versioned, Write
+from reconcile.deletes import tombstones
 from reconcile.deletes.records import ArchiveMark
 from reconcile.deletes.tombstones import (
     RECORD_BYTES,
@@ -221,6 +222,7 @@ SAFE: dict[str, dict[str, Any]] = {
         "nodes": make_cookie_node(FOURTH),
         "looks": {"bookies": (*BOOKIES, FOURTH)},
     },
+    "asked for before": {"known": {ONE: ASKED}},
     "as many went as may": {"absence": Absence(1, 100, 10, 10)},
     "many went, and somebody confirmed how many": {
         "absence": Absence(1, 100, 11, 10),
@@ -242,6 +244,7 @@ UNSAFE: dict[str, dict[str, Any]] = {
     "IN_RECOVERY": {"ledger": Ledger(ONE, state=State.IN_RECOVERY)},
     "UNDER_REPLICATED": {"nodes": {mark_key(ONE): b""}},
     "LOCKED": {"nodes": {lock_key(ONE): b'bookieId: "b"\n'}},
+    "IN_QUARANTINE": {"known": {ONE: replace(ASKED, state=tombstones.State.QUARANTINED)}},
     "REFERENCED": {"referenced": [1]},
     "NOT_ARCHIVED": {"rules": replace(RULES, archived=True)},
     "ENTRIES_BEYOND_END": {"looks": {"lac": {1: 10}, "without": {BOOKIES[0]: [1]}}},
