@@ -250,3 +250,9 @@ def _list_steps(hosts: "Hosts", uri: str, out: Path, topic: str | None) -> Itera
     yield f"  $ {quote_command(*words)}"
     if has_rights:
         yield f"  $ {quote_command('bkmeta', 'thaw', '--incident', incident)}"
+    if topic is None:
+        yield "of ledgers that were deleted on a cluster that lives, instead of steps 1 to 3, and of starting bookies:"
+        yield (
+            f"{freeze} --deletes-only" if has_rights else "  every bookie is stopped, if you say so, and started again"
+        )
+        yield f"  $ {quote_command('bkmeta', 'undelete', '--metadata', uri, '--out', plan)}"

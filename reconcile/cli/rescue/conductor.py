@@ -143,6 +143,8 @@ class Conductor:
     # The steps
 
     def _look(self) -> None:
+        if self._topic is None and not self._record.values["commands"]:
+            self._say("the first ten minutes are those of a lost store; were ledgers only deleted, stop nothing yet")
         seen = self._run("preflight", "--metadata", self._uri, codes=_READ)
         facts = self._record.find_phase(Phase.LOOK)
         ledgers = seen["counts"].get("ledgers_listed")
@@ -832,7 +834,8 @@ class Conductor:
         left += decided.get("unload", [])
         if decided.get("has_topics"):
             left.append("restart the brokers, or start them now: they read topics and subscriptions again")
-        left.append("when all is verified, enable replication by hand: bookkeeper shell autorecovery -enable")
+        if self._is_frozen or (self._kind == LOST and self._has_rights):
+            left.append("when all is verified, enable replication by hand: bookkeeper shell autorecovery -enable")
         left.append(f"from today on, daily: bkmeta capture --metadata {self._uri} --out DIR")
         is_read = self._record.find_phase(Phase.START).get("read_code") == Exit.DONE
         return Ended(self._kind, tuple(left), stay, is_read)

@@ -532,6 +532,7 @@ def test_deletes_are_taken_back_frozen_or_not(
     assert all("--deletes-only" in words for words in commands if words[0] == "freeze")
     [apply] = [words for words in commands if words[0] == "apply"]
     assert ("--accept-unfrozen" in apply) == (answer == "no")
+    assert any("autorecovery -enable" in line for line in ended.left) == (answer == "freeze")
 
 
 def test_more_older_ledgers_than_an_argument_takes_are_saved(tmp_path: Path) -> None:
@@ -561,6 +562,8 @@ def test_a_dry_run_prints_every_step_and_makes_nothing(tmp_path: Path, capsys: p
     assert (shown.code, out.exists()) == (0, False)
     for step in ("0 look", "1 stop", "2 collect", "3 decide", "4 review", "5 restore", "6 start", "bkmeta thaw"):
         assert step in shown.out
+    # What is done for deletes is not stopping.
+    assert all(step in shown.out.partition("instead of steps")[2] for step in ("--deletes-only", "bkmeta undelete"))
     status = run(capsys, "rescue", "status", "--out", out, "--json")
     assert (status.code, "has no rescue" in status.result["verdict"]) == (0, True)
     assert json.loads(status.out)["schema"] == "bkmeta.rescue/1"
