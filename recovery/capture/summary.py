@@ -53,7 +53,7 @@ class CaptureSummary:
 
 def choose_layout(raw: bytes | None, key: str, named: Layout | None) -> Layout:
     """Return the layout that a store has: what LAYOUT says, else what was named."""
-    remedy = "name the cluster's layout in the store URI, e.g. zk+hierarchical://"
+    remedy = "name the cluster's layout in the URI: zk+hierarchical://…, or of files zkfiles:///DIR?layout=hierarchical"
     if raw is None:
         if named is None:
             raise InputError(key, "is missing, and no layout was named", remedy)

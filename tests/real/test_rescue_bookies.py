@@ -12,7 +12,7 @@ import signal
 import subprocess
 import tomllib
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -91,8 +91,10 @@ class SshServer:
         """End every connection that is open now; what runs behind it goes on, as on a host that lost its network."""
         assert self._running is not None
         for child in psutil.Process(self._running.pid).children(recursive=True):
-            if "sshd" in child.name():
-                child.kill()
+            # One may end by itself meanwhile.
+            with suppress(psutil.NoSuchProcess):
+                if "sshd" in child.name():
+                    child.kill()
         if stays_down:
             self.stop()
 
@@ -306,8 +308,9 @@ def test_whatever_fails_it_comes_to_the_same_end(site: Site, seed: int, monkeypa
     print(f"seed {BASE + seed}: {faults}")  # noqa: T201 - a soak shows its figures
     good, total = read_all(site)
     assert good == total
-    # Of the disks as the case has them: what the bookies had when the store was wiped.
-    copies = single_commands(site, case_dir(CASE) / "bookies", "--snapshot", site.out / "servers")
+    # Of the disks as the case has them: what the bookies had when the store was wiped. LAYOUT is wiped, too.
+    logs = f"zkfiles://{site.out / 'servers'}?layout=hierarchical"
+    copies = single_commands(site, case_dir(CASE) / "bookies", "--snapshot", logs)
     records = site.cluster.ledgers()
     assert len(copies) > total // 100
     with zookeeper_client(site) as client:
