@@ -156,7 +156,7 @@ class EtcdFile:
 
     def _check_sum(self, *, is_snapshot: bool) -> tuple[str, ...]:
         if not is_snapshot:
-            return ("a copied file: what a member had only in its write-ahead log is not in it",)
+            return ("a copied file: it lacks changes that a member had only in its write-ahead log",)
         digest = hashlib.sha256()
         for start in range(0, self._end, 1 << 20):
             digest.update(self._bytes[start : min(start + (1 << 20), self._end)])
@@ -364,7 +364,7 @@ class EtcdFile:
         return [key[: -len(_LAYOUT)].decode(errors="backslashreplace") for key in keys]
 
     def point(self) -> Point:
-        since = f"history begins after revision {self._compacted}: what was before is compacted"
+        since = f"history begins after revision {self._compacted}: earlier changes are compacted"
         notes = (since if self._compacted else "history is whole: nothing was compacted", *self._notes)
         rest = (f"and {self._more_damage} more",) if self._more_damage else ()
         fault = self.find_free_list_fault()

@@ -254,7 +254,7 @@ def interpret(request: Request, response: pb.Response) -> Answer:
     if not response.HasField(name):
         # So are those answered who may not ask yet, and what the bookie does not serve.
         if outcome in (Outcome.ANSWER, Outcome.NEGATIVE):
-            return _not_understood(status, "without what was asked for")
+            return _not_understood(status, "without the requested value")
         return Answer(outcome, status)
     if name == "auth":
         return Answer(outcome, status, body=response.auth.payload, plugin=response.auth.authPluginName)

@@ -283,7 +283,7 @@ class EtcdStore:
                     notes.append(
                         "history is whole: nothing was compacted"
                         if not self._compacted
-                        else f"history begins after revision {self._compacted}: what was before is compacted"
+                        else f"history begins after revision {self._compacted}: earlier changes are compacted"
                     )
                 if not self._shown:
                     notes.append("single keys are read as they are now")
@@ -380,12 +380,12 @@ class EtcdStore:
             for response in call:
                 self._channel.check(response.header)
                 if response.canceled and not response.compact_revision:
-                    raise AccessDeniedError("all keys, whose history is read", response.cancel_reason)
+                    raise AccessDeniedError("all keys, to read their history", response.cancel_reason)
                 if response.compact_revision:
                     raise _PastGoneError(self._uri, response.compact_revision)
                 yield response
         except grpc.RpcError as error:
-            raise self._channel.failure(error, client, "all keys, whose history is read") from error
+            raise self._channel.failure(error, client, "all keys, to read their history") from error
         finally:
             ended.set()
             call.cancel()

@@ -71,7 +71,7 @@ def _gunzip(file: IO[bytes], sink: io.BytesIO) -> None:
     except zlib.error as error:
         raise MalformedError(sink.tell(), f"cannot be decompressed ({error})") from error
     if inflater.unused_data or file.read(1):
-        raise MalformedError(sink.tell(), "bytes behind the compressed ones")
+        raise MalformedError(sink.tell(), "bytes after the compressed ones")
 
 
 def _unsnap(file: IO[bytes], sink: io.BytesIO) -> None:

@@ -301,7 +301,7 @@ def decode(data: bytes) -> Transaction:
         version, stated = _DIGEST.unpack_from(data, body.at)
         digest = stated & _UNSIGNED if version == _DIGEST_VERSION else None
     elif left:
-        raise MalformedError(body.at, f"{left} bytes are left behind a transaction of type {kind}")
+        raise MalformedError(body.at, f"{left} bytes are left after a transaction of type {kind}")
     return Transaction(session, zxid, at_ms, changes, digest, void)
 
 
@@ -347,7 +347,7 @@ def _multi(body: Reader) -> tuple[tuple[Change, ...], bool]:
         else:
             changes.append(_change(kind, inner, kind_at))
             if inner.at != inner.end:
-                raise MalformedError(inner.at, "bytes are left behind a part of a multi")
+                raise MalformedError(inner.at, "bytes are left after a part of a multi")
     return () if void else tuple(changes), void
 
 

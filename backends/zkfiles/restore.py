@@ -165,7 +165,7 @@ def _makeshift(
             return restored
     if len(history.rows) and (until is None or int(history.rows["zxid"][0]) <= until):
         restored = _replay(None, history, until, notes, loose=True)
-        gap = f"no snapshot goes before {history.place(0)}: only what the logs from there on made is shown"
+        gap = f"no snapshot goes before {history.place(0)}: only changes of the logs from there on are shown"
         restored.gaps.insert(0, gap)
         return restored
     raise NothingToShowError("; ".join(notes) or "there is neither a snapshot nor a log that begins before it")
@@ -243,7 +243,7 @@ def _apply(
             restored.digests += 1
             _compare(restored, transaction.digest, f"{path} at byte {position}, zxid {zxid:#x},")
         if zxid in checks and zxid > begun:
-            _compare(restored, checks[zxid], f"zxid {zxid:#x}, as the snapshot says,")
+            _compare(restored, checks[zxid], f"zxid {zxid:#x}, by the snapshot,")
 
 
 def _end(restored: Restored, history: History, until: int | None) -> None:
@@ -256,7 +256,7 @@ def _end(restored: Restored, history: History, until: int | None) -> None:
     if row < len(zxids):
         if not (history.goes_on(txn, row) or _same_epoch_start(txn, int(zxids[row]))):
             restored.gaps.append(
-                f"after zxid {txn:#x} comes {int(zxids[row]):#x} ({history.place(row)}): what was between is not here"
+                f"after zxid {txn:#x} comes {int(zxids[row]):#x} ({history.place(row)}): those between are missing"
             )
     elif until is not None:
         restored.gaps.append(f"zxid {until:#x} was not reached: the files end at {txn:#x}")

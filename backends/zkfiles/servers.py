@@ -256,7 +256,7 @@ def history_of(logs: Sequence[Log]) -> tuple[History, list[str]]:
         parts.append(part)
     rows = np.concatenate([np.empty(0, ROW), *parts])
     notes = [
-        f"{log.path} has another log's name: its first transaction is {log.first:#x}; what it holds tells its place"
+        f"{log.path} has another log's name: its first transaction is {log.first:#x}; its records tell its place"
         for log in logs
         if log.is_misnamed
     ]

@@ -518,7 +518,7 @@ def _seals(snapshot: Snapshot, reader: Reader) -> None:
     seal()
     left = len(image) - reader.at
     if left not in (0, 21, 33, 54):
-        snapshot.notes.append(f"{snapshot.path} has {left} bytes behind its first seal, which no known version writes")
+        snapshot.notes.append(f"{snapshot.path} has {left} bytes after its first seal, which no known version writes")
         return
     if left in (33, 54):
         zxid, version, digest = _DIGEST.unpack_from(image, reader.take(_DIGEST.size))

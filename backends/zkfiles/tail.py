@@ -216,7 +216,7 @@ class LogTail:
                     continue
                 if not goes_on(self._last, zxid, cut=self._cut or is_misnamed):
                     problem = f"{log.path} goes on from {self._last:#x} with {zxid:#x} at byte {place}"
-                    yield self._break(zxid, f"{problem}: what is between is not there")
+                    yield self._break(zxid, f"{problem}: the transactions between are missing")
                     return None
                 self._last, self._cut = zxid, False
                 yield Logged(zxid, mark, frames.transaction)

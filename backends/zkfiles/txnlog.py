@@ -252,7 +252,7 @@ class Frames:
         if self.why is End.FILE:
             return None
         if self.why is End.UNKNOWN:
-            return f"{self.why}: {self.problem}; nothing behind it is read"
+            return f"{self.why}: {self.problem}; nothing after it is read"
         if self.why is End.PADDING and self._not_zero(self.at) is None:
             return None
         repeated, sure = self._valid_again(last)
@@ -261,7 +261,7 @@ class Frames:
         if self.why is End.PADDING:
             return f"{self.why}, and then bytes that are no record from {self._not_zero(self.at)} on"
         if self.why is End.CHECKSUM:
-            return f"{self.why}, and {'no valid record behind it' if sure else 'much behind it that may be records'}"
+            return f"{self.why}, and {'no valid record after it' if sure else 'too many possible records after it'}"
         return None
 
     def _not_zero(self, position: int) -> int | None:

@@ -184,7 +184,7 @@ class PollingFeed:
                 raise CorruptStoreError(self.uri, problem)
             if tree is None and any(_latest_of(node) > after for node in read.nodes.values()):
                 self._tree = read
-                yield FeedGap(after, "polling began again, and keys have changed since: what was removed is not known")
+                yield FeedGap(after, "polling began again, and keys have changed since: removals since are not known")
                 return
             rows = [] if tree is None else _compare(tree, read, self._clock_ms())
             held = sorted([*held, *rows], key=lambda row: row[1])

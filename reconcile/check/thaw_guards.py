@@ -143,7 +143,7 @@ def demand_seen(
         raise GuardRefusedError(
             root,
             f"has {count_noun(len(unseen), 'bookie')}, running or with a cookie{names}, and no inventory was given: "
-            "what is held without a record would be deleted",
+            "ledgers without a record would be deleted",
             Remedy(Advice.INVENTORIES_OR_ACCEPT_UNSEEN, len(unseen)),
         )
     if len(unseen) != (accept or 0):
@@ -178,7 +178,7 @@ def demand_named(
             f"has closed records that leave out copies: {count} of a bookie with entries that are not on all the "
             f"bookies named for them, and these would be deleted: {'; '.join(shown)}{more}"
             if count
-            else "has no closed record that leaves out what only one bookie holds",
+            else "has no closed record that leaves out the only copies of entries",
             Remedy(Advice.RESTORE_OR_ACCEPT_LEFT_OUT, count) if count else Remedy(Advice.ACCEPT_NONE_LEFT_OUT),
         )
     return count

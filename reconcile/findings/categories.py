@@ -128,7 +128,7 @@ TRAITS: Final[Mapping[Category, Traits]] = {
     ),
     Category.LEFT_OVER: Traits(
         "warning",
-        "A ledger comes back as what is left of it: disks that may have had more are stated to be gone for good.",
+        "A ledger comes back with the remaining entries: disks that may have had more are stated to be gone for good.",
         "tell the ledger's owner that its last entries may be lost",
         sides_agree=True,
     ),
@@ -141,7 +141,7 @@ TRAITS: Final[Mapping[Category, Traits]] = {
     Category.METADATA_UNPARSABLE: Traits(
         "critical",
         "The store has a record that no BookKeeper can read.",
-        "compare the record with what bookies show (bkmeta explain); its bytes are in the plan's store/ "
+        "compare the record with the bookies (bkmeta explain); its bytes are in the plan's store/ "
         "catalog; the plan's alternative replaces it",
     ),
     Category.ENTRIES_BEYOND_LAST_ENTRY: Traits(
@@ -215,7 +215,7 @@ TRAITS: Final[Mapping[Category, Traits]] = {
     ),
     Category.SCOPE_COLLISION: Traits(
         "critical",
-        "Ledgers of different scopes share the lower half of their ids: what knows no scopes takes one for the other.",
+        "Ledgers of different scopes share the lower half of their ids: programs without scopes take one for the other.",
         "name which of them is to be restored; keep clients and bookies without scopes away",
     ),
     Category.REFERENCE_DIFFERS: Traits(
@@ -238,13 +238,13 @@ TRAITS: Final[Mapping[Category, Traits]] = {
     ),
     Category.REFERENCE_UNREADABLE: Traits(
         "warning",
-        "A record of an upper layer cannot be read: what it names counts as not referenced.",
+        "A record of an upper layer cannot be read: its ledgers count as not referenced.",
         "read the record; its ledgers are listed as referenced by nothing",
         of_share=True,
     ),
     Category.CURSOR_BEYOND_END: Traits(
         "warning",
-        "A subscription is beyond what is left of its topic, and continues after it.",
+        "A subscription is beyond the remaining entries of its topic, and continues after them.",
         "look for bookies that were not collected; else tell its consumers that messages up to its position are gone",
     ),
     Category.STALE_UR_MARK: Traits(
@@ -297,7 +297,7 @@ TRAITS: Final[Mapping[Category, Traits]] = {
     Category.LAYOUT_DIFFERS: Traits(
         "critical",
         "The store's layout is not that of the snapshot.",
-        "do not start a bookie: under another layout it deletes what it does not find",
+        "do not start a bookie: under another layout it deletes the ledgers that it does not find",
     ),
     Category.INSTANCE_ID_DIFFERS: Traits(
         "critical",
@@ -341,7 +341,7 @@ TRAITS: Final[Mapping[Category, Traits]] = {
     Category.ONE_COPY: Traits(
         "info",
         "A ledger is written to one bookie at a time: no failure of one is survived.",
-        "none, if that is wanted: write such ledgers with W = 2 or more",
+        "none, if this is intended; else write such ledgers with W = 2 or more",
     ),
     Category.PLACEMENT_VIOLATED: Traits(
         "warning",
@@ -351,7 +351,7 @@ TRAITS: Final[Mapping[Category, Traits]] = {
     ),
     Category.PLACEMENT_SOFT: Traits(
         "info",
-        "A write set of a segment lacks what the placement policy would rather have.",
+        "A write set of a segment does not follow a preference of the placement policy.",
         "none, or more bookies in the zones that are missing",
         of_records_alone=True,
     ),
@@ -403,7 +403,7 @@ TRAITS: Final[Mapping[Category, Traits]] = {
     Category.INDEX_INCOMPLETE: Traits(
         "critical",
         "A bookie has logs, and not all of its index was seen: a new index makes it delete what that index lacks.",
-        "stop this bookie first, and do not start it with an empty index: no guard keeps what its logs have; "
+        "stop this bookie first, and do not start it with an empty index: no guard keeps the entries in its logs; "
         "copy its logs, then rebuild its index (bookkeeper shell rebuild-db-ledgers-index and "
         "rebuild-db-ledger-locations-index; index files are copied back)",
     ),

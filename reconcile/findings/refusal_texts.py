@@ -7,7 +7,7 @@ from recovery.infer.refusal import Refusal
 
 REASONS: Final[Mapping[Refusal, tuple[str, str]]] = {
     Refusal.RAGGED_TAIL: (
-        "near the end entries are on no bookie, and others behind them are: whether those were acknowledged is open",
+        "entries near the end are on no bookie, and later ones are: the missing ones may have been acknowledged",
         "a person's choice of the last entry, or an upper layer that knows it",
     ),
     Refusal.SOURCE_INCOMPLETE: (
@@ -44,7 +44,7 @@ REASONS: Final[Mapping[Refusal, tuple[str, str]]] = {
     ),
     Refusal.NO_KEY: (
         "no bookie knows the master key: nothing shows that these are copies of one ledger",
-        "a bookie whose index or journal has the key",
+        "a bookie with the key in its index or journal",
     ),
     Refusal.TWO_KEYS: ("two master keys: two histories under one id", "a person who chooses the history"),
     Refusal.TWO_HISTORIES: (
@@ -92,7 +92,7 @@ REASONS: Final[Mapping[Refusal, tuple[str, str]]] = {
         "a person who knows that it was deleted, and accepts its loss; or the disks that still have it",
     ),
     Refusal.DELETED_BY_REFERENCE: (
-        "an upper layer says that it deleted it",
+        "an upper layer reports that it deleted the ledger",
         "a person's choice that names it",
     ),
     Refusal.DELETED_BY_TOMBSTONE: (
@@ -104,7 +104,7 @@ REASONS: Final[Mapping[Refusal, tuple[str, str]]] = {
         "a person: a capture of before (capture --at) as --snapshot, or the plan's alternatives one by one",
     ),
     Refusal.SCOPE_COLLISION: (
-        "a ledger of another scope has the same lower half: what knows no scopes mixes both",
+        "a ledger of another scope has the same lower half: programs without scopes mix both",
         "a person who knows which bookies and clients know scopes",
     ),
     Refusal.ID_OUT_OF_RANGE: ("an id that no store can name", "a person: no BookKeeper could have made it"),

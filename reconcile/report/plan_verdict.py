@@ -17,7 +17,7 @@ def describe_plan(manifest: PlanManifest) -> str:
         if counts.restored:
             verdict += f"; {counts.restored} {back} on a snapshot's word alone"
     if counts.guarded:
-        verdict += f"; {counts.guarded} can be read, and every copy of what may hide more is kept (guarded)"
+        verdict += f"; {counts.guarded} can be read, and every copy that may hide more is kept (guarded)"
     if counts.beyond_end:
         ends = "1 of them ends" if counts.beyond_end == 1 else f"{counts.beyond_end} of them end"
         verdict += f"; {ends} below entries that bookies hold"
@@ -46,16 +46,16 @@ def describe_plan(manifest: PlanManifest) -> str:
         verdict += f"; {have} two ledgers (ID_REUSE): export the older ones before any bookie starts"
     if gone:
         were = "was" if gone == 1 else "were"
-        verdict += f"; {gone} {were} probably deleted since the snapshot, and what is left in logs is held"
+        verdict += f"; {gone} {were} probably deleted since the snapshot, and their entries in logs are held"
     nodes = sum(subtree.created for subtree in manifest.subtrees)
     if nodes:
         verdict += f"; {count_noun(nodes, 'node')} of upper layers as a snapshot has {'it' if nodes == 1 else 'them'}"
     if coverage.not_scanned:
         were = "was" if len(coverage.not_scanned) == 1 else "were"
-        unseen = f"{count_noun(len(coverage.not_scanned), 'bookie')} {were} not looked at"
-        verdict = f"{unseen}, and what only they hold may exist: {list_names(coverage.not_scanned)}. {verdict}"
+        unseen = f"{count_noun(len(coverage.not_scanned), 'bookie')} {were} not scanned"
+        verdict = f"{unseen}, and may hold other ledgers: {list_names(coverage.not_scanned)}. {verdict}"
     elif coverage.scanned and not coverage.members_known_from:
-        verdict = f"nothing says which bookies the cluster has, so other ledgers may exist. {verdict}"
+        verdict = f"it is not known which bookies the cluster has, so other ledgers may exist. {verdict}"
     return verdict if counts.add_up else f"INVALID, the sums do not add up: {verdict}"
 
 

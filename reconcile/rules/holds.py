@@ -193,7 +193,7 @@ def find_guarded(rows: pa.Table, run: Run) -> pa.Table:
         subject="reading",
         bookies=rows["holders"],
         entries=_fill_lists(rows["holes"]),
-        unknowns=["what bookies have that were not seen"],
+        unknowns=["the entries of bookies that were not seen"],
     )
 
 
@@ -230,9 +230,7 @@ def find_without_index(
         gone = [folder["path"] for folder in row["dirs"] if folder["role"] == "index" and not folder["complete"]]
         if gone and any(folder["role"] == "ledger" and folder["bytes"] for folder in row["dirs"]):
             ledgers = _list_harmed(gone, harms.get(row["bookie"], ()))
-            what = (
-                "not all was seen" if ledgers is None else f"{count_noun(len(ledgers), 'ledger')} cannot be told whole"
-            )
+            what = "not all was seen" if ledgers is None else f"{count_noun(len(ledgers), 'ledger')} may be incomplete"
             text = f"{row['bookie']} has logs, and of its index {what}: {', '.join(sorted(gone))}"
             severity = "warning" if ledgers is not None or row["bookie"] in lost else None
             statement = Statement("bookies", "index", text)

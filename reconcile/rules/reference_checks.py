@@ -23,7 +23,7 @@ from reconcile.findings.table import Finding, Run, Statement
 from reconcile.rules import sides
 
 Mask = npt.NDArray[np.bool_]
-_LEFT_OUT: Final = ("bookies that were not looked at, or not completely",)
+_LEFT_OUT: Final = ("bookies that were not scanned, or not completely",)
 
 
 def add_owners(keys: pa.Table, references: pa.Table | None) -> pa.Table:

@@ -75,7 +75,7 @@ RIGHT: Final = {
 """The side that is right; an unparsable record without a record in a snapshot is the bookies' matter."""
 
 WORDS: Final = {
-    Relation.EQUAL: "the store holds what the snapshot does, byte for byte",
+    Relation.EQUAL: "the store has the same record as the snapshot, byte for byte",
     Relation.MOVED: "the same ledger on other bookies: an ensemble change or re-replication since",
     Relation.CHANGED: "the same ledger further on: closed, grown or written again since",
     Relation.CREATED: "created since the snapshot",

@@ -88,7 +88,7 @@ def decode(raw: bytes | memoryview) -> Cookie:
 def _decode_lines(text: str) -> Cookie:
     lines = text.split("\n")
     if len(lines) < 3:
-        raise FormatError(Reason.TRUNCATED, "cookie", len(text) + 2, "layout 3 has three lines behind the first")
+        raise FormatError(Reason.TRUNCATED, "cookie", len(text) + 2, "layout 3 has three lines after the first")
     return Cookie(RAW_LAYOUT, lines[0], tuple(lines[1].split(",")), _folders(lines[2], "ledger folders"))
 
 

@@ -106,7 +106,7 @@ def decode_log(raw: bytes) -> tuple[int, ...]:
         reader.read_int()
         reader.take(1)
     if reader.left:
-        raise FormatError(Reason.BAD_LENGTH, _PRAVEGA, 4, f"{reader.left} bytes behind its ledgers")
+        raise FormatError(Reason.BAD_LENGTH, _PRAVEGA, 4, f"{reader.left} bytes after its ledgers")
     return tuple(dict.fromkeys(ledgers))
 
 

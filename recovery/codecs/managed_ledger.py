@@ -139,7 +139,7 @@ def append_ledgers(raw: bytes, closed: Sequence[Listed], at_ms: int) -> bytes:
         if ledger.last_entry is None or ledger.length is None:
             raise ValueError(f"ledger {ledger.ledger} has no end")
         if ledger.ledger < last or (ledger.ledger in infos and ledger.ledger != last):
-            raise ValueError(f"ledger {ledger.ledger} is not behind the topic's last one, {last}")
+            raise ValueError(f"ledger {ledger.ledger} does not come after the topic's last one, {last}")
         info = infos.get(ledger.ledger) or message.ledgerInfo.add(ledgerId=ledger.ledger)
         info.entries, info.size = ledger.last_entry + 1, ledger.length
         if not info.HasField("timestamp"):

@@ -200,7 +200,7 @@ class Merge:
                 first = int(groups.first[begin])
                 source = self.sources[folders.get(ledger, len(self.sources) - 1)]
                 offset = None if source.is_database else index_file.HEADER_SIZE + first * index_file.SLOT
-                detail = f"{entries} entries from {first} on are not where the index says; {where}"
+                detail = f"{entries} entries from {first} on are not where the index places them; {where}"
                 file = source.file_of(self.damage.scopes.id(ledger))
                 own = [column[begin:end].tolist() for column in groups[1:]]
                 listed = tuple(zip(*own, strict=True)) if end - begin <= _MOST_LISTED else None

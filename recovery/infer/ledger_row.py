@@ -101,8 +101,8 @@ def write_rows(base: pa.Table, rows: Sequence[LedgerRow]) -> pa.Table:
     """Return a RECONSTRUCTION with the columns of some rows in place of its own.
 
     Args:
-        base: RECONSTRUCTION, which the other columns are of.
-        rows: as many, in its order.
+        base: RECONSTRUCTION; it supplies the other columns.
+        rows: one for each row of `base`, in its order.
     """
     made = {
         column: pa.array([_to_arrow(getattr(row, name)) for row in rows], base.schema.field(column).type)

@@ -318,7 +318,7 @@ class _Look:
 
     def _examine_listed(self, layout: Layout | None, listing_s: float) -> listing.Listing | None:
         if layout is None:
-            text = "nothing says the layout, so no ledger can be listed: name it in the URI"
+            text = "the layout is not known, so no ledger can be listed: name it in the URI"
             self._say(Level.UNDECIDED, "ledgers", text)
             return None
         listed = listing.list_ledgers(self._store, self._root, layout, within_s=listing_s)
@@ -367,7 +367,7 @@ class _Look:
         if listed.ledgers == 0 and (on_bookies is None or not on_bookies.num_rows):
             self._empty([name for name in running if name not in self._about], state, compared=on_bookies is not None)
         if on_bookies is None:
-            self._say(Level.UNDECIDED, "ledgers", "not compared with what bookies hold: no inventory was given")
+            self._say(Level.UNDECIDED, "ledgers", "not compared with the ledgers on bookies: no inventory was given")
             return counts
         absent = listing.absent_ledgers(on_bookies, listed)
         asked = absent.slice(0, _ASKED)
@@ -382,7 +382,7 @@ class _Look:
             return counts
         counts["ledgers_absent"] = absent.num_rows
         if not absent.num_rows:
-            text = f"every ledger on the bookies looked at has a record: {on_bookies.num_rows}"
+            text = f"every ledger on the scanned bookies has a record: {on_bookies.num_rows}"
             self._say(Level.OK, "ledgers", text)
             return counts
         examples = list_names(listing.examples(absent))
@@ -427,7 +427,7 @@ class _Look:
     def _cover(self, members: Collection[str]) -> Coverage:
         coverage = Coverage.count(self._scanned, {"registered, or with a cookie": members})
         if coverage.not_scanned and self._inventories:
-            text = f"what only these bookies hold was not looked at: {list_names(coverage.not_scanned)}"
+            text = f"these bookies were not scanned, and may hold other ledgers: {list_names(coverage.not_scanned)}"
             self._say(Level.UNDECIDED, "coverage", text)
         if coverage.not_complete:
             text = f"the disks of {list_names(coverage.not_complete)} were not read completely"

@@ -217,5 +217,5 @@ def list_changed(wiped: Iterable[Wiped], traces: Mapping[str, Traces]) -> Iterat
         ]
         if seen.older_unseen:
             statements.append(Statement("bookies", "of these, not asked for in this run", seen.older_unseen, "lists"))
-        unknown = ["what its old disks have"]
+        unknown = ["the content of its old disks"]
         yield Finding(Category.INCARNATION_CHANGED, entry.bookie, statements, bookies=[entry.bookie], unknowns=unknown)

@@ -28,7 +28,7 @@ from recovery.model.ids import LedgerId, parse
 
 _KEYS: Final = {"category", "ledger", "bookie", "owner", "why", "until"}
 _FORM: Final = (
-    "write [[suppress]] with category, owner, why, until = YYYY-MM-DD, and ledger or bookie where it is of one"
+    "write [[suppress]] with category, owner, why, until = YYYY-MM-DD, and ledger or bookie if it concerns one"
 )
 MASS_AT_LEAST: Final = 10
 MASS_SHARE: Final = 0.1
@@ -110,7 +110,7 @@ def read_suppressions(path: Path, today: date) -> tuple[tuple[Suppression, ...],
 def _parse(entry: Any, where: str) -> Suppression:  # noqa: ANN401 - what TOML has
     if not isinstance(entry, dict) or set(entry) - _KEYS:
         unknown = ", ".join(sorted(set(entry) - _KEYS)) if isinstance(entry, dict) else "no table"
-        raise InputError(where, f"has what is not known: {unknown}", _FORM)
+        raise InputError(where, f"has unknown keys: {unknown}", _FORM)
     missing = [key for key in ("category", "owner", "why", "until") if not entry.get(key)]
     if missing:
         raise InputError(where, f"lacks {', '.join(missing)}", _FORM)

@@ -209,7 +209,7 @@ class _Judge:
             return GoneFinding(row, "it was looked for again, and is not there any longer", is_resolved=True)
         if ledger is None:
             why = (
-                "no bookie that was looked at holds it any longer"
+                "no scanned bookie holds it any longer"
                 if category is Category.DATA_WITHOUT_RECORD
                 else "the store does not list the ledger any longer"
             )
@@ -227,7 +227,7 @@ class _Judge:
             if marked:
                 return f"{marked}; its record is the same"
             if TRAITS[category].of_copies:
-                return "its record is the same, and the bookies that it names hold what was missing"
+                return "its record is the same, and the bookies that it names hold the missing entries"
             return "its record is the same; it was looked for again, and is not there any longer"
         members = [
             {name for one in side["segments"] or () for name in one["members"]} for side in (record, record_later)

@@ -141,7 +141,10 @@ class _Reflection(reflection.aio.ReflectionServicer):  # type: ignore[misc]  # g
 
     async def ServerReflectionInfo(self, request_iterator: Any, context: Any) -> AsyncIterator[Any]:  # noqa: ANN401, N802 - as the base class has it
         if self._running >= _MOST_REFLECTIONS:
-            await _abort(context, ApiError(Why.TOO_MANY, f"{_MOST_REFLECTIONS} ask what the service has: ask again"))
+            await _abort(
+                context,
+                ApiError(Why.TOO_MANY, f"{_MOST_REFLECTIONS} ask for the methods of the service: ask again later"),
+            )
         self._running += 1
         try:
             async with asyncio.timeout(_REFLECTION_S):

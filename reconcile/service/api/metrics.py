@@ -116,7 +116,7 @@ def _list_backup(instance: Instance) -> Iterator[Metric]:
     known: list[tuple[str, str, float | None]] = [("readable", "1: the backup can be read.", int(status is not None))]
     if status is not None:
         known += [
-            ("rpo_seconds", "Age of what is sealed: so much would be lost now.", status.rpo_s),
+            ("rpo_seconds", "Age of the last seal: so much would be lost now.", status.rpo_s),
             ("through", "Last transaction that is sealed.", status.through),
             ("bases", "In the backup.", len(status.bases)),
             ("segments", "In the backup.", len(status.segments)),

@@ -133,10 +133,10 @@ def _list_doubts(job: JobState, timing: Timing | None, now_ms: int) -> Iterator[
     if timing is None or not job.latest:
         return
     if len(job.latest) < timing.shares:
-        yield f"only {len(job.latest)} of {timing.shares} shares of the ledgers were looked at"
+        yield f"only {len(job.latest)} of {timing.shares} shares of the ledgers were checked"
     oldest_ms = min(run.ended_ms for run in job.latest.values())
     if now_ms - oldest_ms > _OLD * timing.every_ms * timing.shares:
-        yield f"some ledgers were last looked at {_show(oldest_ms)} UTC"
+        yield f"some ledgers were last checked {_show(oldest_ms)} UTC"
 
 
 def _count_notes(paths: Sequence[Path]) -> dict[str, int]:

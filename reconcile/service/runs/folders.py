@@ -94,7 +94,7 @@ def claim(data: Path, ledgers_root: str, instance_id: str) -> None:
                 f"{identity['ledgers_root']}, instance {identity['instance_id'] or 'not named'}"
                 for identity in (known, identity_here)
             )
-            problem = f"keeps what was run for {whose}; the store is {own}"
+            problem = f"keeps the runs of {whose}; the store is {own}"
             raise InputError(str(data), problem, "name another folder as `data`, and keep this one")
         if not path.exists() or (instance_id and not named):
             beside = path.with_name(f".{_CLUSTER}.{os.getpid()}")

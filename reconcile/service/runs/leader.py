@@ -389,7 +389,7 @@ class Instance:
             checks.keep_check(self.config.data, gate.id, checked_ms, finished.result)
         except (OSError, RecoveryError) as error:
             # The record has the verdict; only the whole of it is lacking.
-            self._say(f"maintenance {gate.id}: what its check said is not kept: {error}")
+            self._say(f"maintenance {gate.id}: the result of its check is not kept: {error}")
         return self.change(
             lambda state: schedule.take_check(
                 state, gate.id, is_safe=is_safe, verdict=finished.verdict, now_ms=checked_ms
@@ -461,7 +461,7 @@ class Instance:
         except Exception as error:  # noqa: BLE001 - any error: the next try may succeed; the log has the trace
             problem = f"a fault of the service ({type(error).__name__}: {error}): its log has more"
             if problem != self._problem:
-                _LOG.error("a fault of the service, which goes on", exc_info=error)
+                _LOG.error("an error in the service, which goes on", exc_info=error)
             self._say(problem)
         else:
             return

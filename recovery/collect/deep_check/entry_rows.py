@@ -115,7 +115,7 @@ class EntryShare:
         return width_of
 
     def find_differing(self) -> tuple[Ints, Ints]:
-        """Return two rows of each pair that has copies, none known to be damaged, which differ."""
+        """Return two rows of each pair with differing copies, none of them known to be damaged."""
         rows = np.flatnonzero((self.kind != INDEX) & ~self.doubted)
         payload = (self.place[rows] & SIZE) - self._front[rows] - _DIGEST_SIZES[self.verdict[rows]]
         content = np.where(self.bare[rows] & (self.verdict[rows] == 0), self._content[rows] >> 32, self._content[rows])

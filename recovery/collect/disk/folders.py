@@ -377,7 +377,7 @@ def _read_version(folder: Path, damage: list[Unread]) -> bytes | None:
     try:
         return read_bounded(folder / _VERSION, _LARGEST_VERSION)
     except FileNotFoundError:
-        detail = "nothing says that the folder belongs to this bookie"
+        detail = "nothing shows that the folder belongs to this bookie"
         damage.append(Unread(str(folder / _VERSION), Reason.MISSING, Hides.NOTHING, detail=detail))
     except OSError as error:
         detail = error.strerror or "cannot be read"

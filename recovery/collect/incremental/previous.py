@@ -80,14 +80,16 @@ class Previous:
             return None
         dataset = open_dataset(since / AGAIN, "again")
         if inventory.manifest["coverage"].get("again") != hash_manifest(since):
-            raise DatasetError(str(since / AGAIN), "is not what was written with this inventory", "make it again")
+            raise DatasetError(
+                str(since / AGAIN), "differs from the file that was written with this inventory", "make it again"
+            )
         dataset.verify()
         binding = dataset.manifest["binding"]
         # The same bytes may give something else.
         if dataset.manifest.get("tool_version") != __version__:
             self.reused.reason = "another version of the program made the earlier inventory"
         elif binding.get("folders") != list(terms.folders):
-            self.reused.reason = "the earlier inventory was made of other folders, or the cookie changed"
+            self.reused.reason = "the earlier inventory was made from other folders, or the cookie changed"
         if self.reused.reason:
             return None
         self.reused.whole = binding.get("whole") or self.reused.collected

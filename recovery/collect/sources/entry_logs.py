@@ -69,7 +69,7 @@ def find_logs(folder: Folder, damage: TakesDamage) -> dict[int, list[RecordFile]
                 damage.add(Unread(item.path, Reason.UNREADABLE, Hides.UNLISTED, detail="not a regular file"))
                 continue
             if status.st_size > entry_log.LARGEST:
-                detail = f"no location reaches beyond {entry_log.LARGEST} bytes: what is behind them is not read"
+                detail = f"no location reaches beyond {entry_log.LARGEST} bytes: later bytes are not read"
                 size = status.st_size - entry_log.LARGEST
                 unread = Unread(item.path, Reason.BAD_LENGTH, Hides.UNLISTED, entry_log.LARGEST, size, detail=detail)
                 damage.add(unread)

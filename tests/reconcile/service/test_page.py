@@ -22,10 +22,10 @@ JOBS = '[jobs.scrutinize]\nevery = "1h"\nshares = 2\n'
     [
         ([0, 0], timedelta(hours=1), "info", "bookies and metadata agree"),
         ([0, 0], timedelta(hours=1), "warning", "nothing to act on; 2 findings suppressed or lighter than asked for"),
-        ([0], timedelta(hours=1), "info", "only 1 of 2 shares of the ledgers were looked at"),
+        ([0], timedelta(hours=1), "info", "only 1 of 2 shares of the ledgers were checked"),
         ([0, 4], timedelta(hours=1), "info", "too little could be judged"),
         ([0, 0, 1], timedelta(hours=1), "info", "the last 1 run came to no verdict"),
-        ([0, 0], timedelta(hours=5), "info", "some ledgers were last looked at 2026-03-03 19:00 UTC"),
+        ([0, 0], timedelta(hours=5), "info", "some ledgers were last checked 2026-03-03 19:00 UTC"),
     ],
 )
 def test_nothing_found_is_good_news_only_where_all_was_looked_at_lately(

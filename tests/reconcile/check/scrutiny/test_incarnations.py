@@ -124,7 +124,7 @@ def test_the_finding_says_since_when_and_how_much_is_left() -> None:
     """And that its old disks may have it."""
     [found] = list_changed([KNOWN], {"bk1": Traces(older=5, older_held=3, older_unseen=1)})
     said = {one.field: str(one.value) for one in found.statements}
-    assert (found.subject, found.bookies, found.unknowns) == ("bk1", ["bk1"], ["what its old disks have"])
+    assert (found.subject, found.bookies, found.unknowns) == ("bk1", ["bk1"], ["the content of its old disks"])
     assert said["of these, ledgers that it lacks entries of"] == "2"
     assert said["seen like this since"] == EARLIER.isoformat(timespec="seconds")
 

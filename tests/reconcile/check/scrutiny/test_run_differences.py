@@ -155,7 +155,7 @@ def test_what_resolved_a_finding_is_read_from_the_captures(tmp_path: Path) -> No
     found = compare(earlier, later, stores)
     assert explain(found) == {
         1: (True, "its record was written again; new bookies: b3; no longer named: b2"),
-        2: (True, "its record is the same, and the bookies that it names hold what was missing"),
+        2: (True, "its record is the same, and the bookies that it names hold the missing entries"),
         3: (True, "the store does not list the ledger any longer"),
         4: (True, "its record was written again; IN_RECOVERY → CLOSED"),
         5: (True, "its mark is gone; its record was written again; new bookies: b4; no longer named: b2"),
