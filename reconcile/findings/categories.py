@@ -215,7 +215,7 @@ TRAITS: Final[Mapping[Category, Traits]] = {
     ),
     Category.SCOPE_COLLISION: Traits(
         "critical",
-        "Ledgers of different scopes share the lower half of their ids: programs without scopes take one for the other.",
+        "Ledgers of different scopes share the lower half of their ids: programs without scopes mix them up.",
         "name which of them is to be restored; keep clients and bookies without scopes away",
     ),
     Category.REFERENCE_DIFFERS: Traits(

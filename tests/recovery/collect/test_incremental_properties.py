@@ -506,7 +506,7 @@ def moved(world: World) -> None:
         world.folders[name] = tuple(after / folder.name for folder in folders)
 
 
-OTHER: Final = "of other folders, or the cookie changed"
+OTHER: Final = "from other folders, or the cookie changed"
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ def test_a_suppression_ends_after_its_last_day(tmp_path: Path) -> None:
         (f'[[suppress]]\ncategory = "ONE_COPY"\n{WHO}until = "soon"\n', "until is not a day"),
         (f'[[suppress]]\ncategory = "ONE_COPY"\nledger = 3\n{WHO}until = 2026-06-01\n', "not text"),
         (f'[[suppress]]\ncategory = "ONE_COPY"\nledger = "x"\n{WHO}until = 2026-06-01\n', "names no ledger"),
-        (f'[[suppress]]\ncategory = "ONE_COPY"\nbooky = "x"\n{WHO}until = 2026-06-01\n', "not known: booky"),
+        (f'[[suppress]]\ncategory = "ONE_COPY"\nbooky = "x"\n{WHO}until = 2026-06-01\n', "unknown keys: booky"),
     ],
 )
 def test_a_wrong_file_is_named_with_what_is_wrong(tmp_path: Path, text: str, says: str) -> None:

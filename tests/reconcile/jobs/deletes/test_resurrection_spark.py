@@ -130,4 +130,4 @@ def test_no_advice_and_no_choice_of_many_brings_a_purged_ledger_back(
     explained = run(capsys, "explain", "3", *looks, "--snapshot", files, "--layout", "hierarchical").out
     assert "its tombstone says: bkmeta purged" in explained
     assert "tombstone: purged" in explained
-    assert "upper layer says that it deleted" not in explained
+    assert "upper layer reports that it deleted" not in explained

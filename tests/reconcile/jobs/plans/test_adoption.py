@@ -200,7 +200,7 @@ def test_where_the_snapshot_s_topic_replaces_the_store_s_that_is_appended_to(
     live = MemoryStore()
     live.write([Write(f"{TOP}/events", append_ledgers(b"", [Listed(11, 1, 20)], 6))])
     plan = plan_of(tmp_path, snapshot, live)
-    with pytest.raises(PlanError, match="not behind the topic's last one") as caught:
+    with pytest.raises(PlanError, match="does not come after the topic's last one") as caught:
         append_adopted(plan, ids(8))
     assert "replace it by the snapshot's" in str(caught.value.remedy)
     nodes = append_adopted(plan, ids(8), [TOP])
