@@ -4,8 +4,10 @@ import itertools
 import logging
 import re
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from kazoo.client import KazooClient
 from kazoo.security import make_digest_acl_credential
 
 from backends.errors import AccessDeniedError, OutcomeUnknownError, UnavailableError
+from backends.pace import Pace
 from backends.protocols import Write
 from backends.registry import open_store
 from backends.zookeeper import kazoo_client
@@ -185,3 +188,36 @@ def test_who_closes_while_another_thread_closes_waits_for_it(zookeeper_server: Z
         with ThreadPoolExecutor(2) as threads:
             for closing in [threads.submit(close) for _ in range(2)]:
                 closing.result()
+
+
+def test_a_limit_holds_for_every_kind_of_read(
+    zookeeper_server: ZooKeeperServer, chroot: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Values, names and rights, one by one and many together; a limit that is kept takes its time."""
+    counts: list[int] = []
+
+    class CountingPace(Pace):
+        def take(self, count: int) -> None:
+            counts.append(count)
+            super().take(count)
+
+    monkeypatch.setattr("backends.zookeeper.reader.Pace", CountingPace)
+    keys = [f"/key-{number:03d}" for number in range(50)]
+    with closing(ZooKeeperStore(zookeeper_server.hosts, chroot=chroot, ops_s=1e9)) as store:
+        store.write([Write(key, b"value") for key in keys])
+        reads: list[tuple[Callable[[], object], int]] = [
+            (lambda: store.get(keys[0]), 2),
+            (lambda: list(store.get_many(keys)), 50),
+            (lambda: store.children("/"), 1),
+            (lambda: store.get_acl(keys[0]), 1),
+            (lambda: list(store.get_acls(keys)), 50),
+        ]
+        for read, count in reads:
+            counts.clear()
+            read()
+            assert sum(counts) == count
+    with closing(ZooKeeperStore(zookeeper_server.hosts, chroot=chroot, ops_s=100)) as limited:
+        began = time.monotonic()
+        for _ in range(2):
+            assert all(value is not None for _, value in limited.get_many(keys))
+        assert time.monotonic() - began > 0.3

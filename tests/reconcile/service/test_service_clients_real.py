@@ -11,6 +11,8 @@ import grpc
 import pytest
 
 from backends.registry import open_store
+from reconcile.jobs.impact.cache import find_newest
+from reconcile.service._pb import service_pb2 as pb
 from reconcile.service.api.client import ask_service
 from reconcile.service.api.methods import METHODS, ApiError
 from reconcile.service.config import read_config
@@ -19,7 +21,7 @@ from recovery.codecs.store import Layout, ledger_key
 from recovery.model.ids import LedgerId
 from tests.support import certificates
 from tests.support.command import environment
-from tests.support.deletes import Ledger, fill_store, write_looks, write_references
+from tests.support.deletes import BOOKIES, Ledger, fill_store, write_looks, write_references
 from tests.support.java_client import start_client
 from tests.support.service import TOKEN, make_context, write_config
 from tests.support.waiting import until
@@ -141,3 +143,23 @@ def test_a_service_that_nobody_vouches_for_is_not_told_the_token(site: Site) -> 
         call: Callable[..., object] = channel.unary_unary("/bkmeta.service.v1.Bkmeta/GetStatus")
         with pytest.raises(grpc.RpcError):
             call(b"", timeout=10)
+
+
+def test_records_are_captured_before_a_question_comes(zookeeper_server: ZooKeeperServer, tmp_path: Path) -> None:
+    """By the program itself, as `cache.background` asks; a question is answered from that capture, and makes none."""
+    root = f"/{tmp_path.name}/ledgers"
+    uri = f"zk+hierarchical://{zookeeper_server.hosts}{root}"
+    with open_store(uri, writable=True) as opened:
+        fill_store(opened.store, root, Layout.HIERARCHICAL, LEDGERS)
+    config = read_config(write_config(tmp_path, uri, "one", tmp_path / "data", background=True, session="30s"))
+    with start_service(config, make_context()) as running:
+        captures = config.data / "impact"
+        until(lambda: find_newest(uri, captures) is not None, "a capture")
+        captured = find_newest(uri, captures)
+        method = next(method for method in METHODS if method.name == "CheckImpact")
+        asked = ask_service(
+            f"127.0.0.1:{running.grpc_port}", method, pb.ImpactRequest(bookies=[BOOKIES[0]]), token=TOKEN, deadline_s=60
+        )
+        [answer] = asked
+        assert answer.result["counts"]["ledgers"] == len(LEDGERS), answer
+        assert find_newest(uri, captures) == captured

@@ -22,6 +22,7 @@ from recovery.backup.chain import open_backup
 from recovery.codecs.store import Layout, ledger_key, places
 from recovery.errors import InputError
 from recovery.model.ids import LedgerId
+from tests.support.command import run
 from tests.support.etcd_server import EtcdServer
 from tests.support.waiting import until
 
@@ -216,3 +217,18 @@ def test_a_pruned_backup_begins_later_and_verifies(cluster: Cluster, tmp_path: P
     assert _bases(place) < 3
     assert show(place, cluster.root) == states
     assert verify_backup(place, None, CONTEXT).problems == []
+
+
+def test_a_policy_is_in_a_backup(cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What a cluster asks for before deletes is shown of its backup as of the store."""
+    set_policy = ("delete", "policy", "set", "--metadata", cluster.uri, "--journal", tmp_path / "journal", "--json")
+    show = ("delete", "policy", "show", "--json", "--metadata")
+    done = run(capsys, *set_policy, "--archived", "required", "--least-soak", "3d")
+    assert done.code == 0, done
+    place = tmp_path / "backup"
+    with following(cluster, place) as follower:
+        assert run(capsys, *set_policy, "--least-soak", "4d").code == 0
+        follower.await_through(cluster.write(1))
+    live, kept = (run(capsys, *show, uri).result["policy"] for uri in (cluster.uri, f"backup:{place}"))
+    assert kept == live
+    assert (kept["archived"], kept["soak_ms"]) == (True, str(4 * 86_400_000))

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from kazoo.client import KazooClient
 
+from backends.pace import Pace
 from backends.protocols import Write
 from backends.registry import open_store
 from reconcile.cli import options
@@ -51,7 +52,15 @@ def cluster(zookeeper_server: ZooKeeperServer, tmp_path: Path) -> Iterator[str]:
 def test_what_no_run_sees_alone(
     cluster: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Three runs, forty seconds apart, each after the one before; a fourth knows none of them."""
+    """Three runs, 40 s apart, each after the one before; a fourth knows none of them. All read by a limit."""
+    rates: list[float | None] = []
+
+    class NotingPace(Pace):
+        def __init__(self, ops_s: float | None) -> None:
+            rates.append(ops_s)
+            super().__init__(ops_s)
+
+    monkeypatch.setattr("backends.zookeeper.reader.Pace", NotingPace)
     found: list[dict[str, dict[Any, str]]] = []
     figures: list[list[str]] = []
     began = datetime.now(UTC)
@@ -67,7 +76,8 @@ def test_what_no_run_sees_alone(
         since = ("--since", tmp_path / f"run-{number - 1}") if 0 < number < 3 else ()
         done = run(
             capsys, "scrutinize", "--metadata", cluster, *(word for path in looks for word in ("--inventory", path)),
-            "--grace", "20s", "--recheck-after", "0s", "--out", out, *since, "--json",
+            "--grace", "20s", "--recheck-after", "0s", "--max-ops-s", "54321", "--out", out, *since,
+            "--json",
         )  # fmt: skip
         assert done.code in (3, 4), done
         of_run: dict[str, dict[Any, str]] = {}
@@ -77,6 +87,7 @@ def test_what_no_run_sees_alone(
         found.append(of_run)
         figures.append((out / "metrics.prom").read_text().splitlines())
 
+    assert rates == [54_321] * 4
     unaware = [of_run.get("AUDITOR_UNAWARE", {}).keys() for of_run in found]
     assert unaware == [set(), set(), {GONE}, set()], "an auditor that lives and marks nothing: 80 s, by three runs"
     stalled = [of_run.get("REPLICATION_STALLED", {}).keys() for of_run in found]
