@@ -96,7 +96,8 @@ def _read_moment(_context: click.Context, _parameter: click.Parameter, value: st
     "histories",
     multiple=True,
     metavar="URI",
-    help="A source with history: zkfiles:///DIR, etcdfile:///FILE, catalog:///DIR. A live etcd has its own.",
+    help="A source with history: backup:PLACE, zkfiles:///DIR, etcdfile:///FILE, catalog:///DIR. A live etcd has "
+    "its own.",
 )
 @click.option(
     "--session",
