@@ -69,7 +69,7 @@ LAC_ID: Final = -0x8000
 _FORCE_ID: Final = -0x4000
 ALIGNMENT: Final = 512
 _LEAST_ID: Final = -0x10000
-"""Ids of special records, known or not, are not below."""
+"""The least id of special records, known and unknown ones."""
 _MAGIC: Final = b"BKLG"
 _BARE: Final = 1
 """The version without a header."""

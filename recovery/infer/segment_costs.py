@@ -159,8 +159,8 @@ class _Reached(NamedTuple):
     """The results so far for the cells of a `_CostTable`.
 
     Attributes:
-        best: the cost up to each, inf where that is no use.
-        came: the cell that its last segment begins at.
+        best: the cost up to each cell; inf: too expensive.
+        came: the cell where the last segment of the cheapest path begins.
         left: assignments that each problem may still take; below 0 it is given up.
         assigned: members by cell, where they had to be assigned.
     """
