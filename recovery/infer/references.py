@@ -138,7 +138,7 @@ def _check_row(known: Facts, number: int, row: LedgerRow, reference: _Reference)
         row,
         last_entry=last,
         length=length if is_known else stated,
-        segments=tuple(segment for segment in row.segments or () if segment.first <= max(last, 0)),
+        segments=tuple(segment for segment in row.segments or () if segment.first <= last),
         grades={**row.grades, "last_entry": "reference", "length": "reference"},
         alternatives=alternatives,
         acked_high=last,

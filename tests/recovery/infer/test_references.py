@@ -12,7 +12,7 @@ import pytest
 from reconcile.references import read, read_listing
 from recovery.errors import InputError
 from recovery.infer import facts
-from recovery.infer.ledger_row import LedgerRow, read_rows
+from recovery.infer.ledger_row import LedgerRow, SegmentRow, read_rows
 from recovery.infer.prior import Prior, ShapeCounts
 from recovery.infer.reconstruct import Options, reconstruct
 from recovery.infer.references import SCHEMA, _check_row, _Reference, select_stated
@@ -233,8 +233,17 @@ def test_which_length_goes_with_the_end_of_a_reference(
 
 def test_empty_entries_have_a_length() -> None:
     """Of 0 bytes, at the end, and before it; with a header that no one read there is none."""
-    assert [check(last, size=0).length for last in (0, 17, 19)] == [0, 0, 0]
+    ended = [check(last, size=0) for last in (17, 19)]
+    assert [(row.last_entry, row.length) for row in ended] == [(17, 0), (19, 0)]
     assert check(15, size=0).grades["last_entry"] == "inferred"
+
+
+def test_segments_behind_the_end_of_a_reference_go() -> None:
+    """One that begins at the last entry stays."""
+    segments = tuple(SegmentRow(first, first, NAMES, (False,) * 3) for first in (0, 17, 18))
+    for last, kept in ((17, [0, 17]), (18, [0, 17, 18]), (19, [0, 17, 18])):
+        found = check(last, segments=segments)
+        assert [segment.first for segment in found.segments or ()] == kept
 
 
 def test_what_has_no_end_or_a_record_of_its_own_is_left_as_it_is() -> None:
