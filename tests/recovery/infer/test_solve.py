@@ -40,6 +40,11 @@ def test_segments_are_added_only_where_nothing_else_reads_an_entry(block: int, m
         # As many as are allowed are all that there are.
         again = solve._patch(copies_of(*held), (low, high), np.array(given), write, len(found))
         assert [(first, members.tolist()) for first, members in again] == segments
+        # One less is too few, and that shows.
+        if len(found) > 1:
+            assert len(solve._patch(copies_of(*held), (low, high), np.array(given), write, len(found) - 1)) == len(
+                found
+            )
         case = (held, given, write, low, high, segments)
         starts = [first for first, _ in segments]
         assert (starts[0], starts) == (low, sorted(set(starts))), case
