@@ -66,8 +66,8 @@ def _describe_place(txn: int, session: int | None, source: StoredLedger, at: dat
     """Say when a change was, and in which transaction by which session; of etcd, when which revision was received."""
     if not source.keeps_times:
         return f"received {_when(at)}" if at is not None else _when(at), f"at revision {txn}"
-    who = "" if session is None else f", session {to_unsigned(session):#x}"
-    return _when(at), f"in transaction {txn}{who}"
+    session_text = "" if session is None else f", session {to_unsigned(session):#x}"
+    return _when(at), f"in transaction {txn}{session_text}"
 
 
 def _describe_ensembles(earlier: LedgerMetadata, record: LedgerMetadata) -> Iterator[str]:

@@ -69,8 +69,8 @@ def read_nodes_again(store: MetadataStore, root: str, nodes: pa.Table, paths: It
         BackendError: the store does not answer, or refuses.
     """
     asked = sorted(set(paths))
-    others = nodes.filter(pc.invert(pc.is_in(nodes["path"], value_set=pa.array(asked, pa.string()))))
-    return pa.concat_tables([others.cast(tables.CATALOG_NODES), _read_nodes(store, root, asked)])
+    unasked = nodes.filter(pc.invert(pc.is_in(nodes["path"], value_set=pa.array(asked, pa.string()))))
+    return pa.concat_tables([unasked.cast(tables.CATALOG_NODES), _read_nodes(store, root, asked)])
 
 
 def _read_nodes(store: MetadataStore, root: str, paths: Sequence[str]) -> pa.Table:

@@ -44,7 +44,7 @@ _ABOVE: Final = "all that bookies hold: entries that the upper layer does not kn
 
 
 @dataclass(frozen=True, slots=True)
-class _Reference:
+class StatedFacts:
     """An upper layer's facts of one ledger; None: not known."""
 
     last_entry: int | None
@@ -71,7 +71,7 @@ def apply_references(rows: pa.Table, known: Facts, references: pa.Table) -> pa.T
         return rows
     shown = rows.take(pa.array(numbers))
     changed = [
-        _check_row(known, n, row, reference_of[scope[n], ledger[n]])
+        check_row(known, n, row, reference_of[scope[n], ledger[n]])
         for n, row in zip(numbers, read_rows(shown), strict=True)
     ]
     untouched = np.setdiff1d(np.arange(rows.num_rows), numbers)
@@ -87,17 +87,18 @@ def select_stated(references: pa.Table | None) -> pa.Table:
     return references.filter(pc.and_(deleted, pc.is_null(references["deletion"])))
 
 
-def _read_references(references: pa.Table) -> dict[tuple[int, int], _Reference]:
+def _read_references(references: pa.Table) -> dict[tuple[int, int], StatedFacts]:
     """Return the facts of each ledger with a deletion or a last entry, by scope and id."""
     keys = zip(references["scope"].to_pylist(), references["ledger"].to_pylist(), strict=True)
-    values = zip(*(references[name].to_pylist() for name in _Reference.__slots__), strict=True)
-    by_key = {key: _Reference(*value) for key, value in zip(keys, values, strict=True)}
+    values = zip(*(references[name].to_pylist() for name in StatedFacts.__slots__), strict=True)
+    by_key = {key: StatedFacts(*value) for key, value in zip(keys, values, strict=True)}
     return {
         key: reference for key, reference in by_key.items() if reference.deleted or reference.last_entry is not None
     }
 
 
-def _check_row(known: Facts, number: int, row: LedgerRow, reference: _Reference) -> LedgerRow:
+def check_row(known: Facts, number: int, row: LedgerRow, reference: StatedFacts) -> LedgerRow:
+    """Complete one ledger's row from a reference, and check it by that."""
     if reference.deleted:
         by_tombstone = reference.tombstone is not None
         reason = Refusal.DELETED_BY_TOMBSTONE if by_tombstone else Refusal.DELETED_BY_REFERENCE

@@ -183,5 +183,5 @@ def _judge(frozen: "Frozen", *, deletes_only: bool) -> tuple[str, int]:
         return f"the rights are taken, but there was no connection to try as {', '.join(untried)}", Exit.UNDECIDABLE
     refused = sum(len(trial.proof.refused) for trial in trials)
     servers = len({trial.server for trial in trials})
-    what = "frozen for deletes only" if state.state is State.DELETES else "frozen"
-    return f"{what}: every server named ({servers}) refused all {refused} attempts without our identity", 0
+    extent = "frozen for deletes only" if state.state is State.DELETES else "frozen"
+    return f"{extent}: every server named ({servers}) refused all {refused} attempts without our identity", 0

@@ -202,8 +202,8 @@ def find_beside(
     if first:
         named = nodes["path"].filter(pc.is_in(nodes["kind"], value_set=pa.array(_OF_CLUSTER))).to_pylist()
         paths = [*named, *(subject for _, subject in first)]
-        again = read_nodes_again(opened.store, opened.root, nodes, paths)
-        findings = [finding for finding in find(again) if (finding.category, finding.subject) in first]
+        latest_nodes = read_nodes_again(opened.store, opened.root, nodes, paths)
+        findings = [finding for finding in find(latest_nodes) if (finding.category, finding.subject) in first]
     # A bookie that is down is no harm by itself: what it should hold is looked at, and whether its ledgers are marked.
     quiet = Category.COOKIE_WITHOUT_BOOKIE
     return [replace(finding, severity="info") if finding.category is quiet else finding for finding in findings]

@@ -307,7 +307,8 @@ def _capture_once(request: ScrutinyRequest, opened: "OpenStore", context: Contex
 
 
 def _read_source(catalog: Dataset) -> dict[str, Any]:
-    return catalog.read("sources", columns=["root", "layout", "gaps"]).to_pylist()[0]  # type: ignore[no-any-return]
+    source: dict[str, Any] = catalog.read("sources", columns=["root", "layout", "gaps"]).to_pylist()[0]
+    return source
 
 
 def _ask_bookies(

@@ -15,7 +15,7 @@ from recovery.infer import facts
 from recovery.infer.ledger_row import LedgerRow, SegmentRow, read_rows
 from recovery.infer.prior import Prior, ShapeCounts
 from recovery.infer.reconstruct import Options, reconstruct
-from recovery.infer.references import SCHEMA, _check_row, _Reference, select_stated
+from recovery.infer.references import SCHEMA, check_row, StatedFacts, select_stated
 from recovery.infer.refusal import Refusal
 from recovery.model import tables
 from recovery.model.ids import LedgerId
@@ -167,7 +167,7 @@ def check(
     prior = Prior.build(ShapeCounts(), {(3, 3, 2): 10})
     [row] = read_rows(reconstruct(copies, bookies, tables.DAMAGE.empty_table(), prior, Options()))
     row = replace(row, **({"last_entry": end, "length": size * (end + 1)} | columns))
-    return _check_row(facts.read(copies, bookies), 0, row, _Reference(last, stated, deleted=None))
+    return check_row(facts.read(copies, bookies), 0, row, StatedFacts(last, stated, deleted=None))
 
 
 def list_others(row: LedgerRow) -> list[tuple[str, str]]:
