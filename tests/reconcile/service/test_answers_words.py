@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,10 @@ def test_approvals_of_a_purge_are_passed_on(instance: Instance, monkeypatch: pyt
     assert none.list_values("--approval") == []
 
 
+def _has(items: list[str], count: int) -> bool:
+    return len(items) == count
+
+
 def test_a_maintenance_is_checked_as_soon_as_bookies_are_others(
     instance: Instance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,7 +121,7 @@ def test_a_maintenance_is_checked_as_soon_as_bookies_are_others(
     until(lambda: len(checked) == 1, "the first check")
     for number in (2, 3):
         instance._bookies._changed()
-        until(lambda number=number: len(checked) == number, "a check of what the bookies are now")  # type: ignore[misc]
+        until(partial(_has, checked, number), "a check of what the bookies are now")
     instance._epoch = None
     with instance._wake:
         instance._wake.notify_all()

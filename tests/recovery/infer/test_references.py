@@ -15,7 +15,7 @@ from recovery.infer import facts
 from recovery.infer.ledger_row import LedgerRow, SegmentRow, read_rows
 from recovery.infer.prior import Prior, ShapeCounts
 from recovery.infer.reconstruct import Options, reconstruct
-from recovery.infer.references import SCHEMA, check_row, StatedFacts, select_stated
+from recovery.infer.references import SCHEMA, StatedFacts, check_row, select_stated
 from recovery.infer.refusal import Refusal
 from recovery.model import tables
 from recovery.model.ids import LedgerId
