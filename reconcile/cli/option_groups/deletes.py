@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
@@ -20,6 +21,7 @@ from reconcile.cli.options import (
     read_aliases,
 )
 from recovery.errors import InputError
+from recovery.out_folder import write_whole
 
 if TYPE_CHECKING:
     from reconcile.deletes.tombstones import Tombstone
@@ -220,6 +222,23 @@ def describe_state(row: "Mapping[str, object]") -> str:
     """Return a line of one tombstone, as `describe_tombstones` returns it."""
     until = f", until {row['quarantine_end']}" if row["state"] == "QUARANTINED" else ""
     return f"{row['ledger']}: {row['state']} since {row['since']}{until}, by {row['by']}"
+
+
+def write_ids(target: "Target", name: str, ledgers: "Iterable[LedgerId]") -> Path | None:
+    """Write ledgers into a file of the journal's folder, one a line as --from takes them; None: there are none.
+
+    A file that an earlier run left there is replaced, or removed.
+
+    Raises:
+        DatasetError: the disk is full.
+    """
+    path, lines = target.folder / name, [f"{ledger}\n" for ledger in ledgers]
+    if not lines:
+        path.unlink(missing_ok=True)
+        return None
+    with write_whole(path, secret=True) as file:
+        file.sink.write("".join(lines).encode())
+    return path
 
 
 def name_ledgers(ledgers: "Sequence[LedgerId]") -> str:

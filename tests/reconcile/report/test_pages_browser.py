@@ -51,7 +51,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return [work / "b0" / "report.html", work / "plan" / "report.html"]
 
 
-@pytest.mark.parametrize("width", [400, 1400])
+@pytest.mark.parametrize("width", [390, 1400])
 def test_a_page_fits_its_window_and_names_what_it_draws(
     pages: list[Path], browse: Callable[..., str], width: int
 ) -> None:
@@ -75,7 +75,7 @@ say.overflow = document.documentElement.scrollWidth - document.documentElement.c
 </script>"""
 
 
-@pytest.mark.parametrize("width", [400, 1400])
+@pytest.mark.parametrize("width", [390, 1400])
 def test_names_of_impacts_are_cut_between_words_only(tmp_path: Path, browse: Callable[..., str], width: int) -> None:
     """A matrix too wide for its window scrolls in its own box; no heading stands letter under letter."""
     racks = {f"bk{number}:3181": f"/region/rack{number}" for number in range(3)}
@@ -155,7 +155,7 @@ def scrutinies(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [400, 1400])
+@pytest.mark.parametrize("width", [390, 1400])
 def test_a_scrutiny_fits_its_window_and_is_read_by_day_and_by_night(
     scrutinies: list[Path], browse: Callable[..., str], width: int, scheme: str
 ) -> None:

@@ -71,7 +71,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("scheme", sorted(SCHEMES))
-@pytest.mark.parametrize("width", [400, 1400])
+@pytest.mark.parametrize("width", [390, 1400])
 def test_the_page_fits_and_has_the_colours_that_are_wanted(
     page: Path, browse: Callable[..., str], width: int, scheme: str
 ) -> None:

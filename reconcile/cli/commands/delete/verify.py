@@ -19,6 +19,7 @@ from reconcile.cli.option_groups.deletes import (
     take_target,
     target_options,
     to_ms,
+    write_ids,
 )
 from reconcile.cli.options import (
     DURATION,
@@ -161,6 +162,8 @@ def _make_result(done: "VerifiedDeletes", target: "Target", path: Path | None) -
     bad = [item for item in done.ledgers if item.reasons]
     details = [f"{item.ledger}: {item.verdict}: {'; '.join(item.reasons)}" for item in bad[:SHOWN]]
     details += [f"and {len(bad) - SHOWN} more: --json names all"] if len(bad) > SHOWN else []
+    ids = write_ids(target, "not-safe.txt", [item.ledger for item in bad])
+    details += [f"the ledgers that are not safe: {ids}; delete verify --from takes it"] if ids else []
     if not done.marks_kept:
         details.append("BookKeeper keeps no marks for replication on etcd: none could be looked at")
     if done.certified:
@@ -200,6 +203,7 @@ def _make_result(done: "VerifiedDeletes", target: "Target", path: Path | None) -
                 }
                 for item in done.ledgers
             ],
+            "ids": None if ids is None else str(ids),
             "ended_early": {str(ledger): reason for ledger, reason in done.ended_early.items()},
             "certificate": None if made is None else str(path),
             "hash": None if made is None else made.hash,

@@ -4,14 +4,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
 
 from backends.memory import MemoryStore
+from backends.protocols import Write
 from backends.registry import OpenStore
+from reconcile.jobs.changes import touched
 from reconcile.jobs.changes.touched import open_evidence
 from reconcile.plan.manifest import InputDataset, read_plan_manifest
+from recovery.bookies.addresses import Members, read_members
+from recovery.bookies.wire_inventory import Request
+from recovery.bookies.wire_results import Kind
 from recovery.dataset import Dataset, open_dataset
 from recovery.errors import InputError
 from tests.support.command import Done, run
@@ -158,3 +164,42 @@ def test_the_plans_own_inventories_are_used_only_with_the_same_content(
     manifest = read_plan_manifest(plan)
     evidence = open_evidence(replace(manifest, binding=replace(manifest.binding, inputs=inputs)), (), None, {})
     assert (len(evidence.inventories), evidence.absent) == (2, (paths[2],))
+
+
+@pytest.mark.parametrize("is_back", [True, False])
+def test_what_running_bookies_seem_to_lack_is_asked_for_once_more(
+    is_back: bool,
+    store: MemoryStore,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """First its members, of all; then every registered bookie, of what they lacked: only that counts."""
+    plan = plan_of(tmp_path, capsys)
+    asked: list[tuple[tuple[str, ...], bool, list[int]]] = []
+
+    def collect(request: Request, folder: Path, *_: object, **__: object) -> SimpleNamespace:
+        ledgers = request.catalog.read("ledgers", columns=["ledger"])["ledger"].to_pylist()
+        asked.append((request.wanted or (), request.only_members, sorted(ledgers)))
+        results = []
+        for name in request.wanted or ():
+            lacking = {7} if name == BOOKIES[0] and not (is_back and len(asked) > 1) else set()
+            path = write_inventory(folder / name, name, set(ledgers) - lacking, instance=None, last=4, entries=5)
+            results.append(SimpleNamespace(bookie=name, kind=Kind.COLLECTED, unanswered=0, folder=path))
+        return SimpleNamespace(bookies=results)
+
+    def read(*_: object) -> Members:
+        """They are registered by now, but for one that only a cookie names."""
+        with_cookies = MemoryStore()
+        names = [f"/ledgers/available/{name}" for name in BOOKIES] + ["/ledgers/cookies/b4:3181"]
+        for name in names:
+            with_cookies.write([Write(name, b"")])
+        return read_members(with_cookies, "/ledgers", "hierarchical", {})
+
+    monkeypatch.setattr(touched, "collect_wire", collect)
+    monkeypatch.setattr(touched, "read_members", read)
+    done = apply(capsys, plan, "--wire", "--json").result
+    assert asked == [(BOOKIES, True, list(LEDGERS)), (BOOKIES, False, [7])]
+    scrutiny = done["scrutiny"]
+    assert (done["exit_code"], scrutiny["unexpected"], scrutiny["clean"]) == ((0, 0, 60) if is_back else (3, 1, 59))
+    assert (scrutiny["asked"], scrutiny["inventories"]) == (True, 0)

@@ -199,6 +199,12 @@ def test_what_changed_since_the_certificate_is_left_out_of_a_purge(site: Site) -
     done = site.bkmeta(*purge, code=3).result
     assert (done["counts"]["earlier"], done["left_out"]) == (1, {"7": "its record is not the one that was verified"})
     assert site.read(7) is not None
+    assert Path(done["ids"]).read_text() == "7\n"
+    assert [one["ledger"] for one in site.verify("--from", done["ids"])["ledgers"]] == ["7"]
+    unsafe = Path(site.verify("7", "9", referenced=(9,), code=3)["ids"])
+    assert unsafe.read_text() == "9\n"
+    assert site.verify("--from", unsafe)["ids"] is None
+    assert not unsafe.exists(), "all are safe now"
 
 
 def put_back_a_day(_ledger: LedgerId, tombstone: Tombstone | None) -> Decision[Tombstone]:
