@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -20,7 +21,7 @@ from reconcile.service.server import RunningService, start_service
 from recovery.codecs.store import Layout, ledger_key
 from recovery.model.ids import LedgerId
 from tests.support import certificates
-from tests.support.command import environment
+from tests.support.command import environment, run
 from tests.support.deletes import BOOKIES, Ledger, fill_store, write_looks, write_references
 from tests.support.java_client import start_client
 from tests.support.service import TOKEN, make_context, write_config
@@ -163,3 +164,24 @@ def test_records_are_captured_before_a_question_comes(zookeeper_server: ZooKeepe
         [answer] = asked
         assert answer.result["counts"]["ledgers"] == len(LEDGERS), answer
         assert find_newest(uri, captures) == captured
+
+
+def test_the_policy_of_the_cluster_holds_for_requests(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    """A delete of a ledger that no archive has: unsafe, though the service's own configuration asks for no mark."""
+    change = ("delete", "policy", "set", "--metadata", site.uri, "--journal", site.folder / "policy", "--archived")
+
+    def ask(name: str, request: Any) -> Any:
+        method = next(method for method in METHODS if method.name == name)
+        address, ca = f"127.0.0.1:{site.running.grpc_port}", site.folder / "ca.crt"
+        [answer] = ask_service(address, method, request, token=TOKEN, ca=ca, deadline_s=60)
+        return answer
+
+    named = [pb.LedgerId(ledger_id=7)]
+    ask("RequestDeletes", pb.DeletesRequest(ledgers=named, soak="0s"))
+    verdicts = []
+    for archived in ("required", "ignored"):
+        assert run(capsys, *change, archived).code == 0
+        site.look()
+        [ledger] = ask("VerifyDeletes", pb.VerifyRequest(ledgers=named)).ledgers
+        verdicts.append((ledger.verdict, any("archive" in reason.lower() for reason in ledger.reasons)))
+    assert verdicts == [("UNSAFE", True), ("SAFE", False)]
